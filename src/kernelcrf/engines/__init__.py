@@ -1,0 +1,1 @@
+"""Where work runs: an ordered map. Engines know no mathematics."""

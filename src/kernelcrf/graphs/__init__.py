@@ -1,0 +1,1 @@
+"""The structure of a sample: its cliques and the templates that tie them."""

@@ -1,0 +1,1 @@
+"""Moments of the exponential family on a structure."""
