@@ -1,0 +1,57 @@
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from kernelcrf.engines.local import LocalEngine
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5, -1])
+def test_results_come_in_the_order_of_the_items(n_jobs):
+    items = list(range(37))
+    costs = np.random.default_rng(0).random(37)
+    assert LocalEngine(n_jobs).map(lambda k: k * k, items, costs) == [k * k for k in items]
+    assert LocalEngine(n_jobs).map(lambda k: k, []) == []
+
+
+def test_costly_items_start_first():
+    started = []
+    barrier = threading.Barrier(2)
+
+    def work(k):
+        started.append(k)
+        if len(started) <= 2:
+            barrier.wait(timeout=10)
+
+    LocalEngine(2).map(work, [0, 1, 2, 3], costs=[1.0, 9.0, 2.0, 8.0])
+    assert set(started[:2]) == {1, 3}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_blas_keeps_to_one_thread_inside_and_gets_its_threads_back(n_jobs):
+    before = blas_threads()
+    inside = LocalEngine(n_jobs).map(lambda _: blas_threads(), range(3))
+    assert inside == [[1] * len(before)] * 3
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_in_a_task_is_the_callers_error(n_jobs):
+    def fail(k):
+        if k == 3:
+            raise RuntimeError("task 3")
+        return k
+
+    with pytest.raises(RuntimeError, match="task 3"):
+        LocalEngine(n_jobs).map(fail, range(8))
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2])
+def test_a_wrong_number_of_jobs_is_named(n_jobs):
+    with pytest.raises(ValueError, match=f"n_jobs={n_jobs}.*expected"):
+        LocalEngine(n_jobs)
