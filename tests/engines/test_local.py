@@ -1,3 +1,4 @@
+import os
 import threading
 
 import numpy as np
@@ -49,6 +50,37 @@ def test_an_error_in_a_task_is_the_callers_error(n_jobs):
 
     with pytest.raises(RuntimeError, match="task 3"):
         LocalEngine(n_jobs).map(fail, range(8))
+
+
+def test_a_map_inside_a_map_runs_in_its_own_thread():
+    def outer(k):
+        inside = LocalEngine(2).map(lambda _: threading.get_ident(), range(3))
+        return set(inside) == {threading.get_ident()}, k
+
+    assert LocalEngine(2).map(outer, range(4)) == [(True, k) for k in range(4)]
+
+
+def test_maps_from_many_threads_share_the_pool_and_all_finish():
+    results = {}
+    threads = [
+        threading.Thread(target=lambda n=n: results.update({n: LocalEngine(2).map(lambda k: k + n, range(50))}))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {n: [k + n for k in range(50)] for n in range(8)}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_maps_with_threads_of_its_own():
+    LocalEngine(2).map(lambda k: k, range(4))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if LocalEngine(2).map(lambda k: k * k, range(4)) == [0, 1, 4, 9] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2])

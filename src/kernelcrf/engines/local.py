@@ -4,13 +4,18 @@ Results come back in the order of the items, so that a sum taken over them does 
 threads. While a map runs, BLAS keeps to one thread: the parallelism is over items, and a product gives the
 same bits whatever `n_jobs` is. (The limit is one of the process; threadpoolctl grants it to one Python thread
 at a time, and a map that starts in another one meanwhile runs under whatever limit it finds.)
+
+The threads of a pool are kept between maps; the caller's own thread works too. A map inside a map runs in the
+thread it is called from.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
@@ -25,6 +30,22 @@ Result = TypeVar("Result")
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="kernelcrf")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+class _Thread(threading.local):
+    in_map = False
+
+
+_thread = _Thread()
 
 
 def _available_cores() -> int:
@@ -55,14 +76,34 @@ class LocalEngine:
         costs: Sequence[float] | None = None,
     ) -> list[Result]:
         """`[function(item) for item in items]`; the items of the greatest cost start first."""
-        n_threads = min(self.n_threads, len(items))
+        n_threads = 1 if _thread.in_map else min(self.n_threads, len(items))
         with _blas().limit(limits=1):
             if n_threads <= 1:
                 return [function(item) for item in items]
             order = range(len(items)) if costs is None else sorted(range(len(items)), key=lambda k: -costs[k])
-            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernelcrf")
+            waiting = deque(order)
+            results: dict[int, Result] = {}
+
+            def drain() -> None:
+                _thread.in_map = True
+                try:
+                    while waiting:
+                        try:
+                            k = waiting.popleft()
+                        except IndexError:
+                            return
+                        results[k] = function(items[k])
+                except BaseException:
+                    waiting.clear()
+                    raise
+                finally:
+                    _thread.in_map = False
+
+            helpers = [_pool(n_threads - 1).submit(drain) for _ in range(n_threads - 1)]
             try:
-                futures = {k: pool.submit(function, items[k]) for k in order}
-                return [futures[k].result() for k in range(len(items))]
+                drain()
             finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+                wait(helpers)
+            for helper in helpers:
+                helper.result()
+            return [results[k] for k in range(len(items))]

@@ -1,0 +1,102 @@
+"""Cliques and the templates that tie them (25)-(27).
+
+A batch of samples stores its nodes one after the other: arrays over nodes have N rows, and sample i owns the
+rows `offsets[i]:offsets[i+1]`. The log-probability of a labelling is a sum of scores over cliques (8); cliques
+of one template share one potential (27), so that a template is the unit of parameters and of priors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Template:
+    """A family of cliques of `arity` label nodes that share one potential."""
+
+    name: str
+    arity: int
+
+
+NODE = Template("node", 1)
+EDGE = Template("edge", 2)
+
+
+class Structure(Protocol):
+    """What inference and the objective may ask of any graph over a batch of samples."""
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """(m + 1,): where each sample's nodes begin, and where the last one's end."""
+        ...
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """The templates that this structure ties its cliques by."""
+        ...
+
+    def cliques(self, template: Template) -> npt.NDArray[np.int64]:
+        """(n_cliques, arity): the nodes of each clique of a template, sample by sample."""
+        ...
+
+
+@dataclass(frozen=True)
+class Chains:
+    """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25)."""
+
+    offsets: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
+        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+            raise ValueError(
+                f"offsets={self.offsets!r}: expected a 1-D array that starts at 0 and never falls, "
+                "one entry more than there are sequences; Chains.from_lengths makes it from lengths"
+            )
+        object.__setattr__(self, "offsets", offsets)
+
+    @classmethod
+    def from_lengths(cls, lengths: Sequence[int] | npt.NDArray[np.integer]) -> Chains:
+        """Chains of the given numbers of tokens; a length of 0 is an empty sequence."""
+        return cls(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))))
+
+    @property
+    def n_samples(self) -> int:
+        """m, the number of sequences."""
+        return self.offsets.size - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """N, the number of tokens."""
+        return int(self.offsets[-1])
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(m,) numbers of tokens."""
+        return np.diff(self.offsets)
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Node and edge."""
+        return (NODE, EDGE)
+
+    def cliques(self, template: Template) -> npt.NDArray[np.int64]:
+        """(N, 1) nodes, or (N - m, 2) pairs of neighbours for chains that are not empty."""
+        if template == NODE:
+            return np.arange(self.n_nodes)[:, None]
+        if template == EDGE:
+            inner = np.ones(self.n_nodes, dtype=bool)
+            inner[self.first_nodes] = False
+            into = np.flatnonzero(inner)
+            return np.column_stack((into - 1, into))
+        raise ValueError(f"template={template!r}: chains have the templates {self.templates}")
+
+    @property
+    def first_nodes(self) -> npt.NDArray[np.int64]:
+        """The first token of each sequence that has one."""
+        return self.offsets[:-1][self.lengths > 0]

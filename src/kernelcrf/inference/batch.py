@@ -1,0 +1,147 @@
+"""A ragged batch of scored chains, cut into pieces of work.
+
+A task is what a thread takes at a time, a block what stays in its cache: both are runs of whole sequences whose
+sizes depend on the batch alone, so that sums over them do not depend on the number of threads. Working memory is
+that of a block a thread: `BLOCK_VALUES` numbers an array, or the longest sequence if that is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.scaled import Edges, padded_width
+
+Array = npt.NDArray[Any]
+Result = TypeVar("Result")
+
+BLOCK_VALUES = 2**16
+MOST_BLOCK_NODES = 2**13
+MOST_TASKS = 256
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole sequences of a batch: its samples, its nodes, and its own view of offsets, scores and transitions."""
+
+    samples: slice
+    nodes: slice
+    offsets: npt.NDArray[np.int64]
+    scores: Array
+    transitions: Array
+    tied_edges: Edges | None
+
+    @property
+    def edges(self) -> Edges:
+        """The scaled potentials of the transitions."""
+        return self.tied_edges or Edges.of(self.transitions, self.first_nodes)
+
+    @property
+    def first_nodes(self) -> npt.NDArray[np.int64]:
+        """The first token of each sequence that has one, counted within the block."""
+        return Chains(self.offsets).first_nodes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all of one float dtype."""
+
+    scores: Array
+    transitions: Array
+    chains: Chains
+
+    @classmethod
+    def of(cls, scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains) -> Batch:
+        """Check what a caller hands in; float32 scores stay float32, everything else becomes float64."""
+        scores = np.asarray(scores)
+        dtype = np.float32 if scores.dtype == np.float32 else np.float64
+        scores = np.ascontiguousarray(scores, dtype=dtype)
+        transitions = np.ascontiguousarray(transitions, dtype=dtype)
+        if scores.ndim != 2 or scores.shape[1] == 0:
+            raise ValueError(
+                f"scores has shape {scores.shape}: expected (N, L), a row a token and a column a label, L >= 1"
+            )
+        n_nodes, n_labels = scores.shape
+        if n_nodes != chains.n_nodes:
+            raise ValueError(
+                f"scores has {n_nodes} rows but the chains have {chains.n_nodes} tokens: "
+                "pass one row for each token, sequence after sequence"
+            )
+        if transitions.shape not in ((n_labels, n_labels), (n_nodes, n_labels, n_labels)):
+            raise ValueError(
+                f"transitions has shape {transitions.shape}: expected ({n_labels}, {n_labels}), [from, to], "
+                f"or one such matrix a token, ({n_nodes}, {n_labels}, {n_labels})"
+            )
+        batch = cls(scores, transitions, chains)
+        batch._check_values()
+        return batch
+
+    def _check_values(self) -> None:
+        """Scores are finite, or -inf; only rows that are read count."""
+        if not self.scores.max(initial=-np.inf) < np.inf:
+            node, label = np.argwhere(~(self.scores < np.inf))[0]
+            sample = int(np.searchsorted(self.chains.offsets, node, side="right")) - 1
+            raise ValueError(
+                f"scores[{node}, {label}] is {self.scores[node, label]} (sequence {sample}, token "
+                f"{node - self.chains.offsets[sample]}): expected a finite number, or -inf to forbid the label"
+            )
+        if not self.transitions.max(initial=-np.inf) < np.inf:
+            bad = np.argwhere(~(self.transitions < np.inf))
+            if not self.tied:
+                bad = bad[~np.isin(bad[:, 0], self.chains.first_nodes)]
+            if len(bad):
+                place = tuple(bad[0].tolist())
+                raise ValueError(
+                    f"transitions{list(place)} is {self.transitions[place]}: "
+                    "expected a finite number, or -inf to forbid the transition"
+                )
+
+    @property
+    def n_labels(self) -> int:
+        """L."""
+        return int(self.scores.shape[1])
+
+    @property
+    def tied(self) -> bool:
+        """Whether one matrix of transitions serves all tokens."""
+        return self.transitions.ndim == 2
+
+    def sequence(self, sample: int) -> tuple[Array, Array]:
+        """Scores (T, L) and transitions (L, L) or (T, L, L) of one sequence."""
+        own = slice(*self.chains.offsets[sample : sample + 2])
+        return self.scores[own], self.transitions if self.tied else self.transitions[own]
+
+    def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
+        """`function` of each task's blocks, in the order of the sequences."""
+        width = padded_width(self.n_labels)
+        values = width if self.tied else width * width
+        block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)
+        task_nodes = max(block_nodes, -(-self.chains.n_nodes // MOST_TASKS))
+        tasks = list(self._runs(0, self.chains.n_samples, task_nodes))
+        tied_edges = Edges.of(self.transitions) if self.tied else None
+        offsets = self.chains.offsets
+
+        def blocks(task: tuple[int, int]) -> Iterator[Block]:
+            for low, high in self._runs(*task, block_nodes):
+                own = slice(int(offsets[low]), int(offsets[high]))
+                transitions = self.transitions if self.tied else self.transitions[own]
+                local = offsets[low : high + 1] - offsets[low]
+                yield Block(slice(low, high), own, local, self.scores[own], transitions, tied_edges)
+
+        costs = [float(offsets[high] - offsets[low]) for low, high in tasks]
+        return LocalEngine(n_threads).map(lambda task: function(blocks(task)), tasks, costs)
+
+    def _runs(self, low: int, high: int, n_nodes: int) -> Iterator[tuple[int, int]]:
+        """Cut the samples low:high into runs of at most `n_nodes` tokens, or of one longer sequence."""
+        offsets = self.chains.offsets
+        while low < high:
+            end = int(np.searchsorted(offsets, offsets[low] + n_nodes, side="right")) - 1
+            end = min(max(end, low + 1), high)
+            yield low, end
+            low = end

@@ -1,0 +1,114 @@
+"""Labelings of chains: the best, the k best, and exact samples.
+
+Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64 on plain scores; where
+scores tie, the lower label wins. The k best keep k values a label and merge L falling lists at each step, O(T L^2 k).
+A sample draws y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t), which is exact (forward filtering, backward sampling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference import scaled
+from kernelcrf.inference.batch import Batch, Block
+from kernelcrf.inference.chain import redone
+from kernelcrf.inference.feasibility import reason
+from kernelcrf.inference.logspace import LogMessages
+from kernelcrf.inference.loops import decoding as loops
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Labelings (k, T) of one sequence, best first, and their scores (k,); k is smaller where no more are allowed."""
+
+    labelings: Labels
+    scores: Floats
+
+
+def viterbi(
+    scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
+) -> tuple[Labels, Floats]:
+    """The labelling of the highest score of each sequence, (N,), and that score, (m,)."""
+    batch = Batch.of(scores, transitions, chains)
+    labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
+    pointer = np.min_scalar_type(batch.n_labels - 1)
+
+    def work(blocks: Iterator[Block]) -> None:
+        for block in blocks:
+            back = np.empty(block.scores.shape, pointer)
+            w = block.transitions[None] if batch.tied else block.transitions
+            loops.viterbi(block.scores, w, batch.tied, block.offsets, back, labels[block.nodes], best[block.samples])
+
+    batch.map_tasks(work, n_threads)
+    _raise_if_infeasible(batch, best)
+    return labels, best
+
+
+def k_best(
+    scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, k: int, *, n_threads: int = 1
+) -> list[Ranked]:
+    """The k labelings of the highest scores of each sequence, those that are not forbidden."""
+    if k < 1:
+        raise ValueError(f"k={k!r}: expected the number of labelings wanted, at least 1")
+    batch = Batch.of(scores, transitions, chains)
+
+    def ranked(sample: int) -> Ranked:
+        s, w = batch.sequence(sample)
+        if not len(s):
+            return Ranked(np.empty((1, 0), np.int32), np.zeros(1))
+        labelings, best = np.empty((k, len(s)), np.int32), np.empty(k)
+        count = loops.k_best(s, w[None] if batch.tied else w, batch.tied, k, labelings, best)
+        return Ranked(labelings[:count], best[:count])
+
+    def work(blocks: Iterator[Block]) -> list[Ranked]:
+        return [ranked(i) for block in blocks for i in range(block.samples.start, block.samples.stop)]
+
+    result = [item for task in batch.map_tasks(work, n_threads) for item in task]
+    _raise_if_infeasible(batch, np.array([item.scores[0] if len(item.scores) else -np.inf for item in result]))
+    return result
+
+
+def sample(
+    scores: npt.ArrayLike,
+    transitions: npt.ArrayLike,
+    chains: Chains,
+    n_samples: int,
+    rng: np.random.Generator,
+    *,
+    n_threads: int = 1,
+) -> Labels:
+    """Independent draws from p(y|x): (n_samples, N). The same `rng` state gives the same draws."""
+    batch = Batch.of(scores, transitions, chains)
+    failed, unused = np.zeros(chains.n_samples, dtype=bool), np.empty(chains.n_samples)
+    uniform = rng.random((chains.n_nodes, n_samples))
+    labels = np.empty((chains.n_nodes, n_samples), np.int32)
+
+    def work(blocks: Iterator[Block]) -> None:
+        for block in blocks:
+            own, nodes = block.samples, block.nodes
+            messages = scaled.forward(block.scores, block.offsets, block.edges, unused[own], failed[own])
+            scaled.sample(messages, failed[own], uniform[nodes], labels[nodes])
+
+    def redo(sequence: int, messages: LogMessages) -> None:
+        own = slice(*chains.offsets[sequence : sequence + 2])
+        messages.sample(uniform[own], labels[own])
+
+    batch.map_tasks(work, n_threads)
+    redone(batch, failed, redo, n_threads)
+    return np.ascontiguousarray(labels.T)
+
+
+def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
+    infeasible = np.flatnonzero(best == -np.inf)
+    if len(infeasible):
+        raise reason(batch, int(infeasible[0]))

@@ -1,0 +1,98 @@
+"""Every labelling, one by one: the oracle of all inference.
+
+A sample is a list of factors (nodes, table): a labelling y scores sum_C table_C[y_C] as in (8), and
+p(y) = exp(score(y)) / Z. Any graph is such a list. The work is L^T; written for clarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr, logsumexp
+
+from kernelcrf.graphs.structure import Structure, Template
+
+Floats = npt.NDArray[np.float64]
+Factor = tuple[Sequence[int], Floats]
+
+MOST_LABELINGS = 2**22
+
+
+def factors(structure: Structure, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
+    """The factors of one sample; a template's tables are tied (L, ..., L) or one a clique (n_cliques, L, ..., L)."""
+    first, last = structure.offsets[sample], structure.offsets[sample + 1]
+    result: list[Factor] = []
+    for template, table in tables.items():
+        cliques = structure.cliques(template)
+        table = np.asarray(table, dtype=np.float64)
+        tied = table.ndim == template.arity
+        for index in np.flatnonzero((cliques[:, 0] >= first) & (cliques[:, 0] < last)):
+            result.append((tuple(cliques[index] - first), table if tied else table[index]))
+    return result
+
+
+def total_scores(labelings: npt.NDArray[np.intp], sample: Iterable[Factor]) -> Floats:
+    """(n_labelings,): sum_C table_C[y_C] of each labelling."""
+    scores = np.zeros(len(labelings))
+    for nodes, table in sample:
+        scores += table[tuple(labelings[:, node] for node in nodes)]
+    return scores
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """All labelings (L^T, T) of one sample and their scores (L^T,)."""
+
+    n_labels: int
+    labelings: npt.NDArray[np.intp]
+    scores: Floats
+
+    @property
+    def log_partition(self) -> float:
+        """log sum_y exp(score(y)); -inf where every labelling is forbidden."""
+        return float(logsumexp(self.scores))
+
+    @property
+    def probabilities(self) -> Floats:
+        """p(y) of every labelling."""
+        return np.asarray(np.exp(self.scores - self.log_partition))
+
+    @property
+    def entropy(self) -> float:
+        """-sum_y p(y) log p(y)."""
+        return float(entr(self.probabilities).sum())
+
+    def marginal(self, nodes: Sequence[int]) -> Floats:
+        """p(y_C) as a table (L, ..., L) over the labels of the given nodes."""
+        return self._table(nodes, self.probabilities)
+
+    def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
+        """Derivative of p(y_C) along a direction f in score space: Cov[1(y_C = .), f(y)] (6b)."""
+        f = total_scores(self.labelings, direction)
+        return self._table(nodes, self.probabilities * (f - self.probabilities @ f))
+
+    def best(self, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
+        """The k labelings of the highest score that are not forbidden, best first."""
+        order = np.argsort(-self.scores, kind="stable")[:k]
+        order = order[np.isfinite(self.scores[order])]
+        return self.labelings[order], self.scores[order]
+
+    def _table(self, nodes: Sequence[int], weights: Floats) -> Floats:
+        table = np.zeros((self.n_labels,) * len(nodes))
+        np.add.at(table, tuple(self.labelings[:, node] for node in nodes), weights)
+        return table
+
+
+def enumerate_labelings(n_nodes: int, n_labels: int, sample: Iterable[Factor]) -> Enumeration:
+    """Score every labelling of a sample of `n_nodes` nodes."""
+    count = n_labels**n_nodes
+    if count > MOST_LABELINGS:
+        raise ValueError(
+            f"n_nodes={n_nodes}, n_labels={n_labels}: {count} labelings are too many to enumerate "
+            f"(at most {MOST_LABELINGS}); use the inference routine of the graph instead"
+        )
+    labelings = np.indices((n_labels,) * n_nodes).reshape(n_nodes, count).T
+    return Enumeration(n_labels, labelings, total_scores(labelings, sample))

@@ -1,0 +1,38 @@
+"""Why a sequence has no distribution: every labelling of it is forbidden."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.inference.batch import Batch
+
+
+class InfeasibleSequenceError(ValueError):
+    """A sequence of which every labelling is forbidden by -inf; `sample` and `token` say where."""
+
+    def __init__(self, sample: int, token: int) -> None:
+        super().__init__(
+            f"sequence {sample} has no labelling that is not forbidden: no label of its token {token} can be reached "
+            "(all have a score of -inf, or every transition into them from the labels allowed before is -inf); "
+            "allow a label or a transition there"
+        )
+        self.sample = sample
+        self.token = token
+
+
+def reason(batch: Batch, sample: int) -> ValueError:
+    """The error to raise for a sequence whose log-partition is not finite."""
+    scores, transitions = batch.sequence(sample)
+    reached: npt.NDArray[np.bool_] = np.ones(batch.n_labels, dtype=bool)
+    for token in range(len(scores)):
+        if token > 0:
+            into = transitions if batch.tied else transitions[token]
+            reached = np.any(into[reached] > -np.inf, axis=0)
+        reached = np.logical_and(reached, scores[token] > -np.inf)
+        if not reached.any():
+            return InfeasibleSequenceError(sample, token)
+    return ValueError(
+        f"the log-partition of sequence {sample} is beyond the range of float64: scale its scores down "
+        f"(the greatest is {scores.max():.3g})"
+    )

@@ -1,0 +1,86 @@
+"""Chains in log space, one sequence at a time, in float64: what the scaled recursions cannot represent.
+
+The messages are those of `scaled`, as logarithms; -inf is an exact zero:
+
+    a_t(j) = log sum_i exp(la_{t-1}(i) + w_t(i, j)),
+    la_t(j) = s_t(j) + a_t(j) - c_t,       c_t so that sum_j exp(la_t(j)) = 1,
+    lb_{t-1}(i) = log sum_j exp(w_t(i, j) + s_t(j) + lb_t(j)) - c_t,       lb_T = 0,
+    P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
+    Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).
+
+All are about four times L^2 exponentials a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.inference.loops import logspace as loops
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LogMessages:
+    """Scores s (T, L) and w (1 or T, L, L) of one sequence, and its messages: a, la, lb (T, L), c (T,)."""
+
+    s: Floats
+    w: Floats
+    a: Floats
+    la: Floats
+    lb: Floats
+    c: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, transitions: Floats) -> LogMessages:
+        """Messages of one sequence whose transitions are tied (L, L) or one a token (T, L, L)."""
+        w = transitions[None] if transitions.ndim == 2 else transitions
+        a, la, lb = np.zeros_like(scores), np.empty_like(scores), np.empty_like(scores)
+        c = np.empty(len(scores))
+        loops.messages(scores, w, transitions.ndim == 2, a, la, lb, c)
+        return cls(scores, w, a, la, lb, c)
+
+    @property
+    def tied(self) -> bool:
+        """Whether one matrix of transitions serves all tokens."""
+        return len(self.w) == 1
+
+    @property
+    def log_partition(self) -> float:
+        """log Z; not finite where the sequence has no labelling or a score is nan or +inf."""
+        return float(self.c.sum())
+
+    @property
+    def nodes(self) -> Floats:
+        """p (T, L)."""
+        return np.asarray(np.exp(self.la + self.lb))
+
+    @property
+    def edges(self) -> Floats:
+        """q (T, L, L); zero at the first token."""
+        q = np.zeros((*self.s.shape, self.s.shape[1]))
+        into = (self.s + self.lb - self.c[:, None])[1:]
+        w = self.w if self.tied else self.w[1:]
+        np.exp(self.la[:-1, :, None] + w + into[:, None, :], out=q[1:])
+        return q
+
+    @property
+    def entropy(self) -> float:
+        """sum_t H(y_t | y_{t-1}), each from its own conditional."""
+        return float(loops.entropy(self.s, self.w, self.tied, self.la, self.a))
+
+    def sample(self, uniform: Array, labels: Array) -> None:
+        """Draws y_T ~ p_T, y_{t-1} ~ P_t(.|y_t) into labels (T, n_samples)."""
+        loops.sample(self.w, self.tied, self.la, uniform, labels)
+
+    def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
+        """dp (T, L) and dq (T, L, L) along du (T, L) and dw (L, L) or (T, L, L)."""
+        dp, dq = np.empty_like(self.s), np.zeros((*self.s.shape, self.s.shape[1]))
+        dw = dw[None] if dw.ndim == 2 else dw
+        loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)
+        return dp, dq

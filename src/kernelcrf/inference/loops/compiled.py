@@ -1,0 +1,19 @@
+"""How numerical loops are compiled: serial, GIL released, cached on disk.
+
+Parallelism is the engine's (threads over ranges of sequences), never a kernel's own. Multiplications and
+additions may be fused, sums are never reordered: a result depends on the machine, not on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, compiled for the types of its first call."""
+    jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+    loop: Callable[..., Any] = jit(function)
+    return loop

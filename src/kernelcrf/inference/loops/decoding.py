@@ -1,0 +1,108 @@
+"""Loops of `inference.decoding` and of labelling scores; arrays and formulas as there."""
+
+import numpy as np
+
+from kernelcrf.inference.loops.compiled import compiled
+
+
+@compiled
+def labelling_scores(scores, w, tied, offsets, labels, result):
+    for k in range(len(offsets) - 1):
+        total = 0.0
+        for t in range(offsets[k], offsets[k + 1]):
+            total += scores[t, labels[t]]
+            if t > offsets[k]:
+                total += w[0 if tied else t, labels[t - 1], labels[t]]
+        result[k] = total
+
+
+@compiled
+def viterbi(scores, w, tied, offsets, back, labels, best):
+    n_labels = scores.shape[1]
+    delta, into = np.empty(n_labels), np.empty(n_labels)
+    # As wide as the numbers compared, so that the selection below runs in vectors.
+    came = np.empty(n_labels, np.int64)
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        total = 0.0
+        for t in range(first, last):
+            if t == first:
+                for j in range(n_labels):
+                    delta[j] = scores[t, j]
+            else:
+                edge = 0 if tied else t
+                for j in range(n_labels):
+                    into[j] = delta[0] + w[edge, 0, j]
+                    came[j] = 0
+                for i in range(1, n_labels):
+                    d = delta[i]
+                    for j in range(n_labels):
+                        value = d + w[edge, i, j]
+                        better = value > into[j]
+                        into[j] = value if better else into[j]
+                        came[j] = i if better else came[j]
+                for j in range(n_labels):
+                    delta[j] = into[j] + scores[t, j]
+                    back[t, j] = came[j]
+            top = delta[0]
+            for j in range(1, n_labels):
+                top = max(top, delta[j])
+            if top == -np.inf:
+                total = -np.inf
+                break
+            # Only differences matter; the sum is kept apart so that long sequences lose no digits.
+            total += top
+            for j in range(n_labels):
+                delta[j] -= top
+        best[k] = total
+        if total == -np.inf or first == last:
+            continue
+        label = np.argmax(delta)
+        for t in range(last - 1, first - 1, -1):
+            labels[t] = label
+            if t > first:
+                label = back[t, label]
+
+
+@compiled
+def merge(values, into, heads, out, came):
+    """The greatest of values[i] + into[i], values[i] falling, best first; came = i * k + rank. Returns how many."""
+    n_labels, k = values.shape
+    heads[:] = 0
+    for r in range(k):
+        chosen, top = -1, -np.inf
+        for i in range(n_labels):
+            if heads[i] < k:
+                value = values[i, heads[i]] + into[i]
+                if value > top:
+                    chosen, top = i, value
+        if chosen < 0:
+            out[r:] = -np.inf
+            return r
+        out[r] = top
+        came[r] = chosen * k + heads[chosen]
+        heads[chosen] += 1
+    return k
+
+
+@compiled
+def k_best(scores, w, tied, k, labelings, best):
+    """Labelings (k, T) of one sequence and their scores (k,), best first; returns how many there are."""
+    n_nodes, n_labels = scores.shape
+    came = np.empty((n_nodes, n_labels, k), np.int64)
+    values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))
+    heads, zeros, last = np.empty(n_labels, np.int64), np.zeros(n_labels), np.empty(k, np.int64)
+    values[:, 0] = scores[0]
+    for t in range(1, n_nodes):
+        previous[:] = values
+        for j in range(n_labels):
+            merge(previous, w[0 if tied else t, :, j], heads, values[j], came[t, j])
+            values[j] += scores[t, j]
+    count = merge(values, zeros, heads, best, last)
+    for r in range(count):
+        place = last[r]
+        for t in range(n_nodes - 1, -1, -1):
+            labelings[r, t] = place // k
+            if t > 0:
+                place = came[t, place // k, place % k]
+    return count

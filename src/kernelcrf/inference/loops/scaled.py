@@ -1,0 +1,214 @@
+"""Loops of `inference.scaled`; arrays and formulas as there."""
+
+import numpy as np
+
+from kernelcrf.inference.loops.compiled import compiled
+
+# Up to this many labels plain loops beat those of unit stride.
+SMALL = 10
+
+
+@compiled
+def shift(scores, offsets, spread, u, highest, failed):
+    n_labels, width = scores.shape[1], u.shape[1]
+    for k in range(len(offsets) - 1):
+        for t in range(offsets[k], offsets[k + 1]):
+            top = scores[t, 0]
+            for j in range(1, n_labels):
+                if scores[t, j] > top:
+                    top = scores[t, j]
+            for j in range(n_labels):
+                u[t, j] = scores[t, j] - top
+            for j in range(n_labels, width):
+                u[t, j] = 0
+            highest[t] = top
+            if spread < np.inf:
+                for j in range(n_labels):
+                    if -np.inf < u[t, j] < -spread:
+                        failed[k] = True
+
+
+@compiled
+def advance(x, t, matrices, k, y, r):
+    """y[r] = x[t] @ matrices[k]."""
+    width = matrices.shape[1]
+    if width <= SMALL:
+        for j in range(width):
+            total = x[t, 0] * matrices[k, 0, j]
+            for i in range(1, width):
+                total += x[t, i] * matrices[k, i, j]
+            y[r, j] = total
+        return
+    for j in range(width):
+        y[r, j] = 0
+    i = 0
+    while i + 4 <= width:
+        x0, x1, x2, x3 = x[t, i], x[t, i + 1], x[t, i + 2], x[t, i + 3]
+        for j in range(width):
+            y[r, j] += (
+                x0 * matrices[k, i, j]
+                + x1 * matrices[k, i + 1, j]
+                + x2 * matrices[k, i + 2, j]
+                + x3 * matrices[k, i + 3, j]
+            )
+        i += 4
+    while i < width:
+        x0 = x[t, i]
+        for j in range(width):
+            y[r, j] += x0 * matrices[k, i, j]
+        i += 1
+
+
+@compiled
+def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_partition, failed):
+    width = e.shape[1]
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        total, product = 0.0, 1.0
+        for t in range(first, last):
+            if failed[k]:
+                break
+            if t == first:
+                for j in range(n_labels):
+                    alpha[t, j] = u[t, j]
+                for j in range(n_labels, width):
+                    alpha[t, j] = 0
+            else:
+                edge = 0 if tied else t
+                advance(alpha, t - 1, e, edge, alpha, t)
+                for j in range(width):
+                    alpha[t, j] *= u[t, j]
+                total += shift[edge]
+            mass = alpha[t, 0]
+            for j in range(1, width):
+                mass += alpha[t, j]
+            inverse = alpha.dtype.type(1.0 / mass)
+            for j in range(width):
+                alpha[t, j] *= inverse
+                u[t, j] *= inverse
+            if least > 0:
+                for j in range(width):
+                    if 0 < alpha[t, j] < least:
+                        failed[k] = True
+            total += highest[t]
+            product *= mass
+            # One logarithm for many tokens; a mass of 0, inf or nan fails here too.
+            if not 1e-200 < product < 1e200:
+                total += np.log(product)
+                product = 1.0
+                if not np.isfinite(total):
+                    failed[k] = True
+        log_partition[k] = total + np.log(product)
+        if failed[k]:
+            for t in range(first, last):
+                for j in range(width):
+                    alpha[t, j] = 0
+                    u[t, j] = 0
+
+
+@compiled
+def backward(offsets, e_T, tied, failed, alpha, v, nodes):
+    width, n_labels = e_T.shape[1], nodes.shape[1]
+    beta = np.empty((1, width), alpha.dtype)
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        if failed[k]:
+            nodes[first:last] = 0
+            continue
+        for j in range(width):
+            beta[0, j] = 1
+        for t in range(last - 1, first - 1, -1):
+            for j in range(n_labels):
+                nodes[t, j] = alpha[t, j] * beta[0, j]
+            if t > first:
+                for j in range(width):
+                    v[t, j] *= beta[0, j]
+                advance(v, t, e_T, 0 if tied else t, beta, 0)
+            else:
+                for j in range(width):
+                    v[t, j] = 0
+
+
+@compiled
+def edge_marginals(e, tied, alpha, v, out):
+    n_labels = out.shape[1]
+    for t in range(len(out)):
+        k = 0 if tied else t
+        for i in range(n_labels):
+            # The block's first token has no predecessor; v is zero there.
+            a = alpha[max(t - 1, 0), i]
+            for j in range(n_labels):
+                out[t, i, j] = a * e[k, i, j] * v[t, j]
+
+
+@compiled
+def entropy(offsets, n_labels, e, e_log_e, tied, alpha, failed, out):
+    width = e.shape[1]
+    a = np.empty((1, width), alpha.dtype)
+    x = np.empty((1, width), alpha.dtype)
+    y = np.empty((1, width), alpha.dtype)
+    z = np.empty((1, width), alpha.dtype)
+    h = np.zeros(width, alpha.dtype)
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        if failed[k] or first == last:
+            out[k] = 0
+            continue
+        h[:] = 0
+        base = 0.0
+        for t in range(first + 1, last):
+            edge = 0 if tied else t
+            for i in range(width):
+                b = alpha[t - 1, i]
+                x[0, i] = b * (h[i] - np.log(b)) if b > 0 else b
+            advance(alpha, t - 1, e, edge, a, 0)
+            advance(x, 0, e, edge, y, 0)
+            advance(alpha, t - 1, e_log_e, edge, z, 0)
+            least = np.inf
+            for j in range(n_labels):
+                b = a[0, j]
+                h[j] = max(np.log(b) + (y[0, j] - z[0, j]) / b, 0) if b > 0 else 0
+                if b > 0:
+                    least = min(least, h[j])
+            # H_t enters later steps through averages, so a constant may be kept apart, in double precision.
+            for j in range(n_labels):
+                h[j] = max(h[j] - least, 0)
+            base += least
+        total = 0.0
+        for j in range(n_labels):
+            b = alpha[last - 1, j]
+            if b > 0:
+                total += b * (h[j] - np.log(b))
+        out[k] = base + total
+
+
+@compiled
+def sample(offsets, e_T, tied, alpha, failed, uniform, labels):
+    width = e_T.shape[1]
+    weights = np.empty(width, np.float64)
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        if failed[k]:
+            continue
+        for r in range(uniform.shape[1]):
+            for t in range(last - 1, first - 1, -1):
+                total = 0.0
+                for i in range(width):
+                    weights[i] = alpha[t, i]
+                    if t < last - 1:
+                        weights[i] *= e_T[0 if tied else t + 1, labels[t + 1, r], i]
+                    total += weights[i]
+                labels[t, r] = draw(weights, total * uniform[t, r])
+
+
+@compiled
+def draw(weights, target):
+    """The first index whose cumulated weight exceeds `target`; never one of weight zero."""
+    chosen, total = 0, 0.0
+    for i in range(len(weights)):
+        if weights[i] > 0:
+            chosen = i
+            total += weights[i]
+            if total > target:
+                break
+    return chosen

@@ -1,0 +1,148 @@
+"""Chains in scaled space: messages that sum to one a token, one exponential a score.
+
+With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
+
+    alpha_1 = u_1 / c_1,    alpha_t(j) = u_t(j) / c_t * sum_i alpha_{t-1}(i) e_t(i, j),
+    beta_T  = 1,            beta_{t-1}(i) = sum_j e_t(i, j) v_t(j),    v_t = u_t o beta_t / c_t,
+    log Z   = sum_t log c_t + max s_t + max w_t,
+    p_t     = alpha_t o beta_t,      q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
+
+What underflow may cost. Let D = max w - min w. Without forbidden transitions alpha_t(j) / u_t(j) and beta_t(i) vary
+by at most exp(D) over labels, so that what underflows has a probability below L exp(2 D) times the least number of
+the dtype: nothing, as long as D is at most `FREE_RANGE`, whatever the node scores are. With forbidden transitions, or
+a greater D, a label of negligible weight now may be the only way on later. Such edges are `guarded`: messages are
+float64, and each factor must stay within limits whose product does not underflow (`EDGE_RANGE`, `NODE_RANGE`,
+`MESSAGE_RANGE`: 700 of the 708 that there are). A sequence that leaves them is marked as failed and its messages are
+set to zero; the caller redoes it in log space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.inference.loops import scaled as loops
+
+Array = npt.NDArray[Any]
+
+
+# Ranges of logarithms within which the recursions are exact.
+FREE_RANGE = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
+EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
+
+
+def padded_width(n_labels: int) -> int:
+    """Row length of messages: whole vectors of 8 from 16 labels on, where it pays (23 labels: twice as fast)."""
+    return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edge potentials e = exp(w - shift) of a block, padded with zeros to (K, W, W), and their transposes.
+
+    K = 1 where the transitions are tied; else one matrix a token, and those of first tokens are not read.
+    The messages that they send are of their dtype.
+    """
+
+    e: Array
+    e_T: Array
+    shift: npt.NDArray[np.float64]
+    tied: bool
+    guarded: bool
+    too_wide: bool
+
+    @classmethod
+    def of(cls, transitions: Array, first: Array | None = None) -> Edges:
+        """Potentials of tied (L, L) transitions, or of (K, L, L), where `first` are the rows not read."""
+        tied = transitions.ndim == 2
+        w = np.array(transitions[None] if tied else transitions)
+        if first is not None:
+            w[first] = 0
+        shift = w.max(axis=(1, 2), initial=-np.inf)
+        shift[shift == -np.inf] = 0
+        w -= shift[:, None, None]
+        least = float(np.min(w, where=w > -np.inf, initial=0))
+        guarded = least < -FREE_RANGE[w.dtype] or not np.all(w > -np.inf)
+        n_labels, width = w.shape[1], padded_width(w.shape[1])
+        e = np.zeros((len(w), width, width), np.float64 if guarded else w.dtype)
+        np.exp(w, out=e[:, :n_labels, :n_labels], dtype=e.dtype)
+        e_T = np.ascontiguousarray(e.transpose(0, 2, 1))
+        return cls(e, e_T, shift.astype(np.float64), tied, guarded, too_wide=guarded and least < -EDGE_RANGE)
+
+    def weighted(self, direction: Array, first: Array) -> tuple[Array, Array]:
+        """e o direction, padded, and its transpose; zero where e is, and in the matrices that are not read."""
+        n_labels = direction.shape[-1]
+        inner = self.e[:, :n_labels, :n_labels]
+        product = np.zeros_like(self.e)
+        np.multiply(inner, direction, out=product[:, :n_labels, :n_labels], where=inner > 0)
+        if not self.tied:
+            product[first] = 0
+        return product, np.ascontiguousarray(product.transpose(0, 2, 1))
+
+
+@dataclass(frozen=True)
+class Messages:
+    """alpha and v (n, W) of a block of whole sequences; v is zero at first tokens; failed sequences are all zero."""
+
+    offsets: npt.NDArray[np.int64]
+    edges: Edges
+    alpha: Array
+    v: Array
+
+    def summed_edges(self, left: Array, right: Array) -> Array:
+        """sum_t left_{t-1} right_t' o e over the edges of a block with tied transitions, (W, W) float64.
+
+        `right` is zero at first tokens. With alpha and v, these are the edge marginals.
+        """
+        return np.asarray((left[:-1].T @ right[1:]) * self.edges.e[0], np.float64)
+
+
+def forward(
+    scores: Array,
+    offsets: npt.NDArray[np.int64],
+    edges: Edges,
+    log_partition: npt.NDArray[np.float64],
+    failed: npt.NDArray[np.bool_],
+) -> Messages:
+    """alpha and, for the moment, u / c in the place of v; fills `log_partition` and `failed`, a sequence each."""
+    n_nodes, n_labels = scores.shape
+    shape, dtype = (n_nodes, edges.e.shape[1]), edges.e.dtype
+    alpha, u = np.empty(shape, dtype), np.empty(shape, dtype)
+    highest = np.empty(n_nodes, dtype)
+    failed[:] = edges.too_wide
+    loops.shift(scores, offsets, NODE_RANGE if edges.guarded else np.inf, u, highest, failed)
+    np.exp(u, out=u)
+    least = np.exp(-MESSAGE_RANGE) if edges.guarded else 0.0
+    loops.forward(offsets, n_labels, edges.e, edges.tied, edges.shift, highest, least, u, alpha, log_partition, failed)
+    return Messages(offsets, edges, alpha, u)
+
+
+def backward(messages: Messages, failed: npt.NDArray[np.bool_], nodes: Array) -> None:
+    """Turns u / c into v in place, and fills the node marginals p (n, L)."""
+    edges = messages.edges
+    loops.backward(messages.offsets, edges.e_T, edges.tied, failed, messages.alpha, messages.v, nodes)
+
+
+def edge_marginals(messages: Messages, edges_out: Array) -> None:
+    """Fills q (n, L, L); zero at first tokens."""
+    loops.edge_marginals(messages.edges.e, messages.edges.tied, messages.alpha, messages.v, edges_out)
+
+
+def entropy(messages: Messages, failed: npt.NDArray[np.bool_], out: npt.NDArray[np.float64], n_labels: int) -> None:
+    """Entropy of each sequence from the forward messages alone.
+
+    With P_t(i|j) = alpha_{t-1}(i) e_t(i, j) / a_t(j), a_t = alpha_{t-1} e_t, the entropy of y_1 ... y_{t-1} given
+    y_t = j is H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)], and H = sum_j p_T(j) [H_T(j) - log p_T(j)].
+    """
+    e = messages.edges.e
+    log_e = np.log(e, where=e > 0, out=np.zeros_like(e))
+    loops.entropy(messages.offsets, n_labels, e, e * log_e, messages.edges.tied, messages.alpha, failed, out)
+
+
+def sample(messages: Messages, failed: npt.NDArray[np.bool_], uniform: Array, labels: Array) -> None:
+    """Draws y_T ~ alpha_T, y_{t-1} ~ P_t(.|y_t); uniform and labels are (n, n_samples)."""
+    edges = messages.edges
+    loops.sample(messages.offsets, edges.e_T, edges.tied, messages.alpha, failed, uniform, labels)

@@ -1,0 +1,99 @@
+"""Scores of +-800, long sequences, single precision: finite, and equal to a reference."""
+
+import numpy as np
+import pytest
+
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference import chain, decoding
+from kernelcrf.inference.tangents import linearise
+from oracles import log_space_moments
+from problems import random_problem
+
+
+def close(actual, expected, relative=1e-4):
+    """Within `relative` of the greatest magnitude, as a probability vector is judged."""
+    assert np.isfinite(actual).all()
+    assert np.abs(np.asarray(actual, np.float64) - expected).max() <= relative * max(1.0, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("where", ["nodes", "edges", "both", "edges with forbidden steps"])
+def test_scores_of_800_are_exact(dtype, where):
+    rng = np.random.default_rng(0)
+    scores = rng.choice([-800.0, 0.0, 800.0], size=(50, 4)) if where != "edges" else np.zeros((50, 4))
+    scores += rng.normal(size=scores.shape)
+    transitions = rng.choice([-800.0, 800.0], size=(4, 4)) if where != "nodes" else np.zeros((4, 4))
+    transitions += rng.normal(size=(4, 4))
+    if where == "edges with forbidden steps":
+        transitions[0, 1] = transitions[2, 2] = transitions[3, 0] = -np.inf
+    scores, transitions = scores.astype(dtype), transitions.astype(dtype)
+    chains = Chains.from_lengths([50])
+    with np.errstate(divide="ignore"):
+        log_z, p, q = log_space_moments(scores.astype(float), transitions.astype(float))
+    moments = chain.moments(scores, transitions, chains)
+    tolerance = 1e-4 if dtype == np.float32 else 1e-10
+    close(moments.log_partition, log_z, tolerance)
+    close(moments.nodes, p, tolerance)
+    close(moments.edges, q.sum(axis=0), tolerance)
+    assert np.isfinite(chain.entropy(scores, transitions, chains)).all()
+    tangents = linearise(scores, transitions, chains).tangents(np.ones((50, 4), dtype), np.ones((4, 4), dtype))
+    close(tangents.nodes, 0.0, tolerance)
+    labels, best = decoding.viterbi(scores, transitions, chains)
+    np.testing.assert_array_equal(p[np.arange(50), labels] > 0, True)
+    assert best[0] <= moments.log_partition[0] + 1e-6 * abs(best[0])
+
+
+def test_a_message_that_underflows_but_decides_the_sequence_is_not_lost():
+    """Two sets of labels with no way between them: the one behind at half-time by exp(2000) wins in the end."""
+    n_nodes = 40
+    scores = np.zeros((n_nodes, 2))
+    scores[: n_nodes // 2, 0] = 100.0
+    scores[n_nodes // 2 :, 1] = 101.0
+    transitions = np.array([[0.0, -np.inf], [-np.inf, 0.0]])
+    moments = chain.moments(scores, transitions, Chains.from_lengths([n_nodes]))
+    expected = 1 / (1 + np.exp(20.0))
+    np.testing.assert_allclose(moments.nodes, np.tile([expected, 1 - expected], (n_nodes, 1)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("forbid", [0.0, 0.3])
+def test_single_precision_at_20000_tokens_is_double_precision_to_1e_4(forbid):
+    rng = np.random.default_rng(1)
+    problem = random_problem(rng, 9, [20_000], scale=2.0, forbid=forbid)
+    scores, transitions = (array.astype(np.float32) for array in problem.arguments[:2])
+    double = scores.astype(float), transitions.astype(float), problem.chains
+    single = scores, transitions, problem.chains
+    moments, reference = chain.moments(*single), chain.moments(*double)
+    assert moments.nodes.dtype == np.float32
+    np.testing.assert_allclose(moments.log_partition, reference.log_partition, rtol=1e-4)
+    np.testing.assert_allclose(moments.nodes, reference.nodes, rtol=1e-4, atol=1e-30)
+    np.testing.assert_allclose(moments.edges, reference.edges, rtol=1e-4)
+    np.testing.assert_allclose(chain.entropy(*single), chain.entropy(*double), rtol=1e-4)
+    du, dw = rng.normal(size=scores.shape), rng.normal(size=(9, 9))
+    tangents, exact = linearise(*single).tangents(du, dw), linearise(*double).tangents(du, dw)
+    close(tangents.nodes, exact.nodes)
+    close(tangents.edges, exact.edges)
+    np.testing.assert_array_equal(decoding.viterbi(*single)[0], decoding.viterbi(*double)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_million_tokens_are_the_product_of_their_parts(dtype):
+    """A label that is the only one allowed cuts a chain: the long sequence must equal its pieces."""
+    rng = np.random.default_rng(2)
+    piece, n_pieces = 1000, 1000
+    scores = rng.normal(scale=3.0, size=(n_pieces * piece, 3)).astype(dtype)
+    scores[::piece] = [0.0, -np.inf, -np.inf]
+    transitions = rng.normal(size=(3, 3)).astype(dtype)
+    long = Chains.from_lengths([n_pieces * piece])
+    short = Chains.from_lengths([piece] * n_pieces)
+    whole = chain.moments(scores, transitions, long)
+    # A piece ends before the cut; the step into it is a factor of its own, a tilt of the last token.
+    tilted = scores.copy()
+    tilted[piece - 1 :: piece][:-1] += transitions[:, 0]
+    parts = chain.moments(tilted.astype(np.float64), transitions.astype(np.float64), short)
+    np.testing.assert_allclose(whole.log_partition, parts.log_partition.sum(), rtol=1e-4)
+    close(whole.nodes, parts.nodes)
+    assert chain.entropy(scores, transitions, long)[0] == pytest.approx(
+        chain.entropy(tilted, transitions, short).sum(), rel=1e-4
+    )
+    labels, _ = decoding.viterbi(scores, transitions, long)
+    np.testing.assert_array_equal(labels, decoding.viterbi(tilted, transitions, short)[0])
