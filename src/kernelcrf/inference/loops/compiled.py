@@ -11,9 +11,16 @@ from typing import Any
 
 import numba
 
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, compiled for the types of its first call."""
-    jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-    loop: Callable[..., Any] = jit(function)
+    loop: Callable[..., Any] = numba.njit(function, **OPTIONS)
+    return loop
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, made part of each compiled function that calls it: for what runs once a token."""
+    loop: Callable[..., Any] = numba.njit(function, inline="always", **OPTIONS)
     return loop

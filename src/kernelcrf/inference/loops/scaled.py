@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled
+from kernelcrf.inference.loops.compiled import compiled, inlined
 
 # Up to this many labels plain loops beat those of unit stride.
 SMALL = 10
@@ -28,7 +28,7 @@ def shift(scores, offsets, spread, u, highest, failed):
                         failed[k] = True
 
 
-@compiled
+@inlined
 def advance(x, t, matrices, k, y, r):
     """y[r] = x[t] @ matrices[k]."""
     width = matrices.shape[1]
@@ -38,25 +38,25 @@ def advance(x, t, matrices, k, y, r):
             for i in range(1, width):
                 total += x[t, i] * matrices[k, i, j]
             y[r, j] = total
-        return
-    for j in range(width):
-        y[r, j] = 0
-    i = 0
-    while i + 4 <= width:
-        x0, x1, x2, x3 = x[t, i], x[t, i + 1], x[t, i + 2], x[t, i + 3]
+    else:
         for j in range(width):
-            y[r, j] += (
-                x0 * matrices[k, i, j]
-                + x1 * matrices[k, i + 1, j]
-                + x2 * matrices[k, i + 2, j]
-                + x3 * matrices[k, i + 3, j]
-            )
-        i += 4
-    while i < width:
-        x0 = x[t, i]
-        for j in range(width):
-            y[r, j] += x0 * matrices[k, i, j]
-        i += 1
+            y[r, j] = 0
+        i = 0
+        while i + 4 <= width:
+            x0, x1, x2, x3 = x[t, i], x[t, i + 1], x[t, i + 2], x[t, i + 3]
+            for j in range(width):
+                y[r, j] += (
+                    x0 * matrices[k, i, j]
+                    + x1 * matrices[k, i + 1, j]
+                    + x2 * matrices[k, i + 2, j]
+                    + x3 * matrices[k, i + 3, j]
+                )
+            i += 4
+        while i < width:
+            x0 = x[t, i]
+            for j in range(width):
+                y[r, j] += x0 * matrices[k, i, j]
+            i += 1
 
 
 @compiled

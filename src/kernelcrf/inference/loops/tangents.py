@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled
+from kernelcrf.inference.loops.compiled import compiled, inlined
 from kernelcrf.inference.loops.scaled import advance
 
 
@@ -20,7 +20,7 @@ def centre_nodes(p, du, d):
             d[t, j] = 0
 
 
-@compiled
+@inlined
 def centre(p, t, x):
     """x[t] -= p[t] * sum(x[t]), for x = p o A with the mean of A to be taken away."""
     n_labels = p.shape[1]
