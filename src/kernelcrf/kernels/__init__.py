@@ -1,0 +1,1 @@
+"""Kernels on inputs, on labels, and their products on cliques (10)."""

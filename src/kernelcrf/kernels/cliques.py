@@ -1,0 +1,183 @@
+"""The clique kernel `k_C((x, y), (x', y')) = k_x(x, x') k_y(y, y')`, the summand of (10); see Remark 7.
+
+`k_y` is an (L, L) matrix with a factor, `k_y = A A'`, A of shape (L, r). With features F of `k_x` (F F' =
+K_x), a weight matrix W of shape (n, r) and the plain norm |theta| = |W|, the scores of a clique are
+
+    node  (one label)      s = F W A'                       (rows, L)
+    edge  (two labels)     w = A Z A',  Z = F W             (rows, L, L); over pairs, k_y (x) k_y
+
+    delta     k_y = I, A = I            each label has weights of its own
+    centred   k_y = I - 11'/|Y|         Lemma 13: Phi(x, y) - mean_y Phi(x, y) leaves p(y|x) as is; A = k_y, a
+                                        projection, over all |Y| = L or L^2 labelings of the clique
+    matrix    k_y given                 similar labels share strength; A from its eigenvectors, r its rank
+
+A clique without labels has no part in p(y|x) (Lemma 12): `relevant` drops it. An edge clique has `k_x = 1`,
+the transitions (25), or an input kernel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
+
+KINDS = ("delta", "centred", "matrix")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelKernel:
+    """`k_y` over L labels; `matrix` goes with kind="matrix" and with no other."""
+
+    kind: str
+    L: int
+    matrix: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"label kernel kind={self.kind!r}: expected one of {', '.join(KINDS)}")
+        if self.L < 1:
+            raise ValueError(f"L={self.L!r}: expected at least one label")
+        if (self.matrix is not None) != (self.kind == "matrix"):
+            raise ValueError(
+                f"label kernel kind={self.kind!r} with matrix={self.matrix!r}: a matrix goes with 'matrix'"
+            )
+        if self.matrix is not None:
+            _check_label_matrix(self.matrix, self.L)
+
+    @classmethod
+    def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
+        """What a user hands in: 'delta', 'centred', or an (L, L) positive semi-definite matrix."""
+        if isinstance(label_kernel, str):
+            if label_kernel not in ("delta", "centred"):
+                raise ValueError(f"label_kernel={label_kernel!r}: expected 'delta', 'centred' or an (L, L) matrix")
+            return cls(label_kernel, L)
+        matrix = np.array(label_kernel, np.float64)
+        if np.array_equal(matrix, np.eye(L)):
+            return cls("delta", L)
+        matrix.setflags(write=False)
+        return cls("matrix", L, matrix)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether A = I, so that `expand` and `adjoint` return what they get."""
+        return self.kind == "delta"
+
+    @property
+    def gram(self) -> Array:
+        """`k_y`, (L, L)."""
+        if self.matrix is not None:
+            return self.matrix
+        return np.eye(self.L) - (1.0 / self.L if self.kind == "centred" else 0.0)
+
+    @cached_property
+    def factor(self) -> Array:
+        """A, (L, r), with A A' = k_y."""
+        if self.matrix is None:
+            return self.gram
+        values, vectors = np.linalg.eigh(self.matrix)
+        kept = values > self.L * np.finfo(np.float64).eps * values[-1]
+        A = vectors[:, kept] * np.sqrt(values[kept])
+        peaks = A[np.abs(A).argmax(axis=0), np.arange(A.shape[1])]
+        return np.asarray(A * np.sign(peaks))
+
+    @property
+    def rank(self) -> int:
+        """r, the columns of A."""
+        return self.L if self.matrix is None else self.factor.shape[1]
+
+    def to_config(self) -> dict[str, Any]:
+        """The label kernel as JSON-able values; `from_config` reads it."""
+        return {
+            "kind": self.kind,
+            "L": self.L,
+            "matrix": None if self.matrix is None else self.matrix.tolist(),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LabelKernel:
+        """The label kernel that `to_config` described."""
+        if config["kind"] == "matrix":
+            return cls.of(config["matrix"], config["L"])
+        return cls(config["kind"], config["L"])
+
+
+@dataclass(frozen=True, eq=False)
+class CliqueKernel:
+    """`k_C` of a template of cliques with `nodes` labels (0, 1 or 2); `k_x=None` is the constant 1."""
+
+    name: str
+    nodes: int
+    k_y: LabelKernel
+    k_x: InputKernel | None
+
+    def __post_init__(self) -> None:
+        if self.nodes not in (0, 1, 2):
+            raise ValueError(f"clique {self.name!r} has nodes={self.nodes!r}: expected 0, 1 (node) or 2 (edge) labels")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row of W: (r,) for a node, (r, r) for an edge."""
+        return (self.k_y.rank,) * self.nodes
+
+    def expand(self, Z: Array) -> Array:
+        """Scores from Z = F W: (..., r) -> (..., L) on nodes, (..., r, r) -> (..., L, L) on edges."""
+        return self._apply(Z, transpose=False)
+
+    def adjoint(self, R: Array) -> Array:
+        """The transpose of `expand`: residuals of scores to residuals of Z."""
+        return self._apply(R, transpose=True)
+
+    def gram(self, X: Inputs, y: ArrayLike, X_: Inputs, y_: ArrayLike) -> Array:
+        """`k_C` between two lists of clique instances: inputs (U, d) and labels (U,) or, on edges, (U, 2)."""
+        y, y_ = self._labels(y), self._labels(y_)
+        K = np.ones((len(y), len(y_))) if self.k_x is None else self.k_x.gram(X, X_)
+        if self.k_y.kind == "centred":
+            same = np.all(y[:, None] == y_[None, :], axis=2)
+            return np.asarray(K * (same - 1.0 / self.k_y.L**self.nodes))
+        for node in range(self.nodes):
+            K = K * self.k_y.gram[np.ix_(y[:, node], y_[:, node])]
+        return K
+
+    def _labels(self, y: ArrayLike) -> NDArray[np.intp]:
+        labels = np.asarray(y, np.intp)
+        return labels.reshape(len(labels), self.nodes)
+
+    def _apply(self, Z: Array, transpose: bool) -> Array:
+        if self.k_y.is_identity or self.nodes == 0:
+            return Z
+        if self.k_y.kind == "centred":
+            axes = tuple(range(-self.nodes, 0))
+            return np.asarray(Z - Z.mean(axis=axes, keepdims=True))
+        A = self.k_y.factor.T if transpose else self.k_y.factor
+        A = A.astype(Z.dtype, copy=False)
+        return Z @ A.T if self.nodes == 1 else A @ Z @ A.T
+
+
+def relevant(cliques: Iterable[CliqueKernel]) -> list[CliqueKernel]:
+    """The cliques that p(y|x) depends on: those with a label (Lemma 12)."""
+    return [clique for clique in cliques if clique.nodes > 0]
+
+
+def _check_label_matrix(matrix: Array, L: int) -> None:
+    if matrix.shape != (L, L):
+        raise ValueError(f"label_kernel has shape {matrix.shape}: expected ({L}, {L}), one row for each label")
+    if not np.isfinite(matrix).all():
+        raise ValueError("label_kernel contains NaN or infinity: expected finite numbers")
+    scale = np.abs(matrix).max()
+    if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
+        gap = np.abs(matrix - matrix.T).max()
+        raise ValueError(f"label_kernel is not symmetric (largest difference {gap:.3g}): use (M + M.T) / 2")
+    least = np.linalg.eigvalsh(matrix)[0]
+    if least < -1e-10 * scale:
+        raise ValueError(
+            f"label_kernel is not positive semi-definite, its least eigenvalue is {least:.6g}: "
+            f"adding {-least:.6g} to the diagonal makes it so"
+        )
+    if scale == 0:
+        raise ValueError("label_kernel is zero: expected a matrix with at least one positive eigenvalue")

@@ -1,0 +1,308 @@
+"""The input kernel `k_x(x, x')`: a positive semi-definite function of two inputs (Remark 7).
+
+    linear      x.x'
+    poly        (gamma x.x' + coef0)^degree             also named `polynomial`
+    rbf         exp(-gamma |x - x'|^2)
+    laplacian   exp(-gamma |x - x'|_1)
+    cosine      x.x' / (|x| |x'|)
+    chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
+
+The names, the parameters and what `gamma=None` means (1/d; for chi2, 1) are those of
+`sklearn.metrics.pairwise`. Two of its names are missing because their Gram matrices have negative
+eigenvalues: `sigmoid` and `additive_chi2`. Beside a name, `kernel` may be a callable that takes (U, d) and
+(V, d) inputs and returns their (U, V) Gram matrix, or an object of `sklearn.gaussian_process.kernels`.
+
+rbf is one matrix product with the norms folded in: with c the mean of the second argument,
+
+    log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
+
+The shift by c leaves the kernel as it is and takes the common offset out of the cancellation; what is left of
+it is about `eps gamma max |x-c|^2` in the exponent, and where that exceeds 1e-5 in float32 the block runs in
+float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.gaussian_process import kernels as gp
+from sklearn.metrics import pairwise
+
+from kernelcrf.kernels import gaussian_process
+
+Array: TypeAlias = NDArray[np.floating[Any]]
+Inputs: TypeAlias = Any
+"""A (U, d) ndarray or CSR matrix of float32 or float64."""
+
+NAMES = ("linear", "poly", "polynomial", "rbf", "laplacian", "cosine", "chi2")
+INDEFINITE = ("sigmoid", "additive_chi2")
+FLOAT32_EXPONENT_ERROR = 1e-5
+ELEMENTWISE_ROWS = 256
+DIAGONAL_ROWS = 32
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of SciPy."""
+    return bool(sp.issparse(X))
+
+
+def as_inputs(X: Any, name: str = "X") -> Inputs:
+    """X as a 2-D ndarray or CSR matrix of float32 or float64; copies only where it must."""
+    X = X.tocsr() if is_sparse(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"{name} has {X.ndim} dimension(s), shape {X.shape}: expected 2, one row for each input; "
+            f"a single input goes in as {name}.reshape(1, -1)"
+        )
+    if X.dtype in (np.float32, np.float64):
+        return X
+    if X.dtype == np.float16:
+        return X.astype(np.float32)
+    if X.dtype.kind in "biu":
+        return X.astype(np.float64)
+    raise TypeError(
+        f"{name} has dtype {X.dtype}: expected float32, float64 or integers; "
+        "feature dicts become an array by sklearn.feature_extraction.DictVectorizer"
+    )
+
+
+@dataclass(frozen=True)
+class InputKernel:
+    """k_x of the module's docstring; float32 inputs give float32 Gram matrices.
+
+    `gamma` is read by poly, rbf, laplacian and chi2, `degree` and `coef0` by poly.
+    """
+
+    kernel: str | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.kernel, str):
+            _check_name(self.kernel)
+        elif isinstance(self.kernel, gp.Kernel):
+            gaussian_process.check(self.kernel)
+        elif isinstance(self.kernel, type) or not callable(self.kernel):
+            raise TypeError(
+                f"kernel={self.kernel!r}: expected one of {', '.join(NAMES)}, a callable "
+                "(X, Y) -> Gram matrix, or an object of sklearn.gaussian_process.kernels"
+            )
+        gamma: Any = self.gamma
+        if gamma is not None and not (isinstance(gamma, int | float | np.number) and 0 < gamma < np.inf):
+            raise ValueError(f"gamma={self.gamma!r}: expected a positive number, or None for scikit-learn's default")
+        if self.name == "poly" and (self.degree != int(self.degree) or self.degree < 1):
+            raise ValueError(
+                f"degree={self.degree!r}: expected an integer >= 1; other powers are not positive semi-definite"
+            )
+        if self.name == "poly" and not self.coef0 >= 0:
+            raise ValueError(f"coef0={self.coef0!r}: expected >= 0; below, poly is not positive semi-definite")
+
+    @property
+    def name(self) -> str:
+        """One of `NAMES` without the alias, or `callable`, or `gaussian_process`."""
+        if isinstance(self.kernel, str):
+            return "poly" if self.kernel == "polynomial" else self.kernel
+        return "gaussian_process" if isinstance(self.kernel, gp.Kernel) else "callable"
+
+    @property
+    def is_vectorial(self) -> bool:
+        """Whether any point of input space, not only a given input, is known to be a valid argument."""
+        return self.name != "callable"
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the kernel is known to be smooth at x = x', so that means of inputs stand for them."""
+        return self.name in ("rbf", "poly", "cosine")
+
+    def gram(self, X: Inputs, Y: Inputs | None = None, out: Array | None = None) -> Array:
+        """The (U, V) matrix `k_x(X_i, Y_j)`; Y=None means X. Written into `out` where it is given."""
+        X = as_inputs(X)
+        Y = X if Y is None else as_inputs(Y, "Y")
+        if X.shape[1] != Y.shape[1]:
+            raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}: expected the same number")
+        dtype = np.result_type(X.dtype, Y.dtype)
+        if out is None:
+            out = np.empty((X.shape[0], Y.shape[0]), dtype)
+        if out.size:
+            self._fill(X, Y, out)
+        return out
+
+    def diagonal(self, X: Inputs) -> Array:
+        """`k_x(X_i, X_i)` for every row, without the matrix; (U,)."""
+        X = as_inputs(X)
+        if self.name in ("rbf", "laplacian", "chi2"):
+            return np.ones(X.shape[0], X.dtype)
+        if self.name in ("linear", "poly"):
+            squares = _squared_norms(X)
+            if self.name == "poly":
+                _power(squares, self._gamma(X), self.coef0, int(self.degree))
+            return squares
+        if self.name == "cosine":
+            return (_squared_norms(X) > 0).astype(X.dtype)
+        if isinstance(self.kernel, gp.Kernel):
+            return np.asarray(self.kernel.diag(_dense(X, "a Gaussian process kernel")), X.dtype)
+        starts = range(0, X.shape[0], DIAGONAL_ROWS)
+        blocks = [np.diagonal(self.gram(X[i : i + DIAGONAL_ROWS])) for i in starts]
+        return np.concatenate([np.empty(0, X.dtype), *blocks])
+
+    def to_config(self) -> dict[str, Any]:
+        """The kernel as JSON-able values; `from_config` reads it."""
+        if self.name == "callable":
+            raise TypeError(
+                f"kernel={self.kernel!r}: a callable cannot be written to a file; "
+                "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
+                "or hand the callable in again when loading"
+            )
+        kernel = gaussian_process.to_config(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
+        gamma = None if self.gamma is None else float(self.gamma)
+        return {"kernel": kernel, "gamma": gamma, "degree": int(self.degree), "coef0": float(self.coef0)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> InputKernel:
+        """The kernel that `to_config` described."""
+        kernel = config["kernel"]
+        kernel = kernel if isinstance(kernel, str) else gaussian_process.from_config(kernel)
+        return cls(kernel, config["gamma"], config["degree"], config["coef0"])
+
+    def _gamma(self, X: Inputs) -> float:
+        if self.gamma is not None:
+            return float(self.gamma)
+        return 1.0 if self.name == "chi2" else 1.0 / X.shape[1]
+
+    def _fill(self, X: Inputs, Y: Inputs, out: Array) -> None:
+        if self.name == "rbf":
+            _rbf(X, Y, self._gamma(X), out)
+        elif self.name == "linear":
+            _inner(X, Y, out)
+        elif self.name == "poly":
+            _inner(X, Y, out)
+            _power(out, self._gamma(X), self.coef0, int(self.degree))
+        elif self.name == "cosine":
+            out[...] = pairwise.cosine_similarity(X, Y)
+        elif self.name == "laplacian":
+            out[...] = pairwise.laplacian_kernel(X, Y, gamma=self._gamma(X))
+        elif self.name == "chi2":
+            out[...] = pairwise.chi2_kernel(_dense(X, "chi2"), _dense(Y, "chi2"), gamma=self._gamma(X))
+        elif isinstance(self.kernel, gp.Kernel):
+            dense = "a Gaussian process kernel"
+            out[...] = self.kernel(_dense(X, dense), _dense(Y, dense))
+        else:
+            assert callable(self.kernel)
+            K = self.kernel(X, Y)
+            if np.shape(K) != out.shape:
+                raise ValueError(
+                    f"kernel={self.kernel!r} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
+                    f"{Y.shape[0]} rows: expected {out.shape}; a function of two single inputs becomes a "
+                    "Gram function by sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
+                )
+            out[...] = K
+
+
+def _check_name(name: str) -> None:
+    if name in INDEFINITE:
+        raise ValueError(
+            f"kernel={name!r} is not positive semi-definite, so no prior (14) goes with it: "
+            f"expected one of {', '.join(NAMES)}"
+        )
+    if name not in NAMES:
+        raise ValueError(
+            f"kernel={name!r}: expected one of {', '.join(NAMES)}, a callable (X, Y) -> Gram matrix, "
+            "or an object of sklearn.gaussian_process.kernels"
+        )
+
+
+def _dense(X: Inputs, who: str) -> Array:
+    if is_sparse(X):
+        raise TypeError(
+            f"{who} takes dense inputs, a sparse matrix came: use X.toarray(), or one of linear, poly, rbf, "
+            "laplacian, cosine"
+        )
+    return np.asarray(X)
+
+
+def _squared_norms(X: Inputs) -> Array:
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), X.dtype).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def _inner(X: Inputs, Y: Inputs, out: Array) -> None:
+    if is_sparse(X) and is_sparse(Y):
+        out[...] = (X @ Y.T).toarray()
+    elif is_sparse(X) or is_sparse(Y):
+        out[...] = X @ Y.T
+    else:
+        np.matmul(X, Y.T, out=out)
+
+
+def _power(K: Array, gamma: float, coef0: float, degree: int) -> None:
+    """K <- (gamma K + coef0)^degree in place."""
+    for start in range(0, len(K), ELEMENTWISE_ROWS):
+        block = K[start : start + ELEMENTWISE_ROWS]
+        block *= gamma
+        block += coef0
+        if degree > 1:
+            base = block.copy()
+            for _ in range(degree - 1):
+                block *= base
+
+
+def _rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    if is_sparse(X) or is_sparse(Y):
+        x, y = -gamma * _squared_norms(X), -gamma * _squared_norms(Y)
+        if _too_coarse(out, x, y):
+            return _rbf_in_float64(X, Y, gamma, out)
+        _inner(X, Y, out)
+        for start in range(0, len(out), ELEMENTWISE_ROWS):
+            block = out[start : start + ELEMENTWISE_ROWS]
+            block *= 2 * gamma
+            block += x[start : start + ELEMENTWISE_ROWS, None]
+            block += y
+            _exp(block)
+        return None
+    centre = Y.mean(axis=0, dtype=np.float64)
+    left, right = _fold(X, centre, gamma, 0), _fold(Y, centre, gamma, 1)
+    if _too_coarse(out, left[:, -2], right[:, -1]):
+        return _rbf_in_float64(X, Y, gamma, out)
+    np.matmul(left, right.T, out=out)
+    for start in range(0, len(out), ELEMENTWISE_ROWS):
+        _exp(out[start : start + ELEMENTWISE_ROWS])
+    return None
+
+
+def _too_coarse(out: Array, x: Array, y: Array) -> bool:
+    """Whether float32 cannot resolve sums of exponents as large as x and y."""
+    largest = -min(float(x.min()), float(y.min()))
+    return bool(out.dtype == np.float32 and np.finfo(np.float32).eps * largest > FLOAT32_EXPONENT_ERROR)
+
+
+def _rbf_in_float64(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    Y = Y.astype(np.float64)
+    for start in range(0, len(out), ELEMENTWISE_ROWS):
+        rows = X[start : start + ELEMENTWISE_ROWS].astype(np.float64)
+        block = np.empty((rows.shape[0], Y.shape[0]))
+        _rbf(rows, Y, gamma, block)
+        out[start : start + ELEMENTWISE_ROWS] = block
+
+
+def _fold(X: Array, centre: Array, gamma: float, side: int) -> Array:
+    """[s (x-c), -gamma |x-c|^2, 1], with the last two the other way round on the right side."""
+    d = X.shape[1]
+    folded = np.empty((len(X), d + 2), X.dtype)
+    np.subtract(X, centre, out=folded[:, :d], casting="same_kind")
+    folded[:, :d] *= np.sqrt(2 * gamma)
+    folded[:, d + side] = -0.5 * _squared_norms(folded[:, :d])
+    folded[:, d + 1 - side] = 1.0
+    return folded
+
+
+def _exp(exponent: Array) -> None:
+    """Exp in place; rounding must not lift a distance below zero."""
+    np.minimum(exponent, 0.0, out=exponent)
+    np.exp(exponent, out=exponent)

@@ -1,0 +1,225 @@
+"""Laws that every input kernel keeps, with scikit-learn's own functions as oracles."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process import kernels as gp
+from sklearn.metrics import pairwise
+
+from kernelcrf.kernels.inputs import ELEMENTWISE_ROWS, InputKernel
+
+
+def dense(X):
+    return X.toarray() if sp.issparse(X) else X
+
+
+def triangle(X, Y):
+    """A callable kernel: exp(-|x - y|_2)."""
+    return np.exp(-cdist(dense(X), dense(Y)))
+
+
+GP = gp.ConstantKernel(2.0) * gp.RBF(length_scale=[1.0, 2.0, 0.5, 1.5]) + gp.Matern(1.2, nu=1.5) ** 2
+KERNELS = {
+    "linear": InputKernel("linear"),
+    "poly": InputKernel("poly", gamma=0.7, degree=3, coef0=0.5),
+    "poly homogeneous": InputKernel("polynomial", degree=2, coef0=0.0),
+    "rbf": InputKernel("rbf", gamma=0.4),
+    "rbf default": InputKernel("rbf"),
+    "laplacian": InputKernel("laplacian", gamma=0.3),
+    "cosine": InputKernel("cosine"),
+    "chi2": InputKernel("chi2", gamma=0.8),
+    "callable": InputKernel(triangle),
+    "gaussian process": InputKernel(GP),
+}
+SPARSE = ["linear", "poly", "poly homogeneous", "rbf", "rbf default", "laplacian", "cosine", "callable"]
+
+
+def inputs(rows, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return (rng.random((rows, 4)) * (rng.random((rows, 4)) < 0.7)).astype(dtype)
+
+
+def oracle(kernel, X, Y):
+    """The Gram matrix by scikit-learn."""
+    if kernel.name == "callable":
+        return triangle(X, Y)
+    if kernel.name == "gaussian_process":
+        return kernel.kernel(X, Y)
+    read = {"poly": ("gamma", "degree", "coef0"), "linear": (), "cosine": ()}.get(kernel.name, ("gamma",))
+    parameters = {name: getattr(kernel, name) for name in read}
+    if kernel.name == "chi2" and kernel.gamma is None:
+        parameters = {}
+    return pairwise.pairwise_kernels(X, Y, metric=kernel.name, **parameters)
+
+
+@pytest.fixture(params=KERNELS, ids=str)
+def kernel(request):
+    return KERNELS[request.param]
+
+
+def test_gram_is_scikit_learns(kernel):
+    X, Y = inputs(2 * ELEMENTWISE_ROWS + 7), inputs(23, 1)
+    assert np.abs(kernel.gram(X, Y) - oracle(kernel, X, Y)).max() < 2e-14
+
+
+def test_float32_stays_float32_and_is_near(kernel):
+    X, Y = inputs(40, dtype=np.float32), inputs(23, 1, np.float32)
+    K = kernel.gram(X, Y)
+    assert K.dtype == kernel.diagonal(X).dtype == np.float32
+    np.testing.assert_allclose(K, oracle(kernel, X.astype(float), Y.astype(float)), rtol=2e-5, atol=2e-6)
+
+
+def test_positive_semi_definite_to_rounding(kernel):
+    K = kernel.gram(inputs(60))
+    values = np.linalg.eigvalsh(K)
+    assert np.abs(K - K.T).max() < 1e-13
+    assert values[0] > -1e-13 * values[-1]
+
+
+def test_gram_of_one_argument_is_that_with_itself(kernel):
+    X = inputs(30)
+    np.testing.assert_array_equal(kernel.gram(X), kernel.gram(X, X))
+
+
+def test_diagonal_is_that_of_the_gram_matrix(kernel):
+    X = inputs(75)
+    X[5] = 0.0
+    np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(kernel.gram(X)), rtol=1e-13, atol=1e-14)
+
+
+def test_gram_writes_into_columns_of_a_larger_array(kernel):
+    X, Y = inputs(30), inputs(9, 1)
+    whole = np.full((30, 20), 7.0)
+    kernel.gram(X, Y, out=whole[:, 4:13])
+    np.testing.assert_array_equal(whole[:, 4:13], kernel.gram(X, Y))
+    assert (whole[:, :4] == 7.0).all()
+    assert (whole[:, 13:] == 7.0).all()
+
+
+def test_no_rows_give_an_empty_matrix(kernel):
+    assert kernel.gram(inputs(0), inputs(3)).shape == (0, 3)
+    assert kernel.diagonal(inputs(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("container", [sp.csr_matrix, sp.csr_array, sp.coo_matrix])
+def test_sparse_equals_dense(name, container):
+    kernel = KERNELS[name]
+    X, Y = inputs(ELEMENTWISE_ROWS + 40), inputs(23, 1)
+    np.testing.assert_allclose(kernel.gram(container(X), container(Y)), kernel.gram(X, Y), atol=1e-13)
+    np.testing.assert_allclose(kernel.diagonal(container(X)), kernel.diagonal(X), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "rbf", "cosine"])
+def test_sparse_and_dense_may_meet(name):
+    kernel = KERNELS[name]
+    X, Y = inputs(40), inputs(23, 1)
+    for A, B in [(sp.csr_array(X), Y), (X, sp.csr_array(Y))]:
+        np.testing.assert_allclose(kernel.gram(A, B), kernel.gram(X, Y), atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", [InputKernel("chi2"), InputKernel(gp.RBF())], ids=["chi2", "gp"])
+def test_a_kernel_for_dense_inputs_says_so(kernel):
+    with pytest.raises(TypeError, match=r"dense inputs.*sparse.*X\.toarray\(\)"):
+        kernel.gram(sp.csr_array(inputs(3)))
+
+
+def test_integers_become_float64_and_half_precision_float32():
+    X = np.arange(6).reshape(3, 2)
+    assert InputKernel("linear").gram(X).dtype == np.float64
+    assert InputKernel("linear").gram(X.astype(np.float16)).dtype == np.float32
+
+
+@given(arrays(np.float64, (6, 3), elements=st.floats(-1e3, 1e3)), st.floats(-1e6, 1e6), st.floats(1e-3, 10))
+def test_rbf_forgives_a_common_offset(X, offset, gamma):
+    X = X + offset
+    distances = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    K = InputKernel("rbf", gamma=gamma).gram(X)
+    spread = ((X - X.mean(axis=0)) ** 2).sum(axis=1).max()
+    # What the offset costs is its rounding against the spread, not its square.
+    allowed = 1e-14 + 50 * gamma * np.finfo(float).eps * (spread + abs(offset) * np.sqrt(spread))
+    assert np.abs(K - np.exp(-gamma * distances)).max() <= allowed
+    assert K.max() <= 1.0
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3])
+def test_rbf_in_float32_keeps_near_duplicates_apart_at_any_scale(scale):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 8)) * scale
+    X = np.vstack([X, X + 0.01 * rng.normal(size=X.shape)]).astype(np.float32)
+    exact = pairwise.rbf_kernel(X.astype(float), gamma=1.0)
+    # sqrt(d) roundings of a coordinate, which the data in float32 have by themselves, are not at fault here.
+    np.testing.assert_allclose(InputKernel("rbf", gamma=1.0).gram(X), exact, atol=3e-5)
+    np.testing.assert_allclose(InputKernel("rbf", gamma=1.0).gram(sp.csr_array(X)), exact, atol=3e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "callable"])
+def test_config_goes_through_json(name):
+    kernel = KERNELS[name]
+    config = json.loads(json.dumps(kernel.to_config()))
+    again = InputKernel.from_config(config)
+    np.testing.assert_array_equal(again.gram(inputs(20)), kernel.gram(inputs(20)))
+    assert again.to_config() == config
+
+
+def test_a_callable_has_no_config():
+    with pytest.raises(TypeError, match=r"triangle.*cannot be written.*hand the callable in again"):
+        InputKernel(triangle).to_config()
+
+
+def test_a_gaussian_process_kernel_from_elsewhere_has_no_config():
+    class Own(gp.RBF):
+        pass
+
+    with pytest.raises(TypeError, match=r"no class of sklearn.gaussian_process.kernels"):
+        InputKernel(Own()).to_config()
+
+
+def test_a_config_names_classes_of_scikit_learn_only():
+    config = {"kernel": {"class": "np", "parameters": {}}, "gamma": None, "degree": 3, "coef0": 1.0}
+    with pytest.raises(ValueError, match="kernel class 'np'"):
+        InputKernel.from_config(config)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "additive_chi2"])
+def test_indefinite_kernels_are_refused_because_they_are(name):
+    X = inputs(30)
+    assert np.linalg.eigvalsh(pairwise.pairwise_kernels(X, metric=name))[0] < -1e-3
+    with pytest.raises(ValueError, match=f"kernel='{name}' is not positive semi-definite.*rbf"):
+        InputKernel(name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"kernel": "gauss"}, ValueError, r"kernel='gauss': expected one of linear, poly"),
+        ({"kernel": 3}, TypeError, r"kernel=3: expected one of"),
+        ({"kernel": gp.RBF}, TypeError, r"kernel=<class.*expected one of"),
+        ({"kernel": gp.RBF() + gp.WhiteKernel()}, ValueError, r"WhiteKernel.*leave it out"),
+        ({"gamma": "scale"}, ValueError, r"gamma='scale': expected a positive number, or None"),
+        ({"gamma": 0.0}, ValueError, r"gamma=0.0: expected a positive number"),
+        ({"kernel": "poly", "degree": 2.5}, ValueError, r"degree=2.5: expected an integer"),
+        ({"kernel": "poly", "coef0": -1.0}, ValueError, r"coef0=-1.0: expected >= 0"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, error, message):
+    with pytest.raises(error, match=message):
+        InputKernel(**parameters)
+
+
+def test_wrong_inputs_are_named():
+    kernel = InputKernel("rbf")
+    with pytest.raises(ValueError, match=r"X has 1 dimension.*reshape\(1, -1\)"):
+        kernel.gram(np.zeros(3))
+    with pytest.raises(ValueError, match="X has 3 columns and Y has 2"):
+        kernel.gram(np.zeros((2, 3)), np.zeros((2, 2)))
+    with pytest.raises(TypeError, match=r"Y has dtype.*DictVectorizer"):
+        kernel.gram(np.zeros((2, 3)), np.array([["a", "b", "c"]]))
+    with pytest.raises(ValueError, match=r"returned shape \(3,\).*expected \(3, 3\).*pairwise_kernels"):
+        InputKernel(lambda X, Y: np.ones(len(X))).gram(np.zeros((3, 2)))
