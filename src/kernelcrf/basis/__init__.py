@@ -1,0 +1,1 @@
+"""The subspace that weights live in: distinct inputs, chosen atoms, whitened features."""

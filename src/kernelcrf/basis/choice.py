@@ -1,0 +1,91 @@
+"""Choosing a basis: a rule, driven until there are `n_components` atoms or `tr(K - F F') <= tol tr K`
+(section 5.3).
+
+By default the rule is `lloyd` for dense inputs under a kernel that is smooth at x = x' (rbf, poly, cosine)
+and `random` elsewhere: docs/basis.md has the measurements behind that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from kernelcrf.basis.centres import KMeans, Lloyd
+from kernelcrf.basis.factor import Basis, Growth
+from kernelcrf.basis.pivots import Exact, Greedy, Random, Rule, Uniform, drive
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import InputKernel, Inputs, as_inputs, is_sparse
+
+RULES: dict[str, type[Exact | Greedy | Random | Uniform | KMeans | Lloyd]] = {
+    "exact": Exact,
+    "greedy": Greedy,
+    "random": Random,
+    "uniform": Uniform,
+    "kmeans": KMeans,
+    "lloyd": Lloyd,
+}
+
+
+def find_rule(rule: str | Rule, kernel: InputKernel, X: Inputs) -> Rule:
+    """A rule by its name with its usual settings, `auto` for the default; a rule object is returned as it is.
+
+    `gradient` needs scores and has no name here: hand in `Gradient(scores)`.
+    """
+    if not isinstance(rule, str):
+        return rule
+    if rule == "auto":
+        return Lloyd() if kernel.is_smooth and not is_sparse(X) else Random()
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r}: expected auto, {', '.join(RULES)}, or a rule such as Gradient(scores)")
+    return RULES[rule]()
+
+
+def choose_basis(
+    kernel: InputKernel,
+    X: Inputs,
+    n_components: int | None,
+    rule: str | Rule = "auto",
+    *,
+    tol: float = 0.0,
+    random_state: Any = None,
+    engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
+    start: Basis | None = None,
+) -> Basis:
+    """At most `n_components` atoms for the distinct inputs X, (U, d); None is as many as U, and goes with
+    `exact`.
+
+    Fewer come where the inputs span less, or where `tr(K - F F') <= tol tr K` earlier; a `tol` below the
+    floor of the arithmetic (1e-12; 1e-5 in float32) means that floor. `start` is a basis of the same X and
+    kernel to go on from: its columns stay, and `n_components` counts them.
+    """
+    X = as_inputs(X)
+    rule = find_rule(rule, kernel, X)
+    capacity = _capacity(n_components, X.shape[0], rule, start)
+    if not 0.0 <= tol < 1.0:
+        raise ValueError(f"tol={tol!r}: expected a share of the trace, 0 <= tol < 1")
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    growth = Growth(kernel, X, capacity, tol, engine, start)
+    drive(rule, growth, rng)
+    return growth.finish()
+
+
+def _capacity(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
+    if n_components is None:
+        if not isinstance(rule, Exact):
+            raise ValueError(
+                f"n_components=None: expected a number of atoms for {rule!r}; only 'exact' takes all inputs"
+            )
+        n_components = U
+    if n_components < 1:
+        raise ValueError(f"n_components={n_components!r}: expected at least 1")
+    if isinstance(rule, Exact) and n_components < U:
+        raise ValueError(
+            f"n_components={n_components!r} with 'exact', which takes all {U} inputs: use None, or another rule"
+        )
+    if start is not None and len(start.F) != U:
+        raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {U}: expected the same inputs")
+    if start is not None and n_components < start.n:
+        raise ValueError(f"n_components={n_components!r}: start has {start.n} atoms already, expected at least as many")
+    return min(n_components, U) if start is None else max(min(n_components, U), start.n)

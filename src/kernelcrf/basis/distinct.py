@@ -1,0 +1,194 @@
+"""Distinct clique inputs (Lemma 6): `sum_i alpha_i k(x_i, .) = sum_u alpha_bar_u k(x_u, .)`.
+
+Equal inputs are one atom, with `alpha_bar_u = sum of alpha_i over x_i = x_u` (11). `distinct` finds the U
+different rows among N in their order of first appearance; everything after it works on those, and an index
+leads back.
+
+One pass over the rows with a hash table of at most 4 N entries: O(stored entries) time, 8 to 40 bytes a row
+beside the inputs, and every match is confirmed by comparing the rows. 0.0 and -0.0 are equal, and so are CSR
+rows that differ only in the order of entries or in stored zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcrf.kernels.inputs import Array, Inputs, as_inputs, is_sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """U distinct inputs of N tokens: `inputs[index]` are the tokens' inputs, `first[u]` the first token with
+    u.
+    """
+
+    inputs: Inputs
+    index: NDArray[np.intp]
+    first: NDArray[np.intp]
+
+    @property
+    def U(self) -> int:
+        """The number of distinct inputs."""
+        return len(self.first)
+
+    @property
+    def N(self) -> int:
+        """The number of tokens."""
+        return len(self.index)
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many tokens have each input; (U,)."""
+        return np.bincount(self.index, minlength=self.U)
+
+    def expand(self, rows: Array) -> Array:
+        """(U, ...) -> (N, ...): what belongs to an input, for each of its tokens. No copy where U = N."""
+        _check_rows(rows, self.U, "distinct input")
+        return rows if self.U == self.N else rows[self.index]
+
+    def sum(self, rows: Array) -> Array:
+        """(N, ...) -> (U, ...): the sum over the tokens of each input, in their order. No copy where U =
+        N.
+        """
+        _check_rows(rows, self.N, "token")
+        if self.U == self.N:
+            return rows
+        total = np.zeros((self.U, *rows.shape[1:]), rows.dtype)
+        add_rows(np.ascontiguousarray(rows).reshape(self.N, -1), self.index, total.reshape(self.U, -1))
+        return total
+
+
+def distinct(X: Any) -> Distinct:
+    """The distinct rows of X, (N, d) dense or CSR; where all are distinct, X itself is kept."""
+    X = as_inputs(X)
+    values = X.data if is_sparse(X) else X
+    if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
+        raise ValueError("X contains NaN or infinity: expected finite numbers; sklearn.impute fills missing values")
+    if is_sparse(X):
+        X = _canonical(X)
+        bits = (X.data + X.dtype.type(0)).view(_unsigned(X.dtype))
+        index, first = _match_sparse(bits, X.indices, X.indptr)
+    else:
+        X = np.ascontiguousarray(X)
+        index, first = _match_dense(X, X.view(_unsigned(X.dtype)))
+    return Distinct(X if len(first) == X.shape[0] else X[first], index, first)
+
+
+def _unsigned(dtype: np.dtype[Any]) -> type[np.unsignedinteger[Any]]:
+    return np.uint32 if dtype.itemsize == 4 else np.uint64
+
+
+def _canonical(X: Inputs) -> Inputs:
+    if X.has_canonical_format and X.data.all():
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
+def _check_rows(rows: Array, expected: int, noun: str) -> None:
+    if rows.shape[:1] != (expected,):
+        raise ValueError(f"rows has shape {rows.shape}: expected {expected} rows, one for each {noun}")
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def add_rows(rows: Array, index: NDArray[np.intp], total: Array) -> None:
+    """`total[index[t]] += rows[t]` for t in order; shapes (N, L), (N,), (U, L)."""
+    for t in range(rows.shape[0]):
+        u = index[t]
+        for j in range(rows.shape[1]):
+            total[u, j] += rows[t, j]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _mix(h: np.uint64, word: np.uint64) -> np.uint64:
+    h = (h ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
+    # Bits of round floats are nearly all high ones; a table's slot is made of low ones.
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return (h ^ (h >> np.uint64(33))) & mask
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _table(N: int) -> tuple[NDArray[np.int64], np.uint64]:
+    size = 1
+    while size < 2 * N:
+        size *= 2
+    return np.full(size, -1, np.int64), np.uint64(size - 1)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _match_dense(X: Array, bits: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    N, d = X.shape
+    table, mask = _table(N)
+    index = np.empty(N, np.int64)
+    first = np.empty(N, np.int64)
+    U = 0
+    for t in range(N):
+        h = np.uint64(0)
+        for j in range(d):
+            h = _mix(h, np.uint64(bits[t, j]) if X[t, j] != 0 else np.uint64(0))
+        slot = _slot(h, mask)
+        while True:
+            u = table[slot]
+            if u < 0:
+                table[slot] = U
+                first[U] = t
+                index[t] = U
+                U += 1
+                break
+            s = first[u]
+            j = 0
+            while j < d and X[s, j] == X[t, j]:
+                j += 1
+            if j == d:
+                index[t] = u
+                break
+            slot = (slot + np.uint64(1)) & mask
+    return index, first[:U].copy()
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _match_sparse(bits: Any, columns: Any, offsets: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    N = len(offsets) - 1
+    table, mask = _table(N)
+    index = np.empty(N, np.int64)
+    first = np.empty(N, np.int64)
+    U = 0
+    for t in range(N):
+        start, length = offsets[t], offsets[t + 1] - offsets[t]
+        h = np.uint64(length)
+        for j in range(start, start + length):
+            h = _mix(_mix(h, np.uint64(columns[j])), np.uint64(bits[j]))
+        slot = _slot(h, mask)
+        while True:
+            u = table[slot]
+            if u < 0:
+                table[slot] = U
+                first[U] = t
+                index[t] = U
+                U += 1
+                break
+            s = offsets[first[u]]
+            j = 0
+            if offsets[first[u] + 1] - s == length:
+                while j < length and bits[s + j] == bits[start + j] and columns[s + j] == columns[start + j]:
+                    j += 1
+            else:
+                j = -1
+            if j == length:
+                index[t] = u
+                break
+            slot = (slot + np.uint64(1)) & mask
+    return index, first[:U].copy()

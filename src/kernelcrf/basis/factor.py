@@ -1,0 +1,255 @@
+"""The incomplete Cholesky factor of `K_x`, grown by atoms (section 5.3): `K ~ F F'`, `F = K_xB R^-T`, `K_BB =
+R R'`.
+
+Adding atoms A to a basis B of size n leaves the columns that exist as they are:
+
+    H = K_AA - F_A F_A' = L L'                    residual Gram matrix of the new atoms
+    R <- [[R, 0], [F_A, L]]
+    F <- [F, (K_xA - F F_A') L^-T]                one panel of columns after another, by rows
+    d <- d - rowsum(F_new^2)                      the residual diagonal: d_x = k(x, x) - |F_x|^2
+
+L comes from LAPACK's pivoted Cholesky, which leaves out the atoms that depend on others to rounding: their
+residual is below `FLOOR` times the largest `k(x, x)`. No jitter is added anywhere, so that `F_B = R` and `F_B
+F' = K_Bx` hold. The same floor, of the trace, is the least relative tolerance there is.
+
+Work goes over blocks of `ROWS` rows whatever the number of threads, each with BLAS on one thread, and sums over
+blocks run in their order: results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for
+diagonals and draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers (for CSR inputs `ROWS n` more).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
+
+ROWS = 2048
+PANEL = 64
+WIDE = 4
+FLOOR = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The chosen atoms: `landmarks` (n, d), `R` (n, n) lower, `F` (U, n), `residual` (U,) the diagonal of K -
+    F F'.
+
+    `indices` (n,) are the atoms' places among the inputs, None where some atom is no input; `trace` is that
+    of K.
+    """
+
+    landmarks: Inputs
+    R: Array
+    F: Array
+    residual: NDArray[np.float64]
+    indices: NDArray[np.intp] | None
+    trace: float
+
+    @property
+    def n(self) -> int:
+        """The number of atoms."""
+        return len(self.R)
+
+    @property
+    def relative_residual(self) -> float:
+        """tr(K - F F') / tr K."""
+        return float(self.residual.sum() / self.trace) if self.trace > 0 else 0.0
+
+
+def row_blocks(rows: int) -> list[slice]:
+    """Slices of `ROWS` rows; they depend on nothing but the number of rows."""
+    return [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
+
+
+def stack(parts: list[Inputs]) -> Inputs:
+    """Inputs one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return sp.vstack(parts, format="csr") if any(map(is_sparse, parts)) else np.vstack(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """The columns `start` to n of F for any inputs, from the atoms of those columns and the rows of R."""
+
+    kernel: InputKernel
+    atoms: Inputs
+    R: Array
+    start: int
+    inverses: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
+        """Prepare the diagonal panels of R; `atoms` are those of the columns from `start` on."""
+        edges = range(start, len(R), PANEL)
+        return cls(kernel, atoms, R, start, tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges))
+
+    def fill(self, X: Inputs, F: Array) -> None:
+        """Write the columns from `start` on into F, (rows, n), whose earlier columns are there."""
+        n = len(self.R)
+        self.kernel.gram(X, self.atoms, out=F[:, self.start : n])
+        inverses = iter(self.inverses)
+        # Two levels, since a product of 64 columns with many is slower than one of 256.
+        for o in range(self.start, n, WIDE * PANEL):
+            end = min(o + WIDE * PANEL, n)
+            if o > 0:
+                F[:, o:end] -= (self.R[o:end, :o] @ F[:, :o].T).T
+            for s in range(o, end, PANEL):
+                panel = F[:, s : min(s + PANEL, end)]
+                if s > o:
+                    panel -= F[:, o:s] @ self.R[s : min(s + PANEL, end), o:s].T
+                panel[...] = panel @ next(inverses).T
+
+
+class Growth:
+    """A basis while it grows: `F` with room for `capacity` columns of which the first `n` are there."""
+
+    def __init__(
+        self,
+        kernel: InputKernel,
+        X: Inputs,
+        capacity: int,
+        tol: float,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> None:
+        self.kernel, self.X, self.capacity, self.engine = kernel, X, capacity, engine
+        self.blocks = row_blocks(X.shape[0])
+        diagonals = engine.map(lambda rows: kernel.diagonal(X[rows]), self.blocks)
+        self.diagonal = np.concatenate([np.empty(0), *diagonals])
+        self.trace = float(self.diagonal.sum())
+        floor = FLOOR[X.dtype]
+        self.enough = max(tol, floor) * self.trace
+        self.least = floor * float(self.diagonal.max(initial=0.0))
+        self.F = np.empty((X.shape[0], capacity), X.dtype)
+        self.R = np.zeros((capacity, capacity), X.dtype)
+        self.n = 0
+        self.residual = self.diagonal.copy()
+        self.landmarks: list[Inputs] = []
+        self.indices: list[NDArray[np.intp]] | None = []
+        if start is not None:
+            self.n = start.n
+            self.F[:, : self.n] = start.F
+            self.R[: self.n, : self.n] = start.R
+            self.residual = start.residual.copy()
+            self.landmarks = [start.landmarks]
+            self.indices = None if start.indices is None else [start.indices]
+        self._accurate_from = self.remaining
+
+    @property
+    def remaining(self) -> float:
+        """tr(K - F F')."""
+        return float(self.residual.sum())
+
+    @property
+    def finished(self) -> bool:
+        """Whether there are as many atoms as asked for, or the trace is explained to the tolerance."""
+        return self.n >= self.capacity or self.remaining <= self.enough
+
+    def residual_gram(self, indices: NDArray[np.intp]) -> Array:
+        """K_AA - F_A F_A' of some inputs."""
+        F_A = self.F[indices, : self.n]
+        H: Array = self._alone(lambda: self.kernel.gram(self.X[indices]) - F_A @ F_A.T)
+        return H
+
+    def append_inputs(self, indices: NDArray[np.intp]) -> int:
+        """Take inputs as atoms; returns how many were independent of the basis and of each other."""
+        taken = indices[self._append(self.X[indices], self.F[indices, : self.n])]
+        self.residual[taken] = 0.0
+        if self.indices is not None:
+            self.indices.append(taken)
+        return len(taken)
+
+    def append_points(self, points: Array) -> int:
+        """Take any points of input space as atoms; returns how many were independent."""
+        F_A = np.empty((points.shape[0], self.n), points.dtype)
+        if self.n:
+            panels = Panels.of(self.kernel, stack(self.landmarks), self.R[: self.n, : self.n], 0)
+            self._alone(lambda: panels.fill(points, F_A))
+        order = self._append(points, F_A)
+        self.indices = None
+        return len(order)
+
+    def finish(self) -> Basis:
+        """The basis as it is; this object is of no use afterwards."""
+        n, R = self.n, self.R[: self.n, : self.n].copy()
+        if n < self.capacity:
+            _compact(self.F, n)
+        landmarks = stack(self.landmarks) if self.landmarks else self.X[:0]
+        indices = None if self.indices is None else np.concatenate([np.empty(0, np.intp), *self.indices])
+        return Basis(landmarks, R, self.F, self.residual, indices, self.trace)
+
+    def _alone(self, task: Any) -> Any:
+        return self.engine.map(lambda _: task(), [None])[0]
+
+    def _append(self, atoms: Inputs, F_A: Array) -> NDArray[np.intp]:
+        H = self._alone(lambda: self.kernel.gram(atoms) - F_A @ F_A.T)
+        order: NDArray[np.intp]
+        L, order = self._alone(lambda: pivoted_cholesky(H, self.least))
+        order = order[: self.capacity - self.n]
+        s, e = self.n, self.n + len(order)
+        if s == e:
+            return order
+        self.R[s:e, :s] = F_A[order]
+        self.R[s:e, s:e] = L[: e - s, : e - s]
+        panels = Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)
+
+        def fill(rows: slice) -> NDArray[np.float64]:
+            panels.fill(self.X[rows], self.F[rows])
+            new = self.F[rows, s:e]
+            self.residual[rows] -= np.einsum("ij,ij->i", new, new)
+            return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
+
+        before = self.remaining
+        explained = np.cumsum(np.sum(self.engine.map(fill, self.blocks), axis=0))
+        needed = 1 + int(np.searchsorted(explained, before - self.enough))
+        order = order[:needed]
+        self.n = s + len(order)
+        self.landmarks.append(atoms[order])
+        np.maximum(self.residual, 0.0, out=self.residual)
+        if self.n < e or self.remaining < np.sqrt(np.finfo(self.F.dtype).eps) * self._accurate_from:
+            self._recompute_residual()
+        return order
+
+    def _recompute_residual(self) -> None:
+        """Start the running differences afresh: their errors add up while what they measure shrinks."""
+
+        def fresh(rows: slice) -> None:
+            F = self.F[rows, : self.n]
+            self.residual[rows] = np.maximum(self.diagonal[rows] - np.einsum("ij,ij->i", F, F), 0.0)
+
+        self.engine.map(fresh, self.blocks)
+        for indices in self.indices or []:
+            self.residual[indices] = 0.0
+        self._accurate_from = self.remaining
+
+
+def pivoted_cholesky(H: Array, least: float) -> tuple[Array, NDArray[np.intp]]:
+    """L and order with `H[order][:, order] = L L'`, up to rows whose residual diagonal is at most `least`."""
+    if not np.diagonal(H).max(initial=0.0) > least:
+        return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)
+    pstrf = lapack.spstrf if H.dtype == np.float32 else lapack.dpstrf
+    C, pivots, rank, _ = pstrf(H, tol=least, lower=1)
+    return np.ascontiguousarray(np.tril(C)[:rank, :rank]), (pivots[:rank] - 1).astype(np.intp)
+
+
+def _inverse(L: Array) -> Array:
+    trtri = lapack.strtri if L.dtype == np.float32 else lapack.dtrtri
+    inverse, _ = trtri(L, lower=1)
+    return np.ascontiguousarray(np.tril(inverse))
+
+
+def _compact(F: Array, n: int) -> None:
+    """Keep the first n columns in F's own memory and give the rest back."""
+    flat = F.reshape(-1)
+    for rows in row_blocks(len(F)):
+        flat[rows.start * n : rows.stop * n] = F[rows, :n].ravel()
+    del flat
+    F.resize((len(F), n), refcheck=False)

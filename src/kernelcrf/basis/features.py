@@ -1,0 +1,170 @@
+"""The feature map: `F(x) = k(x, B) R^-T`, so that `F F' = K_hat` and weights carry the plain norm (Corollary
+8).
+
+For any inputs, those of training or new ones, F is a chunk of Gram matrix and a triangular solve by panels,
+`ROWS` rows at a time: memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers a thread. More atoms append
+columns and leave the others as they are. The linear kernel needs no atoms: its primal map is the identity,
+dense or CSR, and weights live in input space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelcrf.basis.choice import choose_basis
+from kernelcrf.basis.factor import Basis, Panels, row_blocks
+from kernelcrf.basis.pivots import Rule
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, as_inputs, is_sparse
+
+
+class FeatureMap(Protocol):
+    """Inputs to features with `features(X) features(Y)' ~ K`."""
+
+    @property
+    def n(self) -> int:
+        """The number of features."""
+        ...
+
+    def transform(self, X: Inputs, engine: LocalEngine = ...) -> Inputs:
+        """Features of any inputs; (rows, d) -> (rows, n)."""
+        ...
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """A JSON-able config and named plain arrays, from which `from_arrays` makes an equal map."""
+        ...
+
+
+@dataclass(frozen=True)
+class PrimalMap:
+    """The identity on d inputs: the linear kernel's own features."""
+
+    n: int
+
+    def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Inputs:  # noqa: B008  -- a frozen value
+        """X itself, checked."""
+        return _check_columns(X, self.n)
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The number of inputs, and no arrays."""
+        return {"map": "primal", "n": self.n}, {}
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedMap:
+    """`k(x, B) R^-T` for `landmarks` B, (n, d), and lower triangular R, (n, n)."""
+
+    kernel: InputKernel
+    landmarks: Inputs
+    R: Array
+
+    @property
+    def n(self) -> int:
+        """The number of atoms."""
+        return len(self.R)
+
+    @cached_property
+    def _panels(self) -> Panels:
+        return Panels.of(self.kernel, self.landmarks, self.R, 0)
+
+    def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
+        """F of any inputs; (rows, d) -> (rows, n), in the precision of R."""
+        X = _check_columns(X, self.landmarks.shape[1])
+        F, panels = np.empty((X.shape[0], self.n), self.R.dtype), self._panels
+        engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
+        return F
+
+    def extend(
+        self,
+        larger: WhitenedMap,
+        X: Inputs,
+        F: Array,
+        engine: LocalEngine = LocalEngine(),  # noqa: B008
+    ) -> Array:
+        """F of the same X under a larger map that begins with this one's atoms: only new columns are computed."""
+        if larger.n < self.n or not np.array_equal(larger.R[: self.n, : self.n], self.R):
+            raise ValueError("larger does not begin with this map's atoms: make it by choose_basis(..., start=basis)")
+        X = _check_columns(X, self.landmarks.shape[1])
+        panels = Panels.of(larger.kernel, larger.landmarks[self.n :], larger.R, self.n)
+        longer = np.empty((len(F), larger.n), larger.R.dtype)
+
+        def fill(rows: slice) -> None:
+            longer[rows, : self.n] = F[rows]
+            panels.fill(X[rows], longer[rows])
+
+        engine.map(fill, row_blocks(len(F)))
+        return longer
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The kernel's config, and landmarks (their CSR parts where sparse) with R."""
+        config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
+        if not is_sparse(self.landmarks):
+            return config, {"landmarks": self.landmarks, "R": self.R}
+        B = self.landmarks
+        arrays = {
+            "landmarks.data": B.data,
+            "landmarks.indices": B.indices,
+            "landmarks.indptr": B.indptr,
+            "R": self.R,
+        }
+        return {**config, "d": int(B.shape[1])}, arrays
+
+
+def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
+    """The map that `to_arrays` described."""
+    if config["map"] == "primal":
+        return PrimalMap(config["n"])
+    R = arrays["R"]
+    landmarks: Inputs
+    if config["sparse"]:
+        parts = tuple(arrays[f"landmarks.{part}"] for part in ("data", "indices", "indptr"))
+        landmarks = sp.csr_array(parts, shape=(len(R), config["d"]))
+    else:
+        landmarks = arrays["landmarks"]
+    return WhitenedMap(InputKernel.from_config(config["kernel"]), landmarks, R)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """A map, the features F of the inputs it was made for, and the basis behind it (None for the primal
+    map).
+    """
+
+    map: FeatureMap
+    F: Inputs
+    basis: Basis | None
+
+
+def make_features(
+    kernel: InputKernel,
+    X: Inputs,
+    n_components: int | None = None,
+    rule: str | Rule = "auto",
+    *,
+    tol: float = 0.0,
+    random_state: Any = None,
+    engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
+    start: Basis | None = None,
+) -> Features:
+    """Features of the distinct inputs X, (U, d): the primal map for the linear kernel, a basis for any other.
+
+    The arguments from `n_components` on are those of `choose_basis`; to grow, pass `start=features.basis`.
+    """
+    X = as_inputs(X)
+    if kernel.name == "linear":
+        return Features(PrimalMap(X.shape[1]), X, None)
+    basis = choose_basis(kernel, X, n_components, rule, tol=tol, random_state=random_state, engine=engine, start=start)
+    return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
+
+
+def _check_columns(X: Inputs, d: int) -> Inputs:
+    X = as_inputs(X)
+    if X.shape[1] != d:
+        raise ValueError(f"X has {X.shape[1]} columns: expected {d}, as in training")
+    return X

@@ -1,0 +1,189 @@
+"""Rules that take inputs as atoms B of `F = K_xB R^-T` (section 5.3).
+
+    exact      every distinct input
+    greedy     the paper's: the input with the largest residual d_x = k(x, x) - |F_x|^2, one at a time
+    random     inputs drawn with probability d_x / sum d (randomly pivoted Cholesky), in blocks
+    uniform    inputs drawn with equal probability
+    gradient   the inputs of the largest scores that the caller hands in: the bounds of Corollary 10
+
+A rule is a generator that appends atoms to a growing factor, batch by batch; the factor leaves out the atoms
+that depend on others, and whoever drives the rule ends it when there are enough.
+
+The blocks of `greedy` give the pivots of one choice after another: residuals only fall, so while the largest
+among the candidates, after elimination of those taken, is not below what all others had, it is the largest of
+all.
+
+The blocks of `random` follow the law of one draw after another: proposals j are drawn by d as it stood, u_j;
+their residual Gram matrix H is built; in their order each is accepted with probability `h_jj / u_j`, h being
+H after the accepted ones are eliminated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcrf.basis.factor import Growth
+from kernelcrf.kernels.inputs import Array
+
+Generator: TypeAlias = np.random.Generator
+
+
+EMPTY_ROUNDS = 20
+
+
+class Rule(Protocol):
+    """A way to choose atoms."""
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append atoms to `growth`; yields how many of each batch were independent."""
+        ...
+
+
+class Elimination:
+    """The diagonal `left` of a Gram matrix H of few inputs while some of them are eliminated, one at a time."""
+
+    def __init__(self, H: Array) -> None:
+        self._H = H.astype(np.float64)
+        self._columns = np.empty((len(H), len(H)), order="F")
+        self._taken = 0
+        self.left = np.diagonal(self._H).copy()
+
+    def take(self, j: int) -> None:
+        """Eliminate input j."""
+        k = self._taken
+        column = self._H[:, j] - self._columns[:, :k] @ self._columns[j, :k]
+        column /= np.sqrt(self.left[j])
+        self._columns[:, k] = column
+        self._taken = k + 1
+        self.left -= column * column
+        self.left[j] = 0.0
+
+
+def drive(rule: Rule, growth: Growth, rng: Generator) -> None:
+    """Let a rule append until there are enough atoms, it has no more, or `EMPTY_ROUNDS` in a row add none."""
+    batches, empty = rule.grow(growth, rng), 0
+    while not growth.finished and empty < EMPTY_ROUNDS:
+        appended = next(batches, None)
+        if appended is None:
+            return
+        empty = 0 if appended else empty + 1
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Every distinct input: F F' = K, and F has U columns."""
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append all inputs."""
+        yield growth.append_inputs(_unchosen(growth))
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The largest residual first (Fine and Scheinberg 2001), among at most `block` candidates a round."""
+
+    block: int = 256
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append the pivots that a round can tell, until no residual is left."""
+        while growth.residual.max() > growth.least:
+            candidates, others = self._candidates(growth.residual)
+            elimination = Elimination(growth.residual_gram(candidates))
+            growth.residual[candidates[elimination.left <= growth.least]] = 0.0
+            elimination.left[:] = growth.residual[candidates]
+            pivots: list[int] = []
+            while len(pivots) < growth.capacity - growth.n:
+                j = int(elimination.left.argmax())
+                if elimination.left[j] <= growth.least or (pivots and elimination.left[j] < others):
+                    break
+                pivots.append(j)
+                elimination.take(j)
+            yield growth.append_inputs(candidates[pivots])
+
+    def _candidates(self, residual: NDArray[np.float64]) -> tuple[NDArray[np.intp], float]:
+        """The inputs of the largest residuals, first ones first among equals, and the largest of the
+        others.
+        """
+        if len(residual) <= self.block:
+            return np.arange(len(residual)), 0.0
+        others = -float(np.partition(-residual, self.block)[self.block])
+        above = np.flatnonzero(residual > others)
+        ties = np.flatnonzero(residual == others)[: self.block - len(above)]
+        return np.concatenate([above, ties]), others
+
+
+@dataclass(frozen=True)
+class Random:
+    """Accelerated randomly pivoted Cholesky with `block` proposals a round."""
+
+    block: int = 256
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append a block of accepted proposals a round."""
+        while growth.remaining > 0:
+            cumulated = np.cumsum(growth.residual)
+            draws = rng.random(min(self.block, 2 * (growth.capacity - growth.n))) * cumulated[-1]
+            proposals = np.minimum(np.searchsorted(cumulated, draws, side="right"), len(cumulated) - 1)
+            accepted = self._accept(growth, proposals, rng)
+            yield growth.append_inputs(proposals[accepted])
+
+    def _accept(self, growth: Growth, proposals: NDArray[np.intp], rng: Generator) -> list[int]:
+        u = growth.residual[proposals]
+        elimination = Elimination(growth.residual_gram(proposals))
+        accepted: list[int] = []
+        for j, coin in enumerate(rng.random(len(proposals))):
+            if len(accepted) == growth.capacity - growth.n:
+                break
+            if elimination.left[j] <= growth.least:
+                growth.residual[proposals[j]] = 0.0
+            elif coin * u[j] < elimination.left[j]:
+                accepted.append(j)
+                elimination.take(j)
+        return accepted
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Inputs drawn with equal probability, without replacement."""
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append draws."""
+        yield from _in_order(growth, rng.permutation(_unchosen(growth)))
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """The largest `scores`, (U,), first; ties in the order of the inputs."""
+
+    scores: NDArray[np.floating[Any]]
+
+    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+        """Append by falling score."""
+        scores = np.asarray(self.scores)
+        if scores.shape != (growth.X.shape[0],):
+            raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.X.shape[0]} inputs")
+        if not np.isfinite(scores).all():
+            raise ValueError("scores contains NaN or infinity: expected finite numbers")
+        unchosen = _unchosen(growth)
+        yield from _in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
+
+
+def _unchosen(growth: Growth) -> NDArray[np.intp]:
+    free = np.ones(growth.X.shape[0], bool)
+    for indices in growth.indices or []:
+        free[indices] = False
+    return np.flatnonzero(free)
+
+
+def _in_order(growth: Growth, candidates: NDArray[np.intp]) -> Iterator[int]:
+    """As many candidates as are missing; those found dependent are made up for by the next ones."""
+    position = 0
+    while position < len(candidates):
+        missing = growth.capacity - growth.n
+        yield growth.append_inputs(candidates[position : position + missing])
+        position += missing
