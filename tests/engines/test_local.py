@@ -87,3 +87,20 @@ def test_a_forked_child_maps_with_threads_of_its_own():
 def test_a_wrong_number_of_jobs_is_named(n_jobs):
     with pytest.raises(ValueError, match=f"n_jobs={n_jobs}.*expected"):
         LocalEngine(n_jobs)
+
+
+@pytest.mark.parametrize("count", [1, 5, 64, 65, 1000])
+def test_a_sum_has_the_same_bits_whatever_the_threads(count):
+    values = np.random.default_rng(count).normal(size=count)
+    totals = []
+    for n_jobs in (1, 2, 5):
+        total, kept = LocalEngine(n_jobs).reduce(lambda k: (values[k], k), range(count), list(values**2))
+        assert kept == list(range(count))
+        totals.append(total)
+    assert totals[0] == totals[1] == totals[2]
+    assert totals[0] == pytest.approx(values.sum())
+
+
+def test_a_sum_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="items is empty"):
+        LocalEngine(1).reduce(lambda k: (k, k), [])

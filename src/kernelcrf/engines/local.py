@@ -14,22 +14,49 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import scipy.linalg  # noqa: F401  -- loads SciPy's BLAS, so that the controller below sees it
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Kept = TypeVar("Kept")
+Total = TypeVar("Total", bound="Addable")
+
+MOST_RUNS = 64
+
+
+class Addable(Protocol):
+    """What can be summed."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """The sum."""
+        ...
 
 
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """BLAS keeps to one thread inside: for maps, and for vectors too short to share between threads."""
+    if _thread.single:
+        yield
+        return
+    with _blas().limit(limits=1):
+        _thread.single = True
+        try:
+            yield
+        finally:
+            _thread.single = False
 
 
 @cache
@@ -43,6 +70,7 @@ if hasattr(os, "register_at_fork"):
 
 class _Thread(threading.local):
     in_map = False
+    single = False
 
 
 _thread = _Thread()
@@ -77,7 +105,7 @@ class LocalEngine:
     ) -> list[Result]:
         """`[function(item) for item in items]`; the items of the greatest cost start first."""
         n_threads = 1 if _thread.in_map else min(self.n_threads, len(items))
-        with _blas().limit(limits=1):
+        with single_threaded_blas():
             if n_threads <= 1:
                 return [function(item) for item in items]
             order = range(len(items)) if costs is None else sorted(range(len(items)), key=lambda k: -costs[k])
@@ -85,7 +113,7 @@ class LocalEngine:
             results: dict[int, Result] = {}
 
             def drain() -> None:
-                _thread.in_map = True
+                before, _thread.in_map, _thread.single = _thread.single, True, True
                 try:
                     while waiting:
                         try:
@@ -97,7 +125,7 @@ class LocalEngine:
                     waiting.clear()
                     raise
                 finally:
-                    _thread.in_map = False
+                    _thread.in_map, _thread.single = False, before
 
             helpers = [_pool(n_threads - 1).submit(drain) for _ in range(n_threads - 1)]
             try:
@@ -107,3 +135,34 @@ class LocalEngine:
             for helper in helpers:
                 helper.result()
             return [results[k] for k in range(len(items))]
+
+    def reduce(
+        self,
+        function: Callable[[Item], tuple[Total, Kept]],
+        items: Sequence[Item],
+        costs: Sequence[float] | None = None,
+    ) -> tuple[Total, list[Kept]]:
+        """The sum of the first results and a list of the second, both in the order of the items.
+
+        Sums are taken within runs of neighbours, then over the runs, which depend on the number of items alone.
+        """
+        if not items:
+            raise ValueError("items is empty: expected at least one, there is nothing to sum")
+
+        def run(indices: range) -> tuple[Total, list[Kept]]:
+            total, first = function(items[indices[0]])
+            kept = [first]
+            for k in indices[1:]:
+                term, other = function(items[k])
+                total = total + term
+                kept.append(other)
+            return total, kept
+
+        length = -(-len(items) // MOST_RUNS)
+        runs = [range(low, min(low + length, len(items))) for low in range(0, len(items), length)]
+        weights = None if costs is None else [sum(costs[k] for k in indices) for indices in runs]
+        results = self.map(run, runs, weights)
+        total = results[0][0]
+        for term, _ in results[1:]:
+            total = total + term
+        return total, [item for _, kept in results for item in kept]

@@ -7,7 +7,7 @@ of one template share one potential (27), so that a template is the unit of para
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,3 +100,12 @@ class Chains:
     def first_nodes(self) -> npt.NDArray[np.int64]:
         """The first token of each sequence that has one."""
         return self.offsets[:-1][self.lengths > 0]
+
+    def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
+        """Cut the sequences low to high into runs of at most `n_nodes` tokens, or of one longer sequence."""
+        high = self.n_samples if high is None else high
+        while low < high:
+            end = int(np.searchsorted(self.offsets, self.offsets[low] + n_nodes, side="right")) - 1
+            end = min(max(end, low + 1), high)
+            yield low, end
+            low = end

@@ -36,6 +36,7 @@ class Block:
     scores: Array
     transitions: Array
     tied_edges: Edges | None
+    weights: npt.NDArray[np.float64] | None
 
     @property
     def edges(self) -> Edges:
@@ -47,14 +48,24 @@ class Block:
         """The first token of each sequence that has one, counted within the block."""
         return Chains(self.offsets).first_nodes
 
+    def weighted(self, rows: Array) -> Array:
+        """Rows of nodes, each times the weight of its sequence."""
+        if self.weights is None:
+            return rows
+        return np.asarray(rows * np.repeat(self.weights, np.diff(self.offsets))[:, None], rows.dtype)
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all of one float dtype."""
+    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all of one float dtype.
+
+    weights : (m,), what each sequence counts for where edge marginals are summed; None counts each once.
+    """
 
     scores: Array
     transitions: Array
     chains: Chains
+    weights: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains) -> Batch:
@@ -123,25 +134,17 @@ class Batch:
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)
         task_nodes = max(block_nodes, -(-self.chains.n_nodes // MOST_TASKS))
-        tasks = list(self._runs(0, self.chains.n_samples, task_nodes))
+        tasks = list(self.chains.runs(task_nodes))
         tied_edges = Edges.of(self.transitions) if self.tied else None
         offsets = self.chains.offsets
 
         def blocks(task: tuple[int, int]) -> Iterator[Block]:
-            for low, high in self._runs(*task, block_nodes):
+            for low, high in self.chains.runs(block_nodes, *task):
                 own = slice(int(offsets[low]), int(offsets[high]))
                 transitions = self.transitions if self.tied else self.transitions[own]
                 local = offsets[low : high + 1] - offsets[low]
-                yield Block(slice(low, high), own, local, self.scores[own], transitions, tied_edges)
+                weights = None if self.weights is None else self.weights[low:high]
+                yield Block(slice(low, high), own, local, self.scores[own], transitions, tied_edges, weights)
 
         costs = [float(offsets[high] - offsets[low]) for low, high in tasks]
         return LocalEngine(n_threads).map(lambda task: function(blocks(task)), tasks, costs)
-
-    def _runs(self, low: int, high: int, n_nodes: int) -> Iterator[tuple[int, int]]:
-        """Cut the samples low:high into runs of at most `n_nodes` tokens, or of one longer sequence."""
-        offsets = self.chains.offsets
-        while low < high:
-            end = int(np.searchsorted(offsets, offsets[low] + n_nodes, side="right")) - 1
-            end = min(max(end, low + 1), high)
-            yield low, end
-            low = end

@@ -166,7 +166,7 @@ def forward_backward(batch: Batch, n_threads: int, *, keep: bool) -> Pass:
         for block in blocks:
             messages = _messages(block, result, failed, nodes)
             if batch.tied:
-                total += messages.summed_edges(messages.alpha, messages.v)[:n_labels, :n_labels]
+                total += messages.summed_edges(messages.alpha, block.weighted(messages.v))[:n_labels, :n_labels]
             else:
                 scaled.edge_marginals(messages, edges[block.nodes])
             if keep:
@@ -180,7 +180,8 @@ def forward_backward(batch: Batch, n_threads: int, *, keep: bool) -> Pass:
         q = messages.edges
         if not batch.tied:
             edges[own] = q
-        return (sample, messages) if keep else None, np.asarray(q.sum(axis=0))
+        weight = 1.0 if batch.weights is None else batch.weights[sample]
+        return (sample, messages) if keep else None, np.asarray(weight * q.sum(axis=0))
 
     tasks = batch.map_tasks(work, n_threads)
     in_log_space = redone(batch, failed, redo, n_threads)

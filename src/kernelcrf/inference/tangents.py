@@ -53,6 +53,11 @@ class Linearisation:
         """The moments at the scores themselves."""
         return self.messages.moments
 
+    @classmethod
+    def of(cls, batch: Batch, n_threads: int) -> Linearisation:
+        """One forward-backward pass over a batch, its messages kept."""
+        return cls(batch, forward_backward(batch, n_threads, keep=True), n_threads)
+
     def tangents(self, du: Array, dw: Array) -> Tangents:
         """Derivatives of node and edge marginals along du (N, L) and dw, of the shape of the transitions."""
         batch, offsets, n_labels = self.batch, self.batch.chains.offsets, self.batch.n_labels
@@ -73,8 +78,8 @@ class Linearisation:
                 loops.backward(block.offsets, e_T, edw_T, tied, alpha, v, p, d, y, nodes[own])
                 nodes[own] += pA[:, :n_labels]
                 if tied:
-                    total += messages.summed_edges(x, v)[:n_labels, :n_labels]
-                    total += messages.summed_edges(alpha, y)[:n_labels, :n_labels]
+                    total += messages.summed_edges(x, block.weighted(v))[:n_labels, :n_labels]
+                    total += messages.summed_edges(alpha, block.weighted(y))[:n_labels, :n_labels]
                 else:
                     loops.edge_tangents(e, edw, tied, alpha, v, x, y, edges[own])
             return total
@@ -86,7 +91,8 @@ class Linearisation:
             nodes[own], dq = messages.tangents(du[own].astype(np.float64), direction.astype(np.float64))
             if not batch.tied:
                 edges[own] = dq
-            return np.asarray(dq.sum(axis=0))
+            weight = 1.0 if batch.weights is None else batch.weights[sample]
+            return np.asarray(weight * dq.sum(axis=0))
 
         engine = LocalEngine(self.n_threads)
         tasks, scaled_edges = self.messages.tasks, self.messages.scaled_edges
@@ -117,5 +123,4 @@ def linearise(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> Linearisation:
     """One forward-backward pass whose messages are kept: moments now, derivatives along any direction later."""
-    batch = Batch.of(scores, transitions, chains)
-    return Linearisation(batch, forward_backward(batch, n_threads, keep=True), n_threads)
+    return Linearisation.of(Batch.of(scores, transitions, chains), n_threads)
