@@ -1,0 +1,88 @@
+"""The parameters theta: one block a clique template, each with a prior variance of its own (14), (26).
+
+A template's block W has shape (n, r) on nodes and (n, r, r) on edges: n features of its input kernel (1 where that is
+the constant), r the rank of the label kernel. Features are whitened and label kernels factored, so that the norm of
+theta is the plain one, and the prior is sum_k |theta_k|^2 / (2 C_k). Solvers see theta as one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.kernels.cliques import CliqueKernel
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TemplateBlock:
+    """The weights of one template: a clique kernel, the number n of its features, and its prior variance C."""
+
+    clique: CliqueKernel
+    n: int
+    C: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.C) and self.C > 0):
+            raise ValueError(
+                f"C={self.C!r} of template {self.clique.name!r}: expected a finite prior variance above 0; "
+                "every template is penalised, or there is no certificate"
+            )
+        if self.clique.nodes not in (1, 2):
+            raise ValueError(
+                f"template {self.clique.name!r} has {self.clique.nodes} labels: expected 1 or 2; "
+                "cliques without labels drop out (Lemma 12)"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of W."""
+        return (self.n, *self.clique.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How blocks lie in theta, one after the other."""
+
+    blocks: tuple[TemplateBlock, ...]
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where each template's weights are, by name."""
+        ends = np.cumsum([int(np.prod(block.shape)) for block in self.blocks])
+        names = [block.clique.name for block in self.blocks]
+        if len(set(names)) != len(names):
+            raise ValueError(f"templates are named {names}: expected names that differ")
+        return {
+            name: slice(int(end - np.prod(block.shape)), int(end))
+            for name, end, block in zip(names, ends, self.blocks, strict=True)
+        }
+
+    @property
+    def size(self) -> int:
+        """The length of theta."""
+        return sum(int(np.prod(block.shape)) for block in self.blocks)
+
+    @cached_property
+    def lam(self) -> Floats:
+        """1 / C of each entry of theta."""
+        return np.concatenate([np.full(int(np.prod(block.shape)), 1.0 / block.C) for block in self.blocks])
+
+    def split(self, theta: Floats) -> dict[str, Floats]:
+        """theta as arrays of the shapes of the blocks, views of it."""
+        return {block.clique.name: theta[self.slices[block.clique.name]].reshape(block.shape) for block in self.blocks}
+
+    def join(self, weights: Mapping[str, Array]) -> Floats:
+        """One vector from one array a block."""
+        return np.concatenate([np.asarray(weights[block.clique.name], np.float64).ravel() for block in self.blocks])
+
+    def squared_dual_norms(self, g: Floats) -> dict[str, float]:
+        """|g_k|^2 / lam_k of each template: twice the bound of Lemma 9 that it contributes."""
+        return {name: float(np.dot(g[part] / self.lam[part], g[part])) for name, part in self.slices.items()}

@@ -1,0 +1,76 @@
+"""Random objectives for tests: small enough to enumerate, with every kind of template."""
+
+import itertools
+
+import numpy as np
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import EDGE, NODE, Chains
+from kernelcrf.inference.enumerate import enumerate_labelings, factors
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.partition import Partition, TokenFeatures
+
+ANY = InputKernel("rbf", gamma=1.0)
+
+
+def random_objective(
+    seed,
+    *,
+    n_labels=3,
+    n=4,
+    lengths=(3, 1, 4, 2, 5),
+    C=(1.5, 0.7, 2.0),
+    label_kernel="delta",
+    edge_inputs=0,
+    weighted=False,
+    missing=0.0,
+    strength=1.0,
+    n_parts=2,
+    n_jobs=1,
+):
+    """Templates node, edge and bias, and edges with inputs where `edge_inputs` counts their features."""
+    rng = np.random.default_rng(seed)
+    chains = Chains.from_lengths(lengths)
+    n_nodes = chains.n_nodes
+    k_y, delta = LabelKernel.of(label_kernel, n_labels), LabelKernel("delta", n_labels)
+    blocks = [
+        TemplateBlock(CliqueKernel("node", 1, k_y, ANY), n, C[0]),
+        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, C[1]),
+        TemplateBlock(CliqueKernel("bias", 1, delta, None), 1, C[2]),
+    ]
+    features = {"node": TokenFeatures(strength * rng.normal(size=(n_nodes, n)))}
+    if edge_inputs:
+        blocks.append(TemplateBlock(CliqueKernel("steps", 2, delta, ANY), edge_inputs, 0.9))
+        features["steps"] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
+    labels = rng.integers(n_labels, size=n_nodes).astype(np.int32)
+    allowed = None
+    if missing:
+        allowed = rng.random((n_nodes, n_labels)) < missing
+        allowed[np.arange(n_nodes), labels] = True
+    weights = rng.uniform(0.3, 2.0, size=len(lengths)) if weighted else None
+    whole = Partition(chains, n_labels, labels, features, allowed, weights)
+    cuts = np.linspace(0, len(lengths), n_parts + 1).astype(int)
+    parts = [whole.part(low, high) for low, high in itertools.pairwise(cuts) if high > low]
+    return Objective(Layout(tuple(blocks)), parts, LocalEngine(n_jobs))
+
+
+def enumerated_value(objective, theta):
+    """P by the definition: sums over all labelings, and over the allowed ones."""
+    value = 0.5 * np.dot(objective.layout.lam * theta, theta)
+    for partition in objective.partitions:
+        s, w = partition.scores(objective.layout, theta)
+        chains = partition.chains
+        tables = {NODE: s, EDGE: w if w.ndim == 2 else w[chains.cliques(EDGE)[:, 1]]}
+        for i, length in enumerate(chains.lengths):
+            all_of_them = enumerate_labelings(length, partition.n_labels, factors(chains, i, tables))
+            rows = slice(*chains.offsets[i : i + 2])
+            if partition.allowed is None:
+                fits = (all_of_them.labelings == partition.labels[rows]).all(axis=1)
+            else:
+                fits = partition.allowed[rows][np.arange(length), all_of_them.labelings].all(axis=1)
+            weight = 1.0 if partition.weights is None else partition.weights[i]
+            value += weight * (all_of_them.log_partition - np.logaddexp.reduce(all_of_them.scores[fits]))
+    return value

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.partition import Partition, TokenFeatures
+from objectives import random_objective
+
+
+@pytest.mark.parametrize("label_kernel", ["delta", "centred", [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]])
+@pytest.mark.parametrize("edge_inputs", [0, 2])
+def test_pulling_back_is_the_transpose_of_scoring(label_kernel, edge_inputs):
+    objective = random_objective(1, label_kernel=label_kernel, edge_inputs=edge_inputs, n_parts=1)
+    layout, partition = objective.layout, objective.partitions[0]
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=layout.size)
+    s, w = partition.scores(layout, theta)
+    r, q = rng.normal(size=s.shape), rng.normal(size=w.shape)
+    pulled = partition.pull_back(layout, r, q)
+    assert np.dot(pulled, theta) == pytest.approx(np.vdot(r, s) + np.vdot(q, w), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_dense_sparse_and_shared_features_agree(n_jobs):
+    rng = np.random.default_rng(2)
+    F = rng.normal(size=(50, 7)) * (rng.random((50, 7)) < 0.4)
+    index = rng.integers(50, size=9000)
+    W, R = rng.normal(size=(7, 3)), rng.normal(size=(9000, 3))
+    expanded = TokenFeatures(F[index])
+    for features in (
+        TokenFeatures(F, index),
+        TokenFeatures(sp.csr_array(F), index),
+        TokenFeatures(sp.csr_array(F[index])),
+    ):
+        np.testing.assert_allclose(features.times(W, n_jobs), expanded.times(W, n_jobs), atol=1e-12)
+        np.testing.assert_allclose(
+            features.transposed_times(R, n_jobs), expanded.transposed_times(R, n_jobs), atol=1e-10
+        )
+        squares = features.squares_transposed_times(R)
+        np.testing.assert_allclose(squares, (F[index] ** 2).T @ R, atol=1e-10)
+    weights = rng.random(9000)
+    np.testing.assert_allclose(
+        TokenFeatures(F, index).gram(weights), F[index].T @ (weights[:, None] * F[index]), atol=1e-9
+    )
+
+
+def test_cutting_keeps_sequences_whole_and_in_order():
+    rng = np.random.default_rng(3)
+    chains = Chains.from_lengths(rng.integers(0, 40, size=300))
+    F = rng.normal(size=(chains.n_nodes, 512))
+    labels = rng.integers(2, size=chains.n_nodes).astype(np.int32)
+    whole = Partition(chains, 2, labels, {"node": TokenFeatures(F)}, weights=rng.random(300))
+    parts = whole.cut()
+    assert len(parts) > 5
+    np.testing.assert_array_equal(np.concatenate([part.labels for part in parts]), labels)
+    np.testing.assert_array_equal(np.concatenate([part.chains.lengths for part in parts]), chains.lengths)
+    np.testing.assert_array_equal(np.concatenate([part.features["node"].F for part in parts]), F)
+    np.testing.assert_array_equal(np.concatenate([part.weights for part in parts]), whole.weights)
+
+
+def test_sparse_and_shared_features_are_not_cut():
+    chains = Chains.from_lengths([3, 2])
+    labels = np.zeros(5, np.int32)
+    for features in (TokenFeatures(sp.eye_array(5).tocsr()), TokenFeatures(np.eye(2), np.zeros(5, np.intp))):
+        assert len(Partition(chains, 2, labels, {"node": features}).cut()) == 1
+
+
+def test_single_precision_features_give_single_precision_scores():
+    objective = random_objective(4, n_parts=1)
+    partition = objective.partitions[0]
+    single = Partition(
+        partition.chains, 3, partition.labels, {"node": TokenFeatures(partition.features["node"].F.astype(np.float32))}
+    )
+    theta = np.random.default_rng(0).normal(size=objective.layout.size)
+    s, w = single.scores(objective.layout, theta)
+    assert s.dtype == w.dtype == np.float32
+    np.testing.assert_allclose(s, partition.scores(objective.layout, theta)[0], rtol=1e-5, atol=1e-5)
