@@ -1,0 +1,125 @@
+"""How far from the optimum: Lemma 9, Corollary 10 and Remark 11, made exact.
+
+At any theta, with g the gradient of the strongly convex P,
+
+    min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17), gradient side
+           = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k)                    entropy side
+
+where the second is the dual objective at the model's own marginals: the two sides are equal. Bounds of different
+points are all valid, so the greatest counts; the one a Newton step ahead is close to the optimum itself.
+
+`gap_in_span` is P minus the greatest bound: it says that the solver is done. The kernel's own problem has more
+directions than the n of a basis. There the gradient has a part orthogonal to the span, whose squared norm is
+sum_l R_l' (K - F F') R_l for residuals R summed onto the distinct inputs, so that
+
+    gap_full = gap by Lemma 9 at theta + 1/(2 lam) sum_l R_l' (K - F F') R_l
+
+bounds P(theta) - min over the whole RKHS: one streaming pass over blocks of K. Signs are kept; a gap that is negative
+by more than rounding is an error in the mathematics, and raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import LinearOperator, cg
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Evaluation, Objective
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+GRAM_ROWS = 1024
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known of a fitted model.
+
+    objective : P at the solution.
+    lower_bound : below which P cannot be, within the span of the basis; -inf where P is not convex (missing labels).
+    gap_full : bound on the distance to the optimum of the kernel's whole space; None where it was not computed.
+    status : of the solver.
+    """
+
+    objective: float
+    lower_bound: float
+    status: str
+    gap_full: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, gap in (("gap_in_span", self.gap_in_span), ("gap_full", self.gap_full)):
+            if gap is not None and gap < -ROUNDING * max(1.0, abs(self.objective)):
+                raise ArithmeticError(f"{name} is {gap:.3g}, below zero by more than rounding: the bound is broken")
+
+    @property
+    def gap_in_span(self) -> float:
+        """P minus the lower bound."""
+        return self.objective - self.lower_bound
+
+    @property
+    def relative_gap(self) -> float:
+        """gap_in_span over |P|."""
+        return self.gap_in_span / max(abs(self.objective), np.finfo(np.float64).tiny)
+
+
+def gradient_side(objective: Objective, at: Evaluation) -> float:
+    """The lower bound of Lemma 9 at a point, from its gradient."""
+    return at.value - 0.5 * sum(objective.layout.squared_dual_norms(at.gradient).values())
+
+
+def entropy_side(objective: Objective, at: Evaluation) -> float:
+    """The same bound as the dual objective at the marginals of the point."""
+    data = at.gradient - objective.layout.lam * at.theta
+    return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
+
+
+def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
+    """The bound of the point one Newton step ahead: close to the optimum itself where `at` is close to it."""
+    n = objective.layout.size
+    H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)
+    step, _ = cg(H, -at.gradient, rtol=tol, maxiter=n)
+    return objective.evaluate(at.theta + step).lower_bound
+
+
+def residual_products(kernel: InputKernel, X: Any, F: Any, R: Array, engine: LocalEngine) -> Floats:
+    """(K - F F') R, (U, k): the gradient out of the span, at each distinct input.
+
+    Blocks of GRAM_ROWS x GRAM_ROWS of K are formed and dropped: O(U^2 (d + k)) work, never a (U, U) matrix.
+    """
+    blocks = [slice(low, low + GRAM_ROWS) for low in range(0, len(R), GRAM_ROWS)]
+    weights = F.T @ R
+
+    def rows(block: slice) -> Floats:
+        product = -np.asarray(F[block] @ weights, np.float64)
+        for other in blocks:
+            product += kernel.gram(X[block], X[other]) @ R[other]
+        return product
+
+    products: Floats = np.concatenate(engine.map(rows, blocks))
+    return products
+
+
+def out_of_span_at_most(residual: Array, R: Array) -> float:
+    """A cheap upper bound on sum_l R_l' (K - F F') R_l from the diagonal d of K - F F': sum_l (sum_u |R_ul| d_u^1/2)^2.
+
+    |E_uv| <= (d_u d_v)^1/2 for a positive semi-definite E.
+    """
+    return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())
+
+
+def template_bound(kernel: InputKernel | None, X: Any, R: Array, C: float, engine: LocalEngine) -> float:
+    """The most that P can fall by adding a template with prior variance C (Remark 11): C/2 sum_l R_l' K R_l.
+
+    R (U, k) are the residuals of its cliques, summed onto its distinct inputs; kernel=None is the constant 1.
+    """
+    if kernel is None:
+        return 0.5 * C * float((R.sum(axis=0) ** 2).sum())
+    nothing = np.zeros((len(R), 1))
+    return 0.5 * C * float(np.vdot(R, residual_products(kernel, X, nothing, R, engine)))

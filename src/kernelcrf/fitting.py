@@ -1,0 +1,221 @@
+"""Choose a basis, solve, certify, and grow the basis until the kernel's own problem is solved.
+
+With n_components = "auto" a small basis is solved first. Its residuals R, summed onto the distinct inputs, give the
+gradient out of its span, E R with E = K - F F', and with it `gap_full`. An input u added to the basis opens one
+direction, along which the squared gradient is |(E R)_u|^2 / E_uu: the inputs with the most of it come next
+(Corollary 10). Old features keep their columns and old weights their values, until gap_full <= tol |P|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.basis.distinct import Distinct, distinct
+from kernelcrf.basis.features import Features, make_features
+from kernelcrf.basis.pivots import Gradient, Rule
+from kernelcrf.certificate import Certificate, residual_products
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.solvers import Record, Solution, solver_named
+from kernelcrf.solvers.loop import minimise
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+FIRST_ATOMS = 64
+INDEX_BELOW = 0.8
+IN_SPAN_SHARE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSequences:
+    """Labelled sequences: inputs X (N, d) of all tokens, labels (N,) below n_labels.
+
+    allowed : (N, L), the labels that each token may have, or None where all labels are observed.
+    weights : (m,), what each sequence counts for, or None.
+    """
+
+    X: Any
+    chains: Chains
+    labels: npt.NDArray[np.int32]
+    n_labels: int
+    allowed: npt.NDArray[np.bool_] | None = None
+    weights: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a fit is asked for.
+
+    C, C_edge, C_bias : prior variances of node weights, transitions and label biases; C_bias=None has no biases.
+    n_components : atoms of the basis; None takes every distinct input, "auto" as many as `tol` needs.
+    max_components : the most that "auto" may take.
+    tol : relative certified gap, in the span; with "auto", in the kernel's whole space.
+    certify_full : compute gap_full, one pass over the blocks of K; "auto" always does.
+    """
+
+    kernel: InputKernel
+    C: float = 1.0
+    C_edge: float = 1.0
+    C_bias: float | None = None
+    label_kernel: str | npt.ArrayLike = "delta"
+    n_components: int | str | None = None
+    max_components: int | None = None
+    rule: str | Rule = "auto"
+    solver: str = "lbfgs"
+    tol: float = 1e-4
+    max_iter: int = 1000
+    certify_full: bool = False
+    random_state: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model: the features, the weights by template, and what is certified of them."""
+
+    features: Features
+    layout: Layout
+    solution: Solution
+    certificate: Certificate
+
+    @property
+    def weights(self) -> dict[str, Floats]:
+        """theta by template."""
+        return self.layout.split(self.solution.theta)
+
+
+def fit(
+    data: LabelledSequences,
+    settings: Settings,
+    engine: LocalEngine,
+    callback: Callable[[Record], None] | None = None,
+    start: Fit | None = None,
+) -> Fit:
+    """Fit a chain CRF; `start` is an earlier fit with the same basis, whose weights are taken up."""
+    found = distinct(data.X)
+    if settings.n_components == "auto":
+        return _grown(data, found, settings, engine, callback)
+    if isinstance(settings.n_components, str):
+        raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
+    features = _features(found, settings, settings.n_components, engine)
+    theta = None if start is None else start.solution.theta
+    return _solved(data, found, features, settings, engine, callback, theta)
+
+
+def _features(found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
+    if n is None:
+        return make_features(settings.kernel, found.inputs, None, "exact", engine=engine)
+    return make_features(
+        settings.kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine
+    )
+
+
+def _layout(settings: Settings, n: int, n_labels: int) -> Layout:
+    k_y = LabelKernel.of(settings.label_kernel, n_labels)
+    blocks = [
+        TemplateBlock(CliqueKernel("node", 1, k_y, settings.kernel), n, settings.C),
+        TemplateBlock(CliqueKernel("edge", 2, LabelKernel("delta", n_labels), None), 1, settings.C_edge),
+    ]
+    if settings.C_bias is not None:
+        blocks.append(TemplateBlock(CliqueKernel("bias", 1, LabelKernel("delta", n_labels), None), 1, settings.C_bias))
+    return Layout(tuple(blocks))
+
+
+def _partitions(data: LabelledSequences, found: Distinct, F: Any) -> list[Partition]:
+    shared = found.U < INDEX_BELOW * found.N
+    features = TokenFeatures(F, found.index) if shared else TokenFeatures(found.expand(F))
+    whole = Partition(data.chains, data.n_labels, data.labels, {"node": features}, data.allowed, data.weights)
+    return whole.cut()
+
+
+def _solved(
+    data: LabelledSequences,
+    found: Distinct,
+    features: Features,
+    settings: Settings,
+    engine: LocalEngine,
+    callback: Callable[[Record], None] | None,
+    theta: Floats | None,
+) -> Fit:
+    layout = _layout(settings, features.F.shape[1], data.n_labels)
+    objective = Objective(layout, _partitions(data, found, features.F), engine)
+    start = np.zeros(layout.size) if theta is None else theta
+    if start.shape != (layout.size,):
+        raise ValueError(
+            f"start has {start.size} weights but this fit has {layout.size}: expected an earlier fit with the same "
+            "basis and labels"
+        )
+    solver = solver_named(settings.solver)
+    solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
+    certificate = solution.certificate
+    if settings.certify_full and objective.is_convex:
+        gap, _ = gap_full(layout, solution.evaluation, found, features, settings, engine)
+        certificate = replace(certificate, gap_full=gap)
+    return Fit(features, layout, solution, certificate)
+
+
+def gap_full(
+    layout: Layout,
+    at: Evaluation,
+    found: Distinct,
+    features: Features,
+    settings: Settings,
+    engine: LocalEngine,
+) -> tuple[float, Floats]:
+    """P(theta) minus a lower bound over the kernel's whole space, and the score of each distinct input as an atom."""
+    in_span = at.value - at.lower_bound
+    if features.basis is None:
+        return in_span, np.zeros(found.U)
+    node = layout.blocks[0]
+    r = np.concatenate([local.residuals.r for local in at.parts]).astype(np.float64)
+    R = found.sum(node.clique.adjoint(r))
+    ER = residual_products(settings.kernel, found.inputs, features.F, R, engine)
+    residual = np.maximum(features.basis.residual, np.finfo(np.float64).tiny)
+    scores = np.where(features.basis.residual > 0, np.einsum("ul,ul->u", ER, ER) / residual, 0.0)
+    return in_span + 0.5 * settings.C * float(np.vdot(R, ER)), scores
+
+
+def _grown(
+    data: LabelledSequences,
+    found: Distinct,
+    settings: Settings,
+    engine: LocalEngine,
+    callback: Callable[[Record], None] | None,
+) -> Fit:
+    most = found.U if settings.max_components is None else min(settings.max_components, found.U)
+    features = _features(found, settings, min(FIRST_ATOMS, most), engine)
+    inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
+    theta: Floats | None = None
+    while True:
+        fitted = _solved(data, found, features, inner, engine, callback, theta)
+        at = fitted.solution.evaluation
+        gap, scores = gap_full(fitted.layout, at, found, features, settings, engine)
+        certificate = replace(fitted.certificate, gap_full=gap)
+        n = features.F.shape[1]
+        if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():
+            return replace(fitted, certificate=certificate)
+        features = make_features(
+            settings.kernel,
+            found.inputs,
+            min(2 * n, most),
+            Gradient(scores),
+            random_state=settings.random_state,
+            engine=engine,
+            start=features.basis,
+        )
+        grown = features.F.shape[1]
+        if grown == n:
+            return replace(fitted, certificate=certificate)
+        weights = dict(fitted.weights)
+        weights["node"] = np.vstack((weights["node"], np.zeros((grown - n, weights["node"].shape[1]))))
+        theta = _layout(settings, grown, data.n_labels).join(weights)

@@ -1,0 +1,71 @@
+"""A step along a descent direction: Armijo's decrease and a slope that has fallen, on cached scores.
+
+phi(step) = P(theta + step d) is convex. The step 1 is tried first, as a whole evaluation, since it is nearly always
+taken by Newton directions. If it fails, the zero of phi' is bracketed and closed in on by secants that are kept away
+from the ends; each trial costs inference alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcrf.objective import Evaluation, Ray
+
+DECREASE = 1e-4
+MOST_TRIALS = 40
+ROUNDING = 8 * np.finfo(np.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The point found, or None where rounding leaves no decrease; its step; evaluations of half a pass."""
+
+    at: Evaluation | None
+    step: float
+    evaluations: int
+
+
+def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
+    """A step that decreases P by Armijo's rule and |phi'| to at most `wolfe` of what it was."""
+    value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
+    noise = ROUNDING * abs(value)
+    if slope >= 0:
+        return Found(None, 0.0, 0)
+    at = ray.point(1.0, curvature=curvature)
+    end = float(np.dot(at.gradient, ray.direction))
+    if at.value <= value + DECREASE * slope + noise and abs(end) <= wolfe * abs(slope):
+        return Found(at, 1.0, 1) if _better(at, ray.start, noise) else Found(None, 0.0, 1)
+    step = _bracketed(ray, value, slope, noise, end, wolfe)
+    if step == 0.0:
+        return Found(None, 0.0, 1)
+    at = ray.point(step, curvature=curvature)
+    return Found(at if _better(at, ray.start, noise) else None, step, 2)
+
+
+def _better(at: Evaluation, start: Evaluation, noise: float) -> bool:
+    """Whether a point is an improvement that rounding cannot feign: in value, or at equal value in its bound."""
+    return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
+
+
+def _bracketed(ray: Ray, value: float, slope: float, noise: float, end: float, wolfe: float) -> float:
+    low, slope_low, high, slope_high = 0.0, slope, 1.0, end
+    for _ in range(MOST_TRIALS):
+        if slope_high < 0:
+            low, slope_low = high, slope_high
+            step = 2.0 * high
+        else:
+            secant = low - slope_low * (high - low) / (slope_high - slope_low)
+            margin = 0.1 * (high - low)
+            step = float(np.clip(secant, low + margin, high - margin))
+        trial, slope_trial = ray.along(step)
+        if abs(slope_trial) <= wolfe * abs(slope) and trial <= value + DECREASE * step * slope + noise:
+            return step
+        if slope_high < 0 or slope_trial > 0 or not np.isfinite(trial):
+            high, slope_high = step, slope_trial if np.isfinite(slope_trial) else np.inf
+        else:
+            low, slope_low = step, slope_trial
+        if high - low <= ROUNDING * max(1.0, high):
+            break
+    return low

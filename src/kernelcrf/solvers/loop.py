@@ -1,0 +1,175 @@
+"""What all solvers share: the record of a run, its stopping rule, and the loop of those that go by directions.
+
+A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
+Where labels are missing there is no such bound, and the same expression of the gradient, sum_k |g_k|^2 / (2 lam_k),
+measures how stationary the point is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import single_threaded_blas
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.solvers.line_search import search
+
+Floats = npt.NDArray[np.float64]
+
+OPTIMAL, OUT_OF_ITERATIONS, STALLED, INTERRUPTED = "optimal", "max_iter", "stalled", "interrupted"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One point of a run: P, its gap as known then, the step taken to it, and passes and seconds since the start.
+
+    The step is nan where a solver does not tell it (L-BFGS).
+    """
+
+    value: float
+    lower_bound: float
+    gap: float
+    step: float
+    passes: float
+    seconds: float
+
+    @property
+    def relative_gap(self) -> float:
+        """gap / |P|."""
+        return self.gap / max(abs(self.value), np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The best point of a run, what is certified of it, and how it was reached."""
+
+    evaluation: Evaluation
+    certificate: Certificate
+    history: tuple[Record, ...]
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters."""
+        return self.evaluation.theta
+
+    @property
+    def status(self) -> str:
+        """How the run ended: optimal, max_iter, stalled or interrupted."""
+        return self.certificate.status
+
+    @property
+    def n_iter(self) -> int:
+        """Steps taken."""
+        return len(self.history) - 1
+
+
+@dataclass(eq=False)
+class Progress:
+    """A run as it goes: its history, its best point and the greatest lower bound so far."""
+
+    objective: Objective
+    tol: float
+    max_iter: int
+    callback: Callable[[Record], None] | None = None
+    history: list[Record] = field(default_factory=list)
+    best: Evaluation | None = None
+    lower_bound: float = -np.inf
+    passes: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+
+    def observe(self, at: Evaluation, step: float) -> None:
+        """Take a point into the record."""
+        self.lower_bound = max(self.lower_bound, at.lower_bound)
+        if self.best is None or at.value <= self.best.value:
+            self.best = at
+        norms = self.objective.layout.squared_dual_norms(at.gradient)
+        gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else 0.5 * sum(norms.values())
+        record = Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
+        self.history.append(record)
+        if self.callback is not None:
+            self.callback(record)
+
+    @property
+    def solved(self) -> bool:
+        """Whether the last point is certified to `tol`."""
+        return self.history[-1].relative_gap <= self.tol
+
+    @property
+    def out_of_iterations(self) -> bool:
+        """Whether `max_iter` steps were taken."""
+        return len(self.history) > self.max_iter
+
+    def solution(self, status: str) -> Solution:
+        """What the run found."""
+        if self.best is None:
+            raise KeyboardInterrupt
+        certificate = Certificate(self.best.value, self.lower_bound, status)
+        return Solution(self.best, certificate, tuple(self.history))
+
+
+class Solver(Protocol):
+    """A way to minimise P. It states what it needs, and refuses what does not fit before it starts."""
+
+    def check(self, objective: Objective) -> None:
+        """Raise where the objective is none for this solver."""
+        ...
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Run from `start`, reporting each point to `progress`; returns the status."""
+        ...
+
+
+def minimise(
+    objective: Objective,
+    solver: Solver,
+    start: Floats,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    callback: Callable[[Record], None] | None = None,
+) -> Solution:
+    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point."""
+    if not tol > 0:
+        raise ValueError(f"tol={tol!r}: expected a relative gap above 0")
+    solver.check(objective)
+    progress = Progress(objective, tol, max_iter, callback)
+    with single_threaded_blas():
+        try:
+            status = solver.solve(np.asarray(start, np.float64), progress)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+    return progress.solution(status)
+
+
+class Directions(Protocol):
+    """A rule for the next direction."""
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        """A descent direction at a point, and the passes it took."""
+        ...
+
+
+def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
+    """Direction, line search, next point, until certified; `curvature` is what points are evaluated with."""
+    objective = progress.objective
+    at = objective.evaluate(start, curvature=curvature)
+    progress.passes += 1
+    progress.observe(at, 0.0)
+    while not progress.solved:
+        if progress.out_of_iterations:
+            return OUT_OF_ITERATIONS
+        direction, passes = rule.direction(objective, at)
+        progress.passes += passes + 0.5
+        found = search(objective.ray(at, direction), curvature=curvature, wolfe=wolfe)
+        progress.passes += 0.5 * found.evaluations
+        if found.at is None:
+            return STALLED
+        at = found.at
+        progress.observe(at, found.step)
+    return OPTIMAL

@@ -1,0 +1,39 @@
+"""Newton's method (19) with the Hessian as a matrix: for small problems, quadratically convergent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.solvers.loop import Progress, descend
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Newton:
+    """For at most `most` parameters: one product for each makes the Hessian."""
+
+    most: int = 2000
+
+    def check(self, objective: Objective) -> None:
+        """Refuse what would not fit."""
+        if objective.layout.size > self.most:
+            raise ValueError(
+                f"solver='newton' forms the Hessian of {objective.layout.size} parameters: expected at most "
+                f"{self.most}; use 'newton-cg', which needs only its products"
+            )
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Directions by Cholesky, steps by the common search."""
+        return descend(self, start, progress, curvature=True, wolfe=0.9)
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        """-H^-1 g, and one pass for each column of H."""
+        n = objective.layout.size
+        H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
+        return np.asarray(-cho_solve(cho_factor((H + H.T) / 2), at.gradient)), float(n)

@@ -1,0 +1,215 @@
+"""Approximations M of the Hessian from the paper's blocks (30), for conjugate gradients and for scaling.
+
+Between the weights of one label the block of a node template is F' diag(omega p_l (1 - p_l)) F + lam. Three ways to it:
+
+    per label    the blocks themselves, factored: the best, at L n^2 N operations a point; for few features
+    kronecker    F' Omega F (x) diag(c) + lam, c_l the mean of p_l (1 - p_l): one eigendecomposition serves all points
+    diagonal     their diagonals: all that is left where n is large or F is sparse
+
+Templates without inputs, and those on edges, take a constant: the tokens that they see, spread evenly over their
+entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T for a change of variables theta = E^-T phi,
+under which M becomes the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cholesky, eigh, solve_triangular
+
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.parameters import TemplateBlock
+from kernelcrf.partition import Partition, TokenFeatures
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+PER_LABEL_UP_TO = 64
+KRONECKER_UP_TO = 4000
+
+
+class Factor(Protocol):
+    """A positive definite M = E E' of one template."""
+
+    def forward(self, v: Floats) -> Floats:
+        """E^-1 v."""
+        ...
+
+    def back(self, v: Floats) -> Floats:
+        """E^-T v."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """M = diag(d)."""
+
+    d: Floats
+
+    def forward(self, v: Floats) -> Floats:
+        """v / sqrt(d)."""
+        return v / np.sqrt(self.d)
+
+    def back(self, v: Floats) -> Floats:
+        """v / sqrt(d)."""
+        return v / np.sqrt(self.d)
+
+
+@dataclass(frozen=True, eq=False)
+class Kronecker:
+    """M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
+
+    Q: Floats
+    scale: Floats
+
+    def forward(self, v: Floats) -> Floats:
+        """diag(scale)^-1/2 Q' v."""
+        return np.asarray((self.Q.T @ v.reshape(self.scale.shape)) / np.sqrt(self.scale)).ravel()
+
+    def back(self, v: Floats) -> Floats:
+        """Q diag(scale)^-1/2 v."""
+        return np.asarray(self.Q @ (v.reshape(self.scale.shape) / np.sqrt(self.scale))).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class PerLabel:
+    """M with one Cholesky factor (n, n) a label."""
+
+    factors: tuple[Floats, ...]
+
+    def forward(self, v: Floats) -> Floats:
+        """E_l^-1 v_l of each label."""
+        return self._solved(v, transposed=False)
+
+    def back(self, v: Floats) -> Floats:
+        """E_l^-T v_l of each label."""
+        return self._solved(v, transposed=True)
+
+    def _solved(self, v: Floats, transposed: bool) -> Floats:
+        V = v.reshape(-1, len(self.factors))
+        trans: Literal["N", "T"] = "T" if transposed else "N"
+        columns = [solve_triangular(E, V[:, k], trans, lower=True) for k, E in enumerate(self.factors)]
+        return np.column_stack(columns).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioner:
+    """M of all templates, each by its own factor."""
+
+    parts: tuple[tuple[slice, Factor], ...]
+
+    def inverse(self, v: Floats) -> Floats:
+        """M^-1 v."""
+        return self.back(self.forward(v))
+
+    def forward(self, v: Floats) -> Floats:
+        """E^-1 v."""
+        return np.concatenate([factor.forward(v[part]) for part, factor in self.parts])
+
+    def back(self, v: Floats) -> Floats:
+        """E^-T v."""
+        return np.concatenate([factor.back(v[part]) for part, factor in self.parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioning:
+    """What does not change from point to point: eigenvalues and eigenvectors of F' Omega F of some templates."""
+
+    objective: Objective
+    spectra: dict[str, tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, objective: Objective) -> Preconditioning:
+        """Decompose where it pays."""
+        spectra = {}
+        for block in objective.layout.blocks:
+            if block.clique.nodes == 1 and PER_LABEL_UP_TO < block.n <= KRONECKER_UP_TO and _is_dense(objective, block):
+                values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
+                spectra[block.clique.name] = np.maximum(values, 0), vectors
+        return cls(objective, spectra)
+
+    def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
+        """M at a point, with `share` times the spread p (1 - p) of its marginals."""
+        spread = [share * local.residuals.nodes * (1 - local.residuals.nodes) for local in at.parts]
+        slices = self.objective.layout.slices
+        return Preconditioner(
+            tuple((slices[block.clique.name], self._factor(block, spread)) for block in self.objective.layout.blocks)
+        )
+
+    def _factor(self, block: TemplateBlock, spread: list[Array]) -> Factor:
+        objective, lam = self.objective, 1.0 / block.C
+        if block.clique.name in self.spectra:
+            values, vectors = self.spectra[block.clique.name]
+            return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, spread)) + lam)
+        if block.clique.nodes == 1 and block.clique.name in objective.partitions[0].features:
+            if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
+                return _per_label(objective, block, spread, lam)
+            return Diagonal(_squares(objective, block, spread).ravel() + lam)
+        size = int(np.prod(block.shape))
+        tokens = sum(_mass(partition) for partition in objective.partitions)
+        return Diagonal(np.full(size, tokens / size + lam))
+
+
+def _mass(partition: Partition) -> float:
+    lengths = partition.chains.lengths
+    return float(lengths.sum() if partition.weights is None else np.dot(partition.weights, lengths))
+
+
+def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
+    features = objective.partitions[0].features.get(block.clique.name)
+    return features is not None and not features.is_sparse
+
+
+def _summed(objective: Objective, block: TemplateBlock, term: Callable[[TokenFeatures, int], Floats]) -> Floats:
+    """The sum over partitions of a term of the template's features."""
+
+    def one(k: int) -> tuple[Floats, None]:
+        return term(objective.partitions[k].features[block.clique.name], k), None
+
+    return objective.engine.reduce(one, range(len(objective.partitions)), objective.costs)[0]
+
+
+def _gram(objective: Objective, block: TemplateBlock, d: list[Array] | None) -> Floats:
+    """F' diag(omega d) F, d (N,) in each partition; None is 1."""
+
+    def term(features: TokenFeatures, k: int) -> Floats:
+        partition = objective.partitions[k]
+        return features.gram(partition.weighted(np.ones(partition.chains.n_nodes) if d is None else d[k]))
+
+    return _summed(objective, block, term)
+
+
+def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
+    """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L); their mean over labels where labels share strength."""
+
+    def term(features: TokenFeatures, k: int) -> Floats:
+        return features.squares_transposed_times(objective.partitions[k].weighted(spread[k]))
+
+    squares = _summed(objective, block, term)
+    if block.clique.k_y.is_identity:
+        return squares
+    return np.repeat(squares.mean(axis=1, keepdims=True) * _label_norm(block), block.clique.shape[0], axis=1)
+
+
+def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
+    """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
+    pairs = list(zip(objective.partitions, spread, strict=True))
+    total = np.sum([partition.weighted(s).sum(axis=0, dtype=np.float64) for partition, s in pairs], axis=0)
+    c = total / max(sum(_mass(partition) for partition, _ in pairs), np.finfo(np.float64).tiny)
+    if block.clique.k_y.is_identity:
+        return np.asarray(c)
+    return np.full(block.clique.shape, c.mean() * _label_norm(block))
+
+
+def _label_norm(block: TemplateBlock) -> float:
+    return float(np.linalg.norm(block.clique.k_y.gram, 2))
+
+
+def _per_label(objective: Objective, block: TemplateBlock, spread: list[Array], lam: float) -> PerLabel:
+    ridge = lam * np.eye(block.n)
+    grams = (_gram(objective, block, [s[:, label] for s in spread]) for label in range(spread[0].shape[1]))
+    return PerLabel(tuple(cholesky(gram + ridge, lower=True) for gram in grams))

@@ -1,0 +1,47 @@
+"""The paper's subspace descent: one clique template at a time, the one whose bound is the greatest (Corollary 10).
+
+By Lemma 9 a template with gradient g_k can lower P by at most |g_k|^2 / (2 lam_k); where all these are below the
+tolerance the run is certified, and those that are never the greatest are never touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.solvers.conjugate_gradients import solve_cg
+from kernelcrf.solvers.loop import Progress, descend
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Newton directions within a template, by conjugate gradients to `rtol`."""
+
+    rtol: float = 0.1
+    cg_iter: int = 100
+
+    def check(self, objective: Objective) -> None:
+        """Any objective will do."""
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """One template a step."""
+        return descend(self, start, progress, curvature=True, wolfe=0.5)
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        """The Newton direction of the template with the greatest bound; zero for all others."""
+        bounds = objective.layout.squared_dual_norms(at.gradient)
+        part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
+
+        def product(v: Floats) -> Floats:
+            whole = np.zeros(objective.layout.size)
+            whole[part] = v
+            return objective.hessian_product(at, whole)[part]
+
+        d = np.zeros(objective.layout.size)
+        d[part], products = solve_cg(product, at.gradient[part], None, self.rtol, self.cg_iter)
+        return d, float(products)

@@ -1,0 +1,172 @@
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LogisticRegression
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, solver_named
+from kernelcrf.solvers.loop import minimise
+from objectives import random_objective
+
+EVERY = sorted(SOLVERS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", [{}, {"edge_inputs": 2}, {"label_kernel": "centred", "weighted": True}])
+def test_all_solvers_find_the_same_optimum(seed, kind):
+    objective = random_objective(seed, **kind)
+    start = np.zeros(objective.layout.size)
+    best = minimise(objective, Newton(), start, tol=1e-14)
+    for name in EVERY:
+        found = minimise(objective, solver_named(name), start, tol=1e-14, max_iter=2000)
+        assert found.certificate.relative_gap < 1e-13, name
+        np.testing.assert_allclose(found.theta, best.theta, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("n", [70, 5], ids=["kronecker", "per label"])
+@pytest.mark.parametrize("solver", [NewtonCG(), LBFGS(), LBFGS(precondition=False)])
+def test_preconditioned_solvers_are_exact_whatever_the_preconditioner(n, solver):
+    objective = random_objective(1, n=n, lengths=(5, 4, 3, 7) * 5, strength=2.0)
+    start = np.zeros(objective.layout.size)
+    best = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
+    assert minimise(objective, solver, start, tol=1e-10).certificate.objective == pytest.approx(best, rel=1e-10)
+
+
+def sticky_labels(n_sequences, length, stay, seed):
+    """Chains of two labels that stay as they are with a high probability, and inputs that tell little."""
+    rng = np.random.default_rng(seed)
+    changes = rng.random((n_sequences, length)) > stay
+    changes[:, 0] = rng.integers(2, size=n_sequences)
+    labels = (changes.cumsum(axis=1) % 2).astype(np.int32).ravel()
+    F = rng.normal(size=(labels.size, 2)) + (labels - 0.5)[:, None]
+    return Partition(Chains.from_lengths([length] * n_sequences), 2, labels, {"node": TokenFeatures(F)})
+
+
+def test_block_jacobi_converges_where_its_undamped_steps_diverge():
+    """Labels that move together: the blocks see a fraction of the curvature."""
+    layout = random_objective(0, n_labels=2, n=2, C=(1.0, 1.0, 1.0)).layout
+    objective = Objective(layout, [sticky_labels(20, 30, 0.98, seed=0)], LocalEngine(1))
+    solver, start = BlockJacobi(rtol=1e-8), np.zeros(layout.size)
+    optimum = minimise(objective, Newton(), start, tol=1e-12).certificate.objective
+    theta = start
+    for _ in range(15):
+        at = objective.evaluate(theta)
+        theta = theta + solver.direction(objective, at)[0]
+    assert at.value > 100 * optimum
+    damped = minimise(objective, BlockJacobi(), start, tol=1e-6, max_iter=1000)
+    assert damped.status == "optimal"
+    assert damped.certificate.objective == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_chains_of_one_token_are_logistic_regression(name):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(120, 5)), rng.integers(3, size=120)
+    y[X[:, 0] > 0.5] = 2
+    reference = LogisticRegression(C=0.8, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(X, y)
+    data = LabelledSequences(X, Chains.from_lengths([1] * 120), y.astype(np.int32), 3)
+    settings = Settings(InputKernel("linear"), C=0.8, solver=name, tol=1e-12, max_iter=5000)
+    ours = fit(data, settings, LocalEngine(1))
+    np.testing.assert_allclose(ours.weights["node"].T, reference.coef_, atol=1e-5)
+
+
+def test_chains_of_one_token_and_two_labels_are_the_mode_of_gp_classification():
+    """With scores +-f/2 of two labels, f has twice the prior variance of a label's own score: C = 1/2."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 2))
+    y = (np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=80) > 0).astype(np.int32)
+    length = 0.9
+    gp = GaussianProcessClassifier(RBF(length), optimizer=None, max_iter_predict=1000).fit(X, y)
+    new = rng.normal(size=(30, 2))
+    k_star = gp.kernel_(X, new)
+    expected = k_star.T @ (gp.base_estimator_.y_train_ - gp.base_estimator_.pi_)
+    data = LabelledSequences(X, Chains.from_lengths([1] * 80), y, 2)
+    kernel = InputKernel("rbf", gamma=1 / (2 * length**2))
+    ours = fit(data, Settings(kernel, C=0.5, tol=1e-13), LocalEngine(1))
+    scores = ours.features.map.transform(new) @ ours.weights["node"]
+    np.testing.assert_allclose(scores[:, 1] - scores[:, 0], expected, atol=1e-5)
+
+
+def test_missing_labels_are_fitted_to_a_stationary_point():
+    objective = random_objective(4, missing=0.5, lengths=(5,) * 10)
+    for name in EVERY:
+        found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-8, max_iter=3000)
+        assert found.status == "optimal", name
+        assert np.abs(found.evaluation.gradient).max() < 1e-2
+        assert found.certificate.lower_bound == -np.inf
+        values = [record.value for record in found.history]
+        assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(values)), name
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_run_out_of_iterations_says_so_and_keeps_its_bound(name):
+    objective = random_objective(5, strength=3.0, lengths=(9,) * 10)
+    found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-14, max_iter=2)
+    assert found.status == "max_iter"
+    assert found.n_iter == 2
+    assert found.certificate.gap_in_span > 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_asking_for_more_than_rounding_allows_ends_cleanly(name):
+    objective = random_objective(6)
+    found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-300, max_iter=3000)
+    assert found.status in ("stalled", "optimal", "max_iter")
+    assert abs(found.certificate.relative_gap) < 1e-9
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_interrupt_keeps_the_best_point(name):
+    objective = random_objective(7, strength=3.0)
+    seen = []
+
+    def interrupt(record):
+        seen.append(record)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    found = minimise(
+        objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-15, callback=interrupt, max_iter=500
+    )
+    assert found.status == "interrupted"
+    assert found.certificate.objective == min(record.value for record in found.history)
+
+
+def test_history_is_a_record_of_the_run():
+    objective = random_objective(8)
+    found = minimise(objective, NewtonCG(), np.zeros(objective.layout.size), tol=1e-8)
+    passes, seconds = zip(*((record.passes, record.seconds) for record in found.history), strict=True)
+    assert passes[0] == 1
+    assert sorted(passes) == list(passes)
+    assert sorted(seconds) == list(seconds)
+    bounds = [record.lower_bound for record in found.history]
+    assert sorted(bounds) == bounds
+    assert found.history[-1].relative_gap <= 1e-8
+
+
+def test_what_does_not_fit_is_refused_before_it_starts():
+    large = random_objective(9, n=700, lengths=(2,))
+    with pytest.raises(ValueError, match=r"solver='newton' forms the Hessian of 2112 parameters.*'newton-cg'"):
+        minimise(large, Newton(), np.zeros(large.layout.size))
+    with pytest.raises(ValueError, match="solver='adam': expected one of newton-cg, newton"):
+        solver_named("adam")
+    with pytest.raises(ValueError, match=r"tol=0\.0: expected a relative gap above 0"):
+        minimise(large, NewtonCG(), np.zeros(large.layout.size), tol=0.0)
+
+
+def test_the_number_of_threads_changes_no_bit_of_a_solution():
+    results = []
+    for n_jobs in (1, 2):
+        objective = random_objective(10, n=80, lengths=tuple(range(1, 40)), n_parts=7, n_jobs=n_jobs)
+        for name in ("newton-cg", "lbfgs"):
+            results.append(minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-6).theta)
+    np.testing.assert_array_equal(results[0], results[2])
+    np.testing.assert_array_equal(results[1], results[3])

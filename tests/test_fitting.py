@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference.decoding import viterbi
+from kernelcrf.kernels.inputs import InputKernel
+
+RBF = InputKernel("rbf", gamma=0.5)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    chains = Chains.from_lengths(rng.integers(1, 12, size=50))
+    X = rng.normal(size=(chains.n_nodes, 3))
+    labels = (np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0).astype(np.int32) + (X[:, 2] > 0.8)
+    return LabelledSequences(X, chains, labels.astype(np.int32), 3)
+
+
+@pytest.fixture(scope="module")
+def exact(data):
+    return fit(data, Settings(RBF, C=2.0, tol=1e-10), LocalEngine(1)).certificate.objective
+
+
+@pytest.mark.parametrize("n", [20, 60, 150])
+@pytest.mark.parametrize("rule", ["random", "lloyd"])
+def test_gap_full_bounds_the_distance_to_the_kernels_own_optimum(data, exact, n, rule):
+    settings = Settings(RBF, C=2.0, n_components=n, rule=rule, tol=1e-10, certify_full=True, random_state=0)
+    found = fit(data, settings, LocalEngine(1)).certificate
+    truth = found.objective - exact
+    assert truth <= found.gap_full <= 3 * truth
+    assert found.gap_in_span < 1e-4 * truth
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-3])
+def test_a_basis_that_grows_stops_at_the_tolerance(data, exact, tol):
+    grown = fit(data, Settings(RBF, C=2.0, n_components="auto", tol=tol, random_state=0), LocalEngine(1))
+    assert grown.certificate.gap_full <= tol * grown.certificate.objective
+    assert grown.certificate.objective - exact <= grown.certificate.gap_full
+    assert grown.features.F.shape[1] < data.chains.n_nodes
+
+
+def test_a_cap_ends_the_growth_with_an_honest_gap(data, exact):
+    settings = Settings(RBF, C=2.0, n_components="auto", max_components=70, tol=1e-6, random_state=0)
+    found = fit(data, settings, LocalEngine(1))
+    assert found.features.F.shape[1] == 70
+    assert found.certificate.gap_full > 1e-6 * found.certificate.objective
+    assert found.certificate.gap_full >= found.certificate.objective - exact
+
+
+def test_the_linear_kernel_is_primal_and_sparse_equals_dense(data):
+    settings = Settings(InputKernel("linear"), C=1.0, C_bias=1.0, tol=1e-13, certify_full=True)
+    dense = fit(data, settings, LocalEngine(1))
+    sparse = fit(LabelledSequences(sp.csr_array(data.X), data.chains, data.labels, 3), settings, LocalEngine(2))
+    assert dense.weights["node"].shape == (3, 3)
+    assert dense.certificate.gap_full == pytest.approx(dense.certificate.gap_in_span, abs=1e-9)
+    np.testing.assert_allclose(dense.solution.theta, sparse.solution.theta, atol=1e-5)
+
+
+def test_shared_inputs_give_the_same_model_as_their_copies(data):
+    rng = np.random.default_rng(1)
+    index = rng.integers(25, size=data.chains.n_nodes)
+    copies = LabelledSequences(data.X[index], data.chains, data.labels, 3)
+    nudged = LabelledSequences(data.X[index] + 1e-9 * rng.normal(size=data.X.shape), data.chains, data.labels, 3)
+    settings = Settings(RBF, tol=1e-10, certify_full=True)
+    shared = fit(copies, settings, LocalEngine(1))
+    apart = fit(nudged, Settings(RBF, n_components=25, rule="random", random_state=0, tol=1e-10), LocalEngine(1))
+    assert shared.features.F.shape == (25, 25)
+    assert shared.certificate.objective == pytest.approx(apart.certificate.objective, rel=1e-5)
+
+
+def test_a_fit_takes_up_the_weights_of_an_earlier_one(data):
+    settings = Settings(RBF, n_components=40, rule="random", random_state=0, tol=1e-8)
+    first = fit(data, settings, LocalEngine(1))
+    again = fit(data, settings, LocalEngine(1), start=first)
+    assert again.solution.n_iter == 0
+    with pytest.raises(ValueError, match=r"start has .* weights but this fit has"):
+        fit(data, Settings(RBF, n_components=30), LocalEngine(1), start=first)
+
+
+def test_a_word_that_is_no_number_of_atoms_is_refused(data):
+    with pytest.raises(ValueError, match="n_components='many'"):
+        fit(data, Settings(RBF, n_components="many"), LocalEngine(1))
+
+
+def test_letters_are_learnt_to_a_certificate(data_folder):
+    letters = np.load(data_folder / "letters_ocr" / "letters.npz")
+    X = np.unpackbits(letters["pixels_packed"], axis=1).astype(np.float64)
+    lengths = np.unique(letters["word_id"][letters["fold"] == 0], return_counts=True)[1]
+    train = letters["fold"] == 0
+    sequences = LabelledSequences(X[train], Chains.from_lengths(lengths), letters["label"][train].astype(np.int32), 26)
+    settings = Settings(InputKernel("rbf", gamma=0.03), C=10.0, n_components=300, random_state=0, tol=1e-3)
+    found = fit(sequences, settings, LocalEngine(2))
+    assert found.certificate.status == "optimal"
+    assert found.certificate.relative_gap <= 1e-3
+    scores = found.features.map.transform(X[train]) @ found.weights["node"]
+    labels, _ = viterbi(scores, found.weights["edge"][0], sequences.chains)
+    assert (labels == sequences.labels).mean() > 0.95
