@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -77,8 +79,14 @@ def test_a_fit_takes_up_the_weights_of_an_earlier_one(data):
     first = fit(data, settings, LocalEngine(1))
     again = fit(data, settings, LocalEngine(1), start=first)
     assert again.solution.n_iter == 0
-    with pytest.raises(ValueError, match=r"start has .* weights but this fit has"):
-        fit(data, Settings(RBF, n_components=30), LocalEngine(1), start=first)
+    fewer = data.chains.offsets[20]
+    part = LabelledSequences(data.X[:fewer], Chains(data.chains.offsets[:21]), data.labels[:fewer], 3)
+    other = fit(part, replace(settings, certify_full=True), LocalEngine(1), start=first)
+    assert other.features.map is first.features.map
+    assert other.certificate.status == "optimal"
+    assert other.certificate.gap_full > other.certificate.gap_in_span
+    with pytest.raises(ValueError, match=r"start has 129 weights but this fit has 132"):
+        fit(data, replace(settings, C_bias=1.0), LocalEngine(1), start=first)
 
 
 def test_a_word_that_is_no_number_of_atoms_is_refused(data):

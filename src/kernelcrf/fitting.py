@@ -20,7 +20,7 @@ from kernelcrf.basis.features import Features, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
 from kernelcrf.certificate import Certificate, residual_products
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.graphs.structure import Chains
+from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
@@ -43,6 +43,7 @@ class LabelledSequences:
 
     allowed : (N, L), the labels that each token may have, or None where all labels are observed.
     weights : (m,), what each sequence counts for, or None.
+    legal : what labelings may be, or None for any.
     """
 
     X: Any
@@ -51,6 +52,7 @@ class LabelledSequences:
     n_labels: int
     allowed: npt.NDArray[np.bool_] | None = None
     weights: Floats | None = None
+    legal: Legal | None = None
 
 
 @dataclass(frozen=True)
@@ -101,19 +103,32 @@ def fit(
     callback: Callable[[Record], None] | None = None,
     start: Fit | None = None,
 ) -> Fit:
-    """Fit a chain CRF; `start` is an earlier fit with the same basis, whose weights are taken up."""
+    """Fit a chain CRF; `start` is an earlier fit, whose basis and weights are taken up on this data."""
     found = distinct(data.X)
+    if start is not None:
+        features = _carried_over(start.features, found, settings, engine)
+        return _solved(data, found, features, settings, engine, callback, start.solution.theta)
     if settings.n_components == "auto":
         return _grown(data, found, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
     features = _features(found, settings, settings.n_components, engine)
-    theta = None if start is None else start.solution.theta
-    return _solved(data, found, features, settings, engine, callback, theta)
+    return _solved(data, found, features, settings, engine, callback, None)
+
+
+def _carried_over(earlier: Features, found: Distinct, settings: Settings, engine: LocalEngine) -> Features:
+    """The features of new inputs under an earlier map."""
+    F = earlier.map.transform(found.inputs, engine)
+    if earlier.basis is None:
+        return Features(earlier.map, F, None)
+    diagonal = np.asarray(settings.kernel.diagonal(found.inputs), np.float64)
+    residual = np.maximum(diagonal - np.einsum("un,un->u", F, F, dtype=np.float64), 0)
+    basis = replace(earlier.basis, F=F, residual=residual, indices=None, trace=float(diagonal.sum()))
+    return Features(earlier.map, F, basis)
 
 
 def _features(found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
-    if n is None:
+    if n is None or n >= found.U:
         return make_features(settings.kernel, found.inputs, None, "exact", engine=engine)
     return make_features(
         settings.kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine
@@ -134,7 +149,9 @@ def _layout(settings: Settings, n: int, n_labels: int) -> Layout:
 def _partitions(data: LabelledSequences, found: Distinct, F: Any) -> list[Partition]:
     shared = found.U < INDEX_BELOW * found.N
     features = TokenFeatures(F, found.index) if shared else TokenFeatures(found.expand(F))
-    whole = Partition(data.chains, data.n_labels, data.labels, {"node": features}, data.allowed, data.weights)
+    whole = Partition(
+        data.chains, data.n_labels, data.labels, {"node": features}, data.allowed, data.weights, data.legal
+    )
     return whole.cut()
 
 
@@ -153,7 +170,7 @@ def _solved(
     if start.shape != (layout.size,):
         raise ValueError(
             f"start has {start.size} weights but this fit has {layout.size}: expected an earlier fit with the same "
-            "basis and labels"
+            "labels and templates"
         )
     solver = solver_named(settings.solver)
     solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)

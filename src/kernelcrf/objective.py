@@ -26,6 +26,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, forward_backward, labelling_scores
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.parameters import Layout
 from kernelcrf.partition import Partition
@@ -152,7 +153,7 @@ class Objective:
 
         def one(k: int) -> tuple[Sums, Local]:
             partition = self.partitions[k]
-            own = scores[k] if scores is not None else Scores(*partition.scores(self.layout, theta, n_jobs))
+            own = scores[k] if scores is not None else self._scores(k, theta)
             result = self.residuals(k, own, curvature=curvature)
             gradient = partition.pull_back(self.layout, result.r, result.q, n_jobs)
             return Sums(result.loss, gradient), Local(own, result)
@@ -163,6 +164,11 @@ class Objective:
         gradient = sums.gradient + penalty
         lower = value - 0.5 * float(np.dot(gradient / self.layout.lam, gradient)) if self.is_convex else -np.inf
         return Evaluation(theta, value, gradient, lower, tuple(parts))
+
+    def _scores(self, k: int, theta: Floats) -> Scores:
+        partition = self.partitions[k]
+        s, w = partition.scores(self.layout, theta, self.engine.n_jobs)
+        return Scores(s, w) if partition.legal is None else Scores(*partition.legal.impose(partition.chains, s, w))
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """The line from an evaluation along a direction: half a pass."""
@@ -214,7 +220,13 @@ class Objective:
         return np.asarray(weighted.sum(axis=0) * dw - np.einsum("t,tij->ij", means, weighted))
 
     def residuals(self, k: int, scores: Scores, *, curvature: bool) -> Residuals:
-        """Loss and residuals of partition k at given scores."""
+        """Loss and residuals of partition k at given scores; infeasible sequences go by their place in all data."""
+        try:
+            return self._residuals(k, scores, curvature)
+        except InfeasibleSequenceError as error:
+            raise InfeasibleSequenceError(self.partitions[k].first + error.sample, error.token) from None
+
+    def _residuals(self, k: int, scores: Scores, curvature: bool) -> Residuals:
         partition, n_jobs = self.partitions[k], self.engine.n_jobs
         batch = Batch(scores.s, np.ascontiguousarray(scores.w), partition.chains, partition.weights)
         linearisation = Linearisation.of(batch, n_jobs) if curvature else None

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import add_rows
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.graphs.structure import EDGE, Chains
+from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.parameters import Layout, TemplateBlock
 
 Array = npt.NDArray[Any]
@@ -110,6 +110,8 @@ class Partition:
     labels : (N,), an index a token; not read where `allowed` is given.
     allowed : (N, L) booleans, the labels that a token may have, or None where all are observed.
     weights : (m,), what each sequence counts for, or None for one each.
+    legal : what labelings may be, or None for any.
+    first : the place of the first sequence among all of the data, for messages.
     """
 
     chains: Chains
@@ -118,6 +120,8 @@ class Partition:
     features: Mapping[str, TokenFeatures] = field(default_factory=dict)
     allowed: npt.NDArray[np.bool_] | None = None
     weights: Floats | None = None
+    legal: Legal | None = None
+    first: int = 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -181,6 +185,7 @@ class Partition:
             features={name: features.part(nodes) for name, features in self.features.items()},
             allowed=None if self.allowed is None else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[low:high],
+            first=self.first + low,
         )
 
     def cut(self) -> list[Partition]:

@@ -101,6 +101,11 @@ class Chains:
         """The first token of each sequence that has one."""
         return self.offsets[:-1][self.lengths > 0]
 
+    @property
+    def last_nodes(self) -> npt.NDArray[np.int64]:
+        """The last token of each sequence that has one."""
+        return self.offsets[1:][self.lengths > 0] - 1
+
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
         """Cut the sequences low to high into runs of at most `n_nodes` tokens, or of one longer sequence."""
         high = self.n_samples if high is None else high
@@ -109,3 +114,21 @@ class Chains:
             end = min(max(end, low + 1), high)
             yield low, end
             low = end
+
+
+@dataclass(frozen=True, eq=False)
+class Legal:
+    """Which labelings of chains are legal: steps (L, L) [from, to], first labels (L,) and last labels (L,)."""
+
+    steps: npt.NDArray[np.bool_]
+    first: npt.NDArray[np.bool_]
+    last: npt.NDArray[np.bool_]
+
+    def impose(
+        self, chains: Chains, s: npt.NDArray[np.floating], w: npt.NDArray[np.floating]
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
+        """Node scores (N, L) and edge scores with -inf on all that is not legal."""
+        s = s.copy()
+        s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
+        s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
+        return s, np.where(self.steps, w, w.dtype.type(-np.inf))
