@@ -77,16 +77,16 @@ def test_shared_inputs_give_the_same_model_as_their_copies(data):
 def test_a_fit_takes_up_the_weights_of_an_earlier_one(data):
     settings = Settings(RBF, n_components=40, rule="random", random_state=0, tol=1e-8)
     first = fit(data, settings, LocalEngine(1))
-    again = fit(data, settings, LocalEngine(1), start=first)
+    again = fit(data, settings, LocalEngine(1), start=first.end)
     assert again.solution.n_iter == 0
     fewer = data.chains.offsets[20]
     part = LabelledSequences(data.X[:fewer], Chains(data.chains.offsets[:21]), data.labels[:fewer], 3)
-    other = fit(part, replace(settings, certify_full=True), LocalEngine(1), start=first)
+    other = fit(part, replace(settings, certify_full=True), LocalEngine(1), start=first.end)
     assert other.features.map is first.features.map
     assert other.certificate.status == "optimal"
     assert other.certificate.gap_full > other.certificate.gap_in_span
     with pytest.raises(ValueError, match=r"start has 129 weights but this fit has 132"):
-        fit(data, replace(settings, C_bias=1.0), LocalEngine(1), start=first)
+        fit(data, replace(settings, C_bias=1.0), LocalEngine(1), start=first.end)
 
 
 def test_a_word_that_is_no_number_of_atoms_is_refused(data):

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.basis.distinct import Distinct, distinct
-from kernelcrf.basis.features import Features, make_features
+from kernelcrf.basis.factor import Basis
+from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
 from kernelcrf.certificate import Certificate, residual_products
 from kernelcrf.engines.local import LocalEngine
@@ -82,6 +83,14 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
+class Start:
+    """Where a fit begins: the feature map and the weights of an earlier one."""
+
+    map: FeatureMap
+    theta: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Fit:
     """A fitted model: the features, the weights by template, and what is certified of them."""
 
@@ -89,6 +98,11 @@ class Fit:
     layout: Layout
     solution: Solution
     certificate: Certificate
+
+    @property
+    def end(self) -> Start:
+        """Where a later fit may begin."""
+        return Start(self.features.map, self.solution.theta)
 
     @property
     def weights(self) -> dict[str, Floats]:
@@ -101,13 +115,13 @@ def fit(
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None = None,
-    start: Fit | None = None,
+    start: Start | None = None,
 ) -> Fit:
-    """Fit a chain CRF; `start` is an earlier fit, whose basis and weights are taken up on this data."""
+    """Fit a chain CRF; `start` has the landmarks and weights of an earlier fit, taken up on this data."""
     found = distinct(data.X)
     if start is not None:
-        features = _carried_over(start.features, found, settings, engine)
-        return _solved(data, found, features, settings, engine, callback, start.solution.theta)
+        features = _carried_over(start.map, found, settings, engine)
+        return _solved(data, found, features, settings, engine, callback, start.theta)
     if settings.n_components == "auto":
         return _grown(data, found, settings, engine, callback)
     if isinstance(settings.n_components, str):
@@ -116,15 +130,14 @@ def fit(
     return _solved(data, found, features, settings, engine, callback, None)
 
 
-def _carried_over(earlier: Features, found: Distinct, settings: Settings, engine: LocalEngine) -> Features:
+def _carried_over(earlier: FeatureMap, found: Distinct, settings: Settings, engine: LocalEngine) -> Features:
     """The features of new inputs under an earlier map."""
-    F = earlier.map.transform(found.inputs, engine)
-    if earlier.basis is None:
-        return Features(earlier.map, F, None)
+    F = earlier.transform(found.inputs, engine)
+    if not isinstance(earlier, WhitenedMap):
+        return Features(earlier, F, None)
     diagonal = np.asarray(settings.kernel.diagonal(found.inputs), np.float64)
     residual = np.maximum(diagonal - np.einsum("un,un->u", F, F, dtype=np.float64), 0)
-    basis = replace(earlier.basis, F=F, residual=residual, indices=None, trace=float(diagonal.sum()))
-    return Features(earlier.map, F, basis)
+    return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, float(diagonal.sum())))
 
 
 def _features(found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
