@@ -4,9 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn import metrics as sk
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 from kernelcrf import metrics as km
 
@@ -137,7 +138,7 @@ def test_missing_tokens_are_left_out(missing):
         (lambda: km.flat_f1(["B-X"], ["B-X"]), TypeError, r"y_true\[0\]='B-X' is not a sequence"),
         (lambda: km.flat_f1([1, 2], [1, 2]), TypeError, r"y_true\[0\]=1 is not a sequence"),
         (lambda: km.flat_f1([[None], []], [["a"], []]), ValueError, "2 sequences without a known label"),
-        (lambda: km.flat_accuracy([[{"a"}]], [["a"]]), TypeError, "not hashable .* None leaves a token out"),
+        (lambda: km.sequence_accuracy([["a"], [{"a"}]], [["a"]] * 2), TypeError, r"y_true\[1\] .*not hashable.* None"),
         (lambda: km.flat_f1([["a"]], [["a"]], average="binary"), ValueError, r"average='binary': .* labels=\[l\]"),
         (lambda: km.span_f1([["O"]], [["O"]], average="mean"), ValueError, "average='mean'"),
         (lambda: km.span_f1([["O"]], [["X-A"]]), ValueError, r"y_pred\[0\] has the tag 'X-A'"),
@@ -206,3 +207,16 @@ def test_scorers_choose_in_a_grid_search(name):
     metric = getattr(km, name.removeprefix("neg_").removesuffix("_micro").removesuffix("_weighted"))
     expected = metric(*args, sample_weight=weight, **average)
     assert scorer(model, X, y, sample_weight=weight) == (-expected if proba else expected)
+
+
+def test_routed_weights_reach_a_scorer():
+    X, y = threshold_problem()
+    weight = np.arange(1.0, 7.0)
+    with config_context(enable_metadata_routing=True):
+        scorer = km.get_scorer("flat_accuracy").set_score_request(sample_weight=True)
+        found = cross_val_score(Threshold(), X, y, scoring=scorer, cv=KFold(2), params={"sample_weight": weight})
+    model = Threshold().fit(X, y)
+    halves = [slice(0, 3), slice(3, 6)]
+    expected = [km.flat_accuracy(y[half], model.predict(X[half]), sample_weight=weight[half]) for half in halves]
+    np.testing.assert_array_equal(found, expected)
+    assert km.get_scorer("flat_accuracy") is not km.SCORERS["flat_accuracy"]

@@ -1,6 +1,8 @@
 """Spans and their scores against seqeval: all short tag sequences, random long ones, and cases by hand."""
 
+import gzip
 import itertools
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -105,6 +107,35 @@ def test_span_scores_and_report_by_hand():
         found = km.span_classification_report(y_true, y, output_dict=True, zero_division=0)
         expected = seqeval.metrics.classification_report(y_true, y, output_dict=True, zero_division=0)
         assert found == {name: pytest.approx(row) for name, row in expected.items()}
+
+
+def test_cases_of_seqeval():
+    y_true = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    y_pred = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    assert km.span_f1(y_true, y_pred) == km.span_precision(y_true, y_pred) == km.span_recall(y_true, y_pred) == 0.5
+    np.testing.assert_array_equal(km.span_f1(y_true, y_pred, average=None), [0.0, 1.0])
+    assert km.spans(list("OOOBIIO")) == [("_", 3, 6)]
+
+
+def test_conll_2000_baseline_is_the_published_one(data_folder):
+    def read(part):
+        with gzip.open(data_folder / "conll2000_chunking" / f"{part}.txt.gz", "rt") as file:
+            blocks = file.read().strip().split("\n\n")
+        return [[line.split()[1:] for line in block.splitlines()] for block in blocks]
+
+    counts = defaultdict(Counter)
+    for pos, tag in itertools.chain.from_iterable(read("train")):
+        counts[pos][tag] += 1
+    test = read("test")
+    y_true = [[tag for _, tag in sentence] for sentence in test]
+    y_pred = [[counts[pos].most_common(1)[0][0] for pos, _ in sentence] for sentence in test]
+    assert sum(len(km.spans(tags)) for tags in y_true) == 23_852
+    assert km.span_f1(y_true, y_pred) == pytest.approx(0.7707, abs=5e-5)
+    for scheme, options in (("lenient", {}), ("IOB2", {"mode": "strict", "scheme": STRICT["IOB2"]})):
+        found = km.span_f1(y_true, y_pred, scheme=scheme, average="macro", zero_division=0)
+        assert found == pytest.approx(
+            seqeval.metrics.f1_score(y_true, y_pred, average="macro", zero_division=0, **options)
+        )
 
 
 def test_without_spans_scores_are_undefined():

@@ -62,6 +62,7 @@ def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike 
             )
         known = [t for t, label in enumerate(labels) if not is_missing(label)]
         true.append([labels[t] for t in known])
+        _check_hashable(true[-1], f"y_true[{i}]")
         pred.append([said[t] for t in known])
     if not any(true):
         raise ValueError(f"y_true has {len(y_true)} sequences without a known label: expected at least one known label")
@@ -75,12 +76,7 @@ def is_missing(label: Any) -> bool:
 
 def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
     """0, 1, .. for the distinct labels in their order; by type and text where they have none."""
-    try:
-        labels = set().union(*labelings)
-    except TypeError as error:
-        raise TypeError(
-            f"a label is not hashable ({error}): expected one label a token; None leaves a token out"
-        ) from None
+    labels = set().union(*labelings)
     try:
         ordered = sorted(labels)  # type: ignore[type-var]
     except TypeError:
@@ -92,6 +88,15 @@ def _tokens(sequence: Any, name: str) -> list[Any]:
     if isinstance(sequence, str) or not isinstance(sequence, Iterable):
         raise TypeError(f"{name}={sequence!r} is not a sequence: expected a list of sequences, [y] for a single one")
     return list(sequence)
+
+
+def _check_hashable(labels: list[Hashable], name: str) -> None:
+    try:
+        set(labels)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} has a label that is not hashable ({error}): expected one label a token, None to leave it out"
+        ) from None
 
 
 def _weights(sample_weight: ArrayLike, true: list[list[Hashable]]) -> NDArray[np.float64]:

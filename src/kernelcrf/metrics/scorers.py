@@ -9,6 +9,7 @@ A search visits candidates that predict no span or never a label: their 0 / 0 co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def get_scorer(name: str) -> Scorer:
-    """The scorer of that name among `SCORERS`."""
+    """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone."""
     if name not in SCORERS:
         raise ValueError(f"name={name!r}: expected one of {tuple(SCORERS)}")
-    return SCORERS[name]
+    return deepcopy(SCORERS[name])
