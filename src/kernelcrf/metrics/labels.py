@@ -1,0 +1,95 @@
+"""Metrics of predicted labels: tokens of all sequences end to end, and whole sequences.
+
+    flat accuracy      sum_t w_t [z_t = y_t] / sum_t w_t
+    F1 of label l      2 tp_l / (2 tp_l + fp_l + fn_l), tp_l = sum_t w_t [z_t = y_t = l], and so on
+    sequence accuracy  sum_i w_i [z_t = y_t for all t of i] / sum_i w_i
+
+Sums run over tokens t with a known label (w_t is the weight of their sequence), and over sequences i with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn import metrics
+
+from kernelcrf.metrics.pairs import codes, pair
+
+AVERAGES = ("micro", "macro", "weighted", None)
+
+
+def flat_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
+    """sum_t w_t [z_t = y_t] / sum_t w_t over tokens."""
+    pairs = pair(y_true, y_pred, sample_weight)
+    code = codes(pairs.flat_true, pairs.flat_pred)
+    true, pred = [code[y] for y in pairs.flat_true], [code[z] for z in pairs.flat_pred]
+    return float(metrics.accuracy_score(true, pred, sample_weight=pairs.token_weight))
+
+
+def flat_f1(
+    y_true: Iterable[Any],
+    y_pred: Iterable[Any],
+    *,
+    average: str | None = "macro",
+    labels: Sequence[Hashable] | None = None,
+    sample_weight: ArrayLike | None = None,
+    zero_division: Any = "warn",
+) -> Any:
+    """F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as by sklearn.metrics.f1_score.
+
+    labels: those that count, in this order (all in sorted order where None); `[l]` gives the F1 of l alone.
+    average: "micro" (of the summed counts), "macro" (plain mean), "weighted" (by support) or None (one each).
+    """
+    check_average(average)
+    pairs = pair(y_true, y_pred, sample_weight)
+    code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
+    return metrics.f1_score(
+        [code[y] for y in pairs.flat_true],
+        [code[z] for z in pairs.flat_pred],
+        labels=[code[label] for label in (code if labels is None else labels)],
+        average=average,
+        sample_weight=pairs.token_weight,
+        zero_division=zero_division,
+    )
+
+
+def flat_classification_report(
+    y_true: Iterable[Any],
+    y_pred: Iterable[Any],
+    *,
+    labels: Sequence[Hashable] | None = None,
+    sample_weight: ArrayLike | None = None,
+    digits: int = 2,
+    output_dict: bool = False,
+    zero_division: Any = "warn",
+) -> Any:
+    """Precision, recall, F1 and support of each label over tokens: scikit-learn's classification_report."""
+    pairs = pair(y_true, y_pred, sample_weight)
+    code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
+    shown = list(code if labels is None else labels)
+    return metrics.classification_report(
+        [code[y] for y in pairs.flat_true],
+        [code[z] for z in pairs.flat_pred],
+        labels=[code[label] for label in shown],
+        target_names=[str(label) for label in shown],
+        sample_weight=pairs.token_weight,
+        digits=digits,
+        output_dict=output_dict,
+        zero_division=zero_division,
+    )
+
+
+def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
+    """sum_i w_i [z_t = y_t for all t of i] / sum_i w_i over sequences with a known label."""
+    pairs = pair(y_true, y_pred, sample_weight)
+    right = [true == pred for true, pred in zip(pairs.true, pairs.pred, strict=True) if true]
+    weight = pairs.repeat_weight([min(len(true), 1) for true in pairs.true])
+    return float(metrics.accuracy_score([True] * len(right), right, sample_weight=weight))
+
+
+def check_average(average: str | None) -> None:
+    """Raise unless `average` is one of `AVERAGES`."""
+    if average not in AVERAGES:
+        raise ValueError(f"average={average!r}: expected one of {AVERAGES}; labels=[l] gives the score of l alone")

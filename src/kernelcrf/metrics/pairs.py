@@ -1,0 +1,112 @@
+"""Pairs (y_t, z_t) of a true label and what a model says of the token, for the tokens whose true label is known.
+
+    y_1 .. y_T of a sequence i with weight w_i  ->  the pairs (y_t, z_t) with y_t neither None nor -1
+
+z_t is a predicted label or a row of probabilities. Every metric of this room is a function of these pairs:
+tokens left out count nowhere, and their neighbours become neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """`true[i][t]` and `pred[i][t]` of the known tokens of sequence i; `sample_weight` is (m,), None for ones."""
+
+    true: list[list[Hashable]]
+    pred: list[list[Any]]
+    sample_weight: NDArray[np.float64] | None
+
+    @property
+    def flat_true(self) -> list[Hashable]:
+        """The true labels of all sequences, end to end; (N,)."""
+        return [label for labels in self.true for label in labels]
+
+    @property
+    def flat_pred(self) -> list[Any]:
+        """What the model says of the same tokens; (N,)."""
+        return [label for labels in self.pred for label in labels]
+
+    @property
+    def token_weight(self) -> NDArray[np.float64] | None:
+        """w_i for each token of sequence i; (N,)."""
+        return self.repeat_weight([len(labels) for labels in self.true])
+
+    def repeat_weight(self, counts: Sequence[int]) -> NDArray[np.float64] | None:
+        """w_i, `counts[i]` times; None where every weight is one."""
+        return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
+
+
+def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike | None, name: str = "y_pred") -> Pairs:
+    """The pairs of m true label sequences and m predicted ones, which errors call `name`."""
+    y_true, y_pred = list(y_true), list(y_pred)
+    if len(y_true) != len(y_pred):
+        raise ValueError(
+            f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number, one each"
+        )
+    true: list[list[Hashable]] = []
+    pred: list[list[Any]] = []
+    for i, (labels, said) in enumerate(zip(y_true, y_pred, strict=True)):
+        labels, said = _tokens(labels, f"y_true[{i}]"), _tokens(said, f"{name}[{i}]")
+        if len(labels) != len(said):
+            raise ValueError(
+                f"{name}[{i}] has {len(said)} tokens and y_true[{i}] has {len(labels)}: expected the same number"
+            )
+        known = [t for t, label in enumerate(labels) if not is_missing(label)]
+        true.append([labels[t] for t in known])
+        _check_hashable(true[-1], f"y_true[{i}]")
+        pred.append([said[t] for t in known])
+    if not any(true):
+        raise ValueError(f"y_true has {len(y_true)} sequences without a known label: expected at least one known label")
+    return Pairs(true, pred, None if sample_weight is None else _weights(sample_weight, true))
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a true label is unknown: None or the integer -1."""
+    return label is None or (isinstance(label, Integral) and label == -1)
+
+
+def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
+    """0, 1, .. for the distinct labels in their order; by type and text where they have none."""
+    labels = set().union(*labelings)
+    try:
+        ordered = sorted(labels)  # type: ignore[type-var]
+    except TypeError:
+        ordered = sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
+    return {label: code for code, label in enumerate(ordered)}
+
+
+def _tokens(sequence: Any, name: str) -> list[Any]:
+    if isinstance(sequence, str) or not isinstance(sequence, Iterable):
+        raise TypeError(f"{name}={sequence!r} is not a sequence: expected a list of sequences, [y] for a single one")
+    return list(sequence)
+
+
+def _check_hashable(labels: list[Hashable], name: str) -> None:
+    try:
+        set(labels)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} has a label that is not hashable ({error}): expected one label a token, None to leave it out"
+        ) from None
+
+
+def _weights(sample_weight: ArrayLike, true: list[list[Hashable]]) -> NDArray[np.float64]:
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (len(true),):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}: expected ({len(true)},), one weight for each sequence"
+        )
+    if not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("sample_weight has negative or non-finite entries: expected numbers >= 0")
+    if not weight[[bool(labels) for labels in true]].any():
+        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a positive weight")
+    return weight

@@ -1,0 +1,98 @@
+"""Metrics of probabilities p_t(l) of tokens: how much is lost, and whether they mean what they say.
+
+    log-loss     - sum_t w_t log p_t(y_t) / W,  p clipped to [eps, 1 - eps] with eps = 2.2e-16
+    Brier        sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W, between 0 and 2
+    calibration  sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W, with l_t = argmax_l p_t(l), c_t = p_t(l_t)
+                 and the bin b of t that for which (b - 1) / n_bins < c_t <= b / n_bins, b = 1 .. n_bins
+
+Sums run over tokens with a known label, w_t is the weight of their sequence and W = sum_t w_t. The last is
+the expected calibration error of Guo et al. (ICML 2017, equation 3): in each bin, the weight of its tokens
+times the difference of accuracy and mean confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import metrics
+
+from kernelcrf.metrics.pairs import pair
+
+# Rows that are off by rounding, single precision included, are scaled to sum to one; others are no probabilities.
+SUM_TOLERANCE = 1e-3
+
+
+def log_loss(
+    y_true: Iterable[Any],
+    y_proba: Iterable[Any],
+    classes: Iterable[Hashable],
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """- sum_t w_t log p_t(y_t) / W for a list of (T_i, L) probabilities whose columns are `classes`."""
+    y, P, w = _known(y_true, y_proba, classes, sample_weight)
+    return float(metrics.log_loss(y, P, labels=np.arange(P.shape[1]), sample_weight=w))
+
+
+def brier(
+    y_true: Iterable[Any],
+    y_proba: Iterable[Any],
+    classes: Iterable[Hashable],
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W for a list of (T_i, L) probabilities."""
+    y, P, w = _known(y_true, y_proba, classes, sample_weight)
+    P[np.arange(len(y)), y] -= 1
+    return float(np.average(np.square(P).sum(1), weights=w))
+
+
+def expected_calibration_error(
+    y_true: Iterable[Any],
+    y_proba: Iterable[Any],
+    classes: Iterable[Hashable],
+    *,
+    n_bins: int = 15,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W over `n_bins` bins of equal width; the first of equal
+    maxima is l_t.
+    """
+    if n_bins < 1:
+        raise ValueError(f"n_bins={n_bins!r}: expected an integer >= 1")
+    y, P, weight = _known(y_true, y_proba, classes, sample_weight)
+    w = np.ones(len(y)) if weight is None else weight
+    c = P.max(1)
+    b = np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
+    return float(np.abs(np.bincount(b, w * ((P.argmax(1) == y) - c))).sum() / w.sum())
+
+
+def _known(
+    y_true: Iterable[Any], y_proba: Iterable[Any], classes: Iterable[Hashable], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Indices (N,) into `classes`, probabilities (N, L) and weights (N,) of the known tokens."""
+    names = list(classes)
+    code = {label: column for column, label in enumerate(names)}
+    if len(code) != len(names) or len(names) < 2:
+        raise ValueError(f"classes={names!r}: expected two or more distinct labels, one for each column")
+    proba = [_rows(P, i, len(names)) for i, P in enumerate(y_proba)]
+    pairs = pair(y_true, proba, sample_weight, name="y_proba")
+    for i, labels in enumerate(pairs.true):
+        for label in labels:
+            if label not in code:
+                raise ValueError(f"y_true[{i}] has the label {label!r}: expected one of classes={names!r}, or None")
+    return np.array([code[label] for label in pairs.flat_true]), np.array(pairs.flat_pred), pairs.token_weight
+
+
+def _rows(P: Any, i: int, L: int) -> NDArray[np.float64]:
+    P = np.asarray(P, dtype=np.float64)
+    if P.ndim != 2 or P.shape[1] != L:
+        raise ValueError(f"y_proba[{i}] has shape {P.shape}: expected (T, {L}), a column for each of the {L} classes")
+    total = P.sum(1, keepdims=True)
+    if not ((P >= 0).all() and (np.abs(total - 1) <= SUM_TOLERANCE).all()):
+        raise ValueError(f"y_proba[{i}] has rows that are no probabilities: expected numbers >= 0 that sum to 1")
+    scaled: NDArray[np.float64] = P / total
+    return scaled

@@ -1,0 +1,56 @@
+"""Scorers by name: `scorer(estimator, X, y)` is a number to maximise, as `scoring=` of GridSearchCV wants it.
+
+    labels         metric(y, estimator.predict(X))
+    probabilities  - metric(y, estimator.predict_proba(X), estimator.classes_), named neg_...
+
+A search visits candidates that predict no span or never a label: their 0 / 0 counts as 0, without a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.metrics import make_scorer
+
+from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy
+from kernelcrf.metrics.probabilities import brier, expected_calibration_error, log_loss
+from kernelcrf.metrics.span_scores import span_f1, span_precision, span_recall
+
+Scorer = Callable[..., float]
+
+
+@dataclass(frozen=True)
+class NegativeLoss:
+    """- metric(y, estimator.predict_proba(X), estimator.classes_)."""
+
+    metric: Callable[..., float]
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """The score of a fitted estimator."""
+        return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
+
+
+SCORERS: Mapping[str, Scorer] = {
+    "flat_accuracy": make_scorer(flat_accuracy),
+    "flat_f1": make_scorer(flat_f1, zero_division=0),
+    "flat_f1_micro": make_scorer(flat_f1, average="micro", zero_division=0),
+    "flat_f1_weighted": make_scorer(flat_f1, average="weighted", zero_division=0),
+    "sequence_accuracy": make_scorer(sequence_accuracy),
+    "span_precision": make_scorer(span_precision, zero_division=0),
+    "span_recall": make_scorer(span_recall, zero_division=0),
+    "span_f1": make_scorer(span_f1, zero_division=0),
+    "neg_log_loss": NegativeLoss(log_loss),
+    "neg_brier": NegativeLoss(brier),
+    "neg_expected_calibration_error": NegativeLoss(expected_calibration_error),
+}
+
+
+def get_scorer(name: str) -> Scorer:
+    """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone."""
+    if name not in SCORERS:
+        raise ValueError(f"name={name!r}: expected one of {tuple(SCORERS)}")
+    return deepcopy(SCORERS[name])
