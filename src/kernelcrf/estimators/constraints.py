@@ -1,0 +1,143 @@
+"""Which labellings are legal: a label may follow another, start a sequence, end it, or not.
+
+A labelling y_1 ... y_T is legal iff first[y_1], transitions[y_{t-1}, y_t] for every t > 1, and last[y_T]. Of the
+schemes that write spans as labels, where x and z are types of spans,
+
+    BIO, IOB2               B-x begins a span of x, I-x goes on after B-x or I-x
+    IOB1                    I-x is within a span of x; B-x begins one right after another of x, and nowhere else
+    BIOUL, BILOU,           B-x begins, I-x goes on, L-x (or E-x) ends a span of x; U-x (or S-x) is a span of one token
+    IOBES, BIOES
+    BMES                    the same with the letters B, M, E, S
+
+and O is outside of spans. A legal labelling is one that comes back when its spans are read off and written again.
+A label is a letter, or a letter, "-" and a type; the letter alone has the empty type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.graphs.structure import EDGE, Chains
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Tag: TypeAlias = tuple[str, str]
+"""Letter and type, with the letters of BIOUL."""
+
+FOUR_LETTERS = {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"}
+ALPHABETS = {
+    "BIO": {"B": "B", "I": "I", "O": "O"},
+    "IOB1": {"B": "B", "I": "I", "O": "O"},
+    "BIOUL": FOUR_LETTERS,
+    "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
+}
+ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """transitions (L, L), [from, to]; first (L,) and last (L,): what may start and end a sequence."""
+
+    transitions: Mask
+    first: Mask
+    last: Mask
+
+    @classmethod
+    def of(
+        cls, spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[Any] | npt.NDArray[Any]
+    ) -> Constraints:
+        """The constraints of a scheme by name, or of the allowed pairs (from, to) of labels.
+
+        Among pairs, (None, y) allows y to start a sequence and (y, None) to end it. Where no pair has None as its
+        first, every label may start; where none has it as its second, every label may end.
+        """
+        labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
+        if isinstance(spec, str):
+            return cls._of_scheme(spec, labels)
+        return cls._of_pairs(spec, labels)
+
+    @classmethod
+    def _of_scheme(cls, spec: str, labels: Sequence[Any]) -> Constraints:
+        scheme = ALIASES.get(spec, spec)
+        if scheme not in ALPHABETS:
+            raise ValueError(
+                f"constraints={spec!r}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, "
+                "or pairs of labels (from, to)"
+            )
+        tags = [_parse(label, scheme, spec) for label in labels]
+        # To its neighbours the end of a sequence is what O is.
+        outside = ("O", "")
+        return cls(
+            np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool),
+            np.array([_may_follow(outside, tag, scheme) for tag in tags], bool),
+            np.array([_may_follow(tag, outside, scheme) for tag in tags], bool),
+        )
+
+    @classmethod
+    def _of_pairs(cls, pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[Any]) -> Constraints:
+        n_labels = len(labels)
+        index = {None: n_labels} | {label: i for i, label in enumerate(labels)}
+        allowed = np.zeros((n_labels + 1, n_labels + 1), bool)
+        pairs = list(pairs)
+        for pair in pairs:
+            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
+                raise ValueError(
+                    f"constraints has {pair!r}: expected pairs of labels (from, to), with None for the start or the end"
+                )
+            for label in pair:
+                if label not in index:
+                    raise ValueError(
+                        f"constraints has the label {label!r} in the pair {pair!r}, which is not among the classes "
+                        f"{labels[:10]}: expected one of them, or None for the start or the end"
+                    )
+            allowed[index[pair[0]], index[pair[1]]] = True
+        if not pairs:
+            raise ValueError(
+                "constraints has no pairs, which allows nothing: expected pairs (from, to), or None for no constraints"
+            )
+        transitions, first, last = allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1]
+        return cls(transitions.copy(), first | ~first.any(), last | ~last.any())
+
+    def nodes(self, chains: Chains) -> Mask:
+        """(N, L): which labels `first` and `last` allow at each token."""
+        allowed = np.ones((chains.n_nodes, self.first.size), bool)
+        filled = chains.lengths > 0
+        allowed[chains.offsets[:-1][filled]] &= self.first
+        allowed[chains.offsets[1:][filled] - 1] &= self.last
+        return allowed
+
+    def legal(self, labels: npt.ArrayLike, chains: Chains) -> Mask:
+        """(m,): whether each sequence is legal; labels is (N,), and -1 is taken to fit its neighbours."""
+        y = np.asarray(labels, dtype=np.intp)
+        before, after = chains.cliques(EDGE).T
+        allowed = self.nodes(chains)[np.arange(y.size), y] | (y < 0)
+        allowed[after] &= self.transitions[y[before], y[after]] | (y[before] < 0) | (y[after] < 0)
+        sample = np.repeat(np.arange(chains.n_samples), chains.lengths)
+        return np.asarray(np.bincount(sample[~allowed], minlength=chains.n_samples) == 0)
+
+
+def _parse(label: Any, scheme: str, spec: str) -> Tag:
+    letters = ALPHABETS[scheme]
+    letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
+    if letter not in letters or (letter == "O" and dash) or (dash and not kind):
+        raise ValueError(
+            f"the label {label!r} does not follow constraints={spec!r}: expected 'O', or one of the letters "
+            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
+        )
+    return letters[letter], kind
+
+
+def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
+    (letter, kind), (next_letter, next_kind) = before, after
+    same = kind == next_kind and letter != "O"
+    if scheme == "BIO":
+        return next_letter != "I" or same
+    if scheme == "IOB1":
+        return next_letter != "B" or same
+    if letter in "BI":
+        return next_letter in "IL" and same
+    return next_letter in "OBU"
