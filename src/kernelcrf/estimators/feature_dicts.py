@@ -15,20 +15,23 @@ A token is a mapping, or a list, tuple or set of feature names that each count 1
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from numbers import Real
 from operator import methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 SEPARATOR = "="
 COLLECTIONS = (list, tuple, set, frozenset)
+PLAIN = (str, int, float, bool)
 
 Item: TypeAlias = tuple[str, Any]
+Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 
@@ -47,16 +50,20 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
 
 def vectorize(tokens: Sequence[Any], vectorizer: Vectorizer, *, fit: bool) -> sp.csr_array:
     """The (N, d) matrix of the tokens; features that a fitted vocabulary does not hold are left out."""
-    items, A = _distinct_items(tokens)
+    items, ids, offsets = _distinct_items(tokens)
     rows = [{name: value} for name, value in map(_checked, items)]
     if not rows:
-        M = sp.csr_array((0, 0 if fit else n_columns(vectorizer)))
-    elif fit:
-        M = vectorizer.fit_transform(rows)
-    else:
-        M = vectorizer.transform(rows)
-    X = sp.csr_array(A @ sp.csr_array(M))
-    X.sort_indices()
+        return sp.csr_array((len(tokens), 0 if fit else n_columns(vectorizer)))
+    M = vectorizer.fit_transform(rows) if fit else vectorizer.transform(rows)
+    # A row of M has one entry or none, so that A M is a matter of looking up.
+    known = np.diff(M.indptr) > 0
+    columns, values = np.empty(len(rows), np.int32), np.zeros(len(rows))
+    columns[known], values[known] = M.indices, M.data
+    if not known.all():
+        kept = known[ids]
+        ids, offsets = ids[kept], np.append(0, np.cumsum(kept))[offsets]
+    X = sp.csr_array((values[ids], columns[ids], offsets), shape=(len(tokens), M.shape[1]))
+    X.sum_duplicates()
     return X
 
 
@@ -75,47 +82,50 @@ def restored(names: Sequence[str], separator: str) -> DictVectorizer:
     return vectorizer
 
 
-def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], sp.csr_array]:
-    """The D distinct items in order of appearance, and the (N, D) counts A."""
-    items: list[Item]
+def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], Integers, Integers]:
+    """The D distinct items by appearance; their numbers, token after token; where each token's begin, (N + 1,)."""
     if all(isinstance(token, COLLECTIONS) for token in tokens):
-        names, A = _counted(tokens, iter)
-        items = [(name, 1) for name in names]
-        return items, A
+        names, ids, offsets = _numbered(tokens, iter)
+        return [(name, 1) for name in names], ids, offsets
     try:
-        items, A = _counted(tokens, methodcaller("items"))
+        items, ids, offsets = _numbered(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
         pass  # a value that cannot be hashed, or a token that is no mapping: flattening reads it or names it
     else:
-        if not any(isinstance(value, (*COLLECTIONS, Mapping)) for _, value in items):
-            return items, A
-    return _counted([list(_flat(token)) for token in tokens], iter)
+        if not any(_is_nested(value) for _, value in items):
+            return items, ids, offsets
+    return _numbered([_flat(token) for token in tokens], iter)
 
 
-def _counted(tokens: Sequence[Any], items_of: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], sp.csr_array]:
+def _numbered(tokens: Sequence[Any], items_of: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], Integers, Integers]:
     number: defaultdict[Any, int] = defaultdict(count().__next__)
     ids = np.fromiter(map(number.__getitem__, chain.from_iterable(map(items_of, tokens))), np.int32)
     offsets = np.append(0, np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens))))
-    return list(number), sp.csr_array((np.ones(ids.size), ids, offsets), shape=(len(tokens), len(number)))
+    return list(number), ids, offsets
 
 
-def _flat(token: Any, prefix: str = "") -> Iterator[Item]:
+def _is_nested(value: Any) -> bool:
+    # Asking for the type first spares most values the slow question whether they are a Mapping.
+    return type(value) not in PLAIN and isinstance(value, (*COLLECTIONS, Mapping))
+
+
+def _flat(token: Any, prefix: str = "") -> list[Item]:
     """The items of a token, nested values written out."""
     if isinstance(token, COLLECTIONS):
-        for name in token:
-            yield prefix + _checked_name(name), 1
-        return
+        return [(prefix + _checked_name(name), 1) for name in token]
     if not isinstance(token, Mapping):
         raise TypeError(
             f"X has the token {token!r} of type {type(token).__name__} among feature dicts: expected a dict "
             "from names to values, or a list of feature names"
         )
+    items: list[Item] = []
     for name, value in token.items():
         full = prefix + _checked_name(name)
-        if isinstance(value, (*COLLECTIONS, Mapping)):
-            yield from _flat(value, full + SEPARATOR)
+        if _is_nested(value):
+            items.extend(_flat(value, full + SEPARATOR))
         else:
-            yield full, value
+            items.append((full, value))
+    return items
 
 
 def _checked_name(name: Any) -> str:
