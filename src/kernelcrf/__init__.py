@@ -2,6 +2,10 @@
 
 from importlib.metadata import version
 
+from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.estimators.loading import load
+from kernelcrf.persistence import ModelFileError
+
 __version__ = version("kernelcrf")
 
-__all__ = ["__version__"]
+__all__ = ["ChainCRF", "ModelFileError", "__version__", "load"]

@@ -132,3 +132,14 @@ class Legal:
         s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
+
+    def allows(self, chains: Chains, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """(m,): whether the labelling of each sequence is legal; a label of -1 fits its neighbours."""
+        y = np.asarray(labels, np.intp)
+        broken = np.zeros(chains.n_nodes, bool)
+        broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)
+        broken[chains.last_nodes] |= ~self.last[y[chains.last_nodes]] & (y[chains.last_nodes] >= 0)
+        before, into = chains.cliques(EDGE).T
+        broken[into] |= ~self.steps[y[before], y[into]] & (y[before] >= 0) & (y[into] >= 0)
+        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
+        return np.asarray(np.bincount(samples[broken], minlength=chains.n_samples) == 0)

@@ -1,0 +1,138 @@
+"""Sequences drawn from a known law.
+
+Labels are a Markov chain: y_1 uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]. Inputs are independent given
+the labels,
+
+    p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        nonlinear
+    p(x | y = j) = N(x; c_j, noise^2 I)                                      linear
+
+with c_j on the unit circle of the first two features (with one feature, evenly spaced on the line). Non-linear classes
+all have the mean 0, so that no linear function of x tells one from another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference import chain
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SequenceData:
+    """Sequences and their law.
+
+    X : m arrays (T_i, d).
+    y : m arrays (T_i,) of integers below L.
+    transitions : (L, L), p(to | from).
+    posterior : m arrays (T_i, L), p(y_t = j | x) under the law, by exact inference.
+    bayes_error : the token error that no decoder can beat, as the mean over the generated tokens of
+        1 - max_j p(y_t = j | x): the error to expect, given these inputs, of the decoder that takes the largest
+        marginal.
+    """
+
+    X: list[Floats]
+    y: list[npt.NDArray[np.int64]]
+    transitions: Floats
+    posterior: list[Floats]
+    bayes_error: float
+
+
+def make_sequences(
+    n_sequences: int = 100,
+    mean_length: float = 10,
+    n_classes: int = 3,
+    n_features: int = 2,
+    noise: float = 0.3,
+    stickiness: float = 0.7,
+    nonlinear: bool = True,
+    random_state: Any = None,
+) -> SequenceData:
+    """Draw sequences whose inputs are non-linear in their labels.
+
+    mean_length : lengths are 1 plus a Poisson number.
+    noise : the standard deviation about the centres, which lie at a distance of 1 from the origin.
+    stickiness : p(y_t = y_{t-1}), below 1; the rest is spread over the other labels at random.
+    random_state : an integer, a `numpy.random.RandomState` or None, as in scikit-learn.
+    """
+    _check(n_sequences, mean_length, n_classes, n_features, noise, stickiness)
+    rng = check_random_state(random_state)
+    transitions = np.zeros((n_classes, n_classes))
+    transitions[~np.eye(n_classes, dtype=bool)] = rng.dirichlet(np.ones(n_classes - 1), size=n_classes).ravel()
+    transitions = stickiness * np.eye(n_classes) + (1 - stickiness) * transitions
+    chains = Chains.from_lengths(1 + rng.poisson(mean_length - 1, size=n_sequences))
+    centres = _centres(n_classes, n_features, nonlinear)
+
+    y = _markov(chains, transitions, rng)
+    signs = rng.choice([-1.0, 1.0], size=len(y)) if nonlinear else np.ones(len(y))
+    X = signs[:, None] * centres[y] + noise * rng.standard_normal((len(y), n_features))
+
+    with np.errstate(divide="ignore"):
+        log_transitions = np.log(transitions)
+    marginals = chain.moments(_log_densities(X, centres, noise, nonlinear), log_transitions, chains).nodes
+    cuts = chains.offsets[1:-1]
+    return SequenceData(
+        np.split(X, cuts),
+        np.split(y, cuts),
+        transitions,
+        np.split(marginals, cuts),
+        float(1 - marginals.max(axis=1).mean()),
+    )
+
+
+def _check(
+    n_sequences: int, mean_length: float, n_classes: int, n_features: int, noise: float, stickiness: float
+) -> None:
+    for name, value, least in [
+        ("n_sequences", n_sequences, 1),
+        ("n_classes", n_classes, 2),
+        ("n_features", n_features, 1),
+    ]:
+        if value != int(value) or value < least:
+            raise ValueError(f"{name}={value!r}: expected an integer >= {least}")
+    if not 1 <= mean_length < np.inf:
+        raise ValueError(f"mean_length={mean_length!r}: expected a number >= 1")
+    if not 0 < noise < np.inf:
+        raise ValueError(f"noise={noise!r}: expected a positive number, the standard deviation about the centres")
+    if not 0 <= stickiness < 1:
+        raise ValueError(f"stickiness={stickiness!r}: expected a probability below 1")
+
+
+def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
+    """(L, d): c_j; over half of the circle where -c_j takes the other half."""
+    centres = np.zeros((n_classes, n_features))
+    if n_features == 1:
+        low = 1 / n_classes if nonlinear else -1.0
+        centres[:, 0] = np.linspace(low, 1.0, n_classes)
+        return centres
+    angles = np.arange(n_classes) * (np.pi if nonlinear else 2 * np.pi) / n_classes
+    centres[:, :2] = np.column_stack((np.cos(angles), np.sin(angles)))
+    return centres
+
+
+def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> npt.NDArray[np.int64]:
+    """Labels (N,), all sequences stepping together."""
+    n_classes = len(transitions)
+    cumulative = transitions.cumsum(axis=1)
+    y = np.empty(chains.n_nodes, np.int64)
+    y[chains.first_nodes] = rng.randint(n_classes, size=chains.first_nodes.size)
+    for step in range(1, int(chains.lengths.max())):
+        nodes = chains.offsets[:-1][chains.lengths > step] + step
+        draws = rng.random_sample(nodes.size)
+        # Rounding may leave a row's last sum below 1.
+        y[nodes] = np.minimum((cumulative[y[nodes - 1]] < draws[:, None]).sum(axis=1), n_classes - 1)
+    return y
+
+
+def _log_densities(X: Floats, centres: Floats, noise: float, nonlinear: bool) -> Floats:
+    """(N, L): log p(x_t | y_t = j) up to a term of x_t alone."""
+    inner = X @ centres.T / noise**2
+    norms = (centres**2).sum(axis=1) / (2 * noise**2)
+    return np.asarray((np.logaddexp(inner, -inner) if nonlinear else inner) - norms)

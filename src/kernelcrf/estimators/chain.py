@@ -1,0 +1,367 @@
+"""ChainCRF: a conditional random field on sequences, as a scikit-learn estimator.
+
+    p(y|x) = exp(sum_t f(x_t, y_t) + sum_{t>1} T[y_{t-1}, y_t]) / Z(x),      f in the RKHS of k_x k_y, T free,
+
+fitted by minimising the negative log posterior (15) to a certified gap. What users hand in is read by `sequences` and
+`labels`; the work is done by `fitting` and `inference`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from kernelcrf.basis.features import FeatureMap
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.constraints import legal_labelings
+from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.sequences import SequenceReader
+from kernelcrf.estimators.state import state_of
+from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.inference import chain, decoding
+from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
+from kernelcrf.persistence import write
+from kernelcrf.solvers import Record
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+DECODINGS = ("viterbi", "marginal")
+
+
+class ChainCRF(BaseEstimator):  # type: ignore[misc]
+    """Conditional random field on sequences, with kernels.
+
+    X is a list of (T_i, d) arrays, of CSR matrices, or of lists of feature dicts; or all tokens in one, with `lengths`.
+    y is a list of label sequences; None, or -1 among other labels, is a missing label, a set an ambiguous one.
+
+    Parameters
+    ----------
+    kernel : str, callable or kernel of sklearn.gaussian_process
+        "linear" is fitted in input space, dense or sparse, and needs no landmarks. "rbf", "poly", "laplacian",
+        "cosine", "chi2" and all others go through `n_components` landmarks.
+    gamma : "scale", "auto" or float
+        As in sklearn.svm.SVC: 1 / (n_features * X.var()), 1 / n_features, or the number.
+    degree, coef0 : int, float
+        Of the polynomial kernel.
+    C : float
+        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C).
+    n_components : int, None or "auto"
+        Number of landmarks. None takes every distinct input; "auto" as many as `tol` needs in the kernel's whole space.
+    pivots : str or rule of kernelcrf.basis
+        How landmarks are chosen.
+    label_kernel : "delta", "centred" or (L, L) array
+        By a positive semi-definite matrix, similar labels share strength.
+    constraints : None, "BIO", "IOB1", "BIOUL", "BMES" or pairs of labels
+        What may follow what; no labelling that breaks it has a probability.
+    class_weight : None, "balanced" or dict
+        A sequence counts for the mean, over its observed tokens, of their labels' weights.
+    decoding : "viterbi" or "marginal"
+        What `predict` returns: the likeliest labelling, or the likeliest label of each token.
+    hash_features : int or None
+        2**k columns for feature dicts, instead of a vocabulary.
+    solver, tol, max_iter : str, float, int
+        `tol` is the relative certified gap at which the fit ends.
+    warm_start : bool
+        Take up landmarks and weights of the previous fit.
+    n_jobs : int
+        Threads; -1 takes all cores. Results do not depend on it.
+    random_state : int, RandomState or None
+        Of the landmarks.
+    verbose : int
+        1 shows the objective and its certified gap as the fit goes.
+
+    Attributes
+    ----------
+    classes_ : (L,) labels; columns of probabilities are in their order.
+    coef_ : (n_features, L) node weights of the linear kernel; (n_landmarks, L), in the whitened basis, of others.
+    transitions_ : (L, L), [from, to].
+    landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
+    certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
+    objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
+    n_features_in_ : number of columns of the inputs.
+    """
+
+    _reader: SequenceReader
+    _labels: LabelReader
+    _kernel: InputKernel
+    _map: FeatureMap
+    _theta: Floats
+    _legal: Legal | None
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        C: float = 1.0,
+        n_components: int | str | None = 500,
+        pivots: Any = "auto",
+        label_kernel: Any = "delta",
+        constraints: Any = None,
+        class_weight: Any = None,
+        decoding: str = "viterbi",
+        hash_features: int | None = None,
+        solver: str = "lbfgs",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        n_jobs: int = 1,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.n_components = n_components
+        self.pivots = pivots
+        self.label_kernel = label_kernel
+        self.constraints = constraints
+        self.class_weight = class_weight
+        self.decoding = decoding
+        self.hash_features = hash_features
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
+        """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
+        self._check_decoding()
+        start = Start(self._map, self._theta) if self.warm_start and hasattr(self, "_map") else None
+        if start is None:
+            reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
+            labels = LabelReader.fit(y, chains, flat=lengths is not None)
+            kernel = self._input_kernel(flat)
+        else:
+            reader, labels, kernel = self._reader, self._labels, self._kernel
+            flat, chains = reader.read(X, lengths)
+        indices, allowed = labels.encode(y, chains, flat=lengths is not None)
+        legal = None if self.constraints is None else legal_labelings(self.constraints, labels.classes)
+        if legal is not None:
+            _check_legal(legal, chains, indices, labels)
+        data = LabelledSequences(
+            flat,
+            chains,
+            indices,
+            len(labels.classes),
+            allowed,
+            self._weights(sample_weight, chains, indices, labels),
+            legal,
+        )
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        settings = Settings(
+            kernel,
+            C=self.C,
+            C_edge=self.C,
+            label_kernel=self.label_kernel,
+            n_components=self.n_components,
+            rule=self.pivots,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=seed,
+        )
+        with self._progress() as callback:
+            fitted = fit(data, settings, LocalEngine(self.n_jobs), callback, start)
+        if fitted.solution.status != "optimal":
+            warnings.warn(
+                f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
+                f"{fitted.certificate.relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self._reader, self._labels, self._kernel, self._legal = reader, labels, kernel, legal
+        self._map, self._theta = fitted.features.map, fitted.solution.theta
+        node = fitted.layout.blocks[0].clique
+        self.classes_ = labels.classes
+        self.n_features_in_ = reader.n_features
+        self.coef_ = node.expand(fitted.weights["node"])
+        self.transitions_ = fitted.weights["edge"][0]
+        self.landmarks_ = getattr(self._map, "landmarks", None)
+        self.certificate_ = fitted.certificate
+        self.n_iter_ = fitted.solution.n_iter
+        self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
+        return self
+
+    def predict(self, X: Any, lengths: Any = None) -> list[Array]:
+        """A label array for each sequence."""
+        return self._labels.decode(*self._predicted(X, lengths))
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
+        """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
+        s, w, chains = self._scores(X, lengths)
+        return np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1])
+
+    def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
+        """The same as a dict of label to probability for each token, as CRFsuite returns them."""
+        classes = self.classes_.tolist()
+        return [[dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in self.predict_proba(X, lengths)]
+
+    def edge_marginals(self, X: Any, lengths: Any = None) -> list[Array]:
+        """(T_i, L, L) for each sequence: p(y_{t-1} = i, y_t = j | x), zero at first tokens."""
+        s, w, chains = self._scores(X, lengths)
+        return np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1])
+
+    def decode(self, X: Any, n_best: int = 1, lengths: Any = None) -> list[list[tuple[Array, float]]]:
+        """The `n_best` likeliest labelings of each sequence with their log-probabilities, best first."""
+        s, w, chains = self._scores(X, lengths)
+        ranked = decoding.k_best(s, w, chains, n_best, n_threads=self._n_threads)
+        log_z = chain.log_partition(s, w, chains, n_threads=self._n_threads)
+        return [
+            [(self.classes_[y], float(score - z)) for y, score in zip(item.labelings, item.scores, strict=True)]
+            for item, z in zip(ranked, log_z, strict=True)
+        ]
+
+    def log_prob(self, X: Any, y: Any, lengths: Any = None) -> Floats:
+        """log p(y|x) of each sequence, (m,); of all labelings that agree with y where labels are missing."""
+        s, w, chains = self._scores(X, lengths)
+        indices, allowed = self._labels.encode(y, chains, flat=lengths is not None)
+        if allowed is None:
+            return chain.log_prob(s, w, chains, indices, n_threads=self._n_threads)
+        clamped = np.where(allowed, s, s.dtype.type(-np.inf))
+        log_z = chain.log_partition(s, w, chains, n_threads=self._n_threads)
+        return chain.log_partition(clamped, w, chains, n_threads=self._n_threads) - log_z
+
+    def entropy(self, X: Any, lengths: Any = None) -> Floats:
+        """-sum_y p(y|x) log p(y|x) of each sequence, (m,)."""
+        s, w, chains = self._scores(X, lengths)
+        return chain.entropy(s, w, chains, n_threads=self._n_threads)
+
+    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None, lengths: Any = None) -> list[Array]:
+        """(n_samples, T_i) labels for each sequence, drawn from p(y|x)."""
+        s, w, chains = self._scores(X, lengths)
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        draws = decoding.sample(s, w, chains, n_samples, rng, n_threads=self._n_threads)
+        return np.split(self.classes_[draws], chains.offsets[1:-1], axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> float:
+        """Token accuracy over the tokens whose label is known; `sample_weight` is that of sequences."""
+        indices, chains = self._predicted(X, lengths)
+        truth, _ = self._labels.encode(y, chains, flat=lengths is not None)
+        known = truth >= 0
+        weights = np.ones(chains.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return float(np.average(indices[known] == truth[known], weights=np.repeat(weights, chains.lengths)[known]))
+
+    def save(self, path: Any) -> None:
+        """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
+        check_is_fitted(self)
+        write(path, *state_of(self))
+
+    def _predicted(self, X: Any, lengths: Any) -> tuple[Array, Chains]:
+        """Label indices (N,) by the chosen decoding."""
+        self._check_decoding()
+        s, w, chains = self._scores(X, lengths)
+        if self.decoding == "marginal":
+            return chain.moments(s, w, chains, n_threads=self._n_threads).nodes.argmax(axis=1), chains
+        return decoding.viterbi(s, w, chains, n_threads=self._n_threads)[0], chains
+
+    @property
+    def _n_threads(self) -> int:
+        return LocalEngine(self.n_jobs).n_threads
+
+    def _check_decoding(self) -> None:
+        if self.decoding not in DECODINGS:
+            raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
+
+    def _input_kernel(self, flat: Inputs) -> InputKernel:
+        if isinstance(self.gamma, str):
+            if self.gamma not in ("scale", "auto"):
+                raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
+            variance = _variance(flat) if self.gamma == "scale" else 1.0
+            gamma = 1.0 / (flat.shape[1] * variance) if variance > 0 else 1.0
+        else:
+            gamma = self.gamma
+        if isinstance(self.kernel, str):
+            return InputKernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
+        return InputKernel(self.kernel)
+
+    def _weights(
+        self, sample_weight: npt.ArrayLike | None, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader
+    ) -> Floats | None:
+        """What each sequence counts for: its sample weight times the mean of its labels' class weights."""
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, np.float64)
+            if weights.shape != (chains.n_samples,) or not np.all(np.isfinite(weights)) or np.any(weights < 0):
+                raise ValueError(
+                    f"sample_weight has shape {weights.shape}: expected ({chains.n_samples},), a finite number >= 0 "
+                    "for each sequence"
+                )
+        if self.class_weight is None:
+            return weights
+        known = indices >= 0
+        spec = self.class_weight
+        if isinstance(spec, dict):
+            spec = {label: spec.get(label, 1.0) for label in labels.classes.tolist()}
+            by_class = np.array([spec[label] for label in labels.classes.tolist()], np.float64)
+        else:
+            by_class = compute_class_weight(spec, classes=np.arange(len(labels.classes)), y=indices[known])
+        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)[known]
+        totals = np.bincount(samples, by_class[indices[known]], minlength=chains.n_samples)
+        counts = np.bincount(samples, minlength=chains.n_samples)
+        means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
+        return np.asarray(means if weights is None else means * weights)
+
+    @contextmanager
+    def _progress(self) -> Iterator[Callable[[Record], None] | None]:
+        if not self.verbose:
+            yield None
+            return
+        with tqdm(desc="ChainCRF", unit=" iterations") as bar:
+
+            def show(record: Record) -> None:
+                bar.update()
+                bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+
+            yield show
+
+    def _scores(self, X: Any, lengths: Any) -> tuple[Array, Array, Chains]:
+        """Node scores (N, L) and transitions (L, L) of sequences, with what is illegal at -inf."""
+        check_is_fitted(self)
+        flat, chains = self._reader.read(X, lengths)
+        F = self._map.transform(flat, LocalEngine(self.n_jobs))
+        s = np.ascontiguousarray(F @ self.coef_.astype(F.dtype))
+        w = self.transitions_.astype(s.dtype)
+        if self._legal is not None:
+            s, w = self._legal.impose(chains, s, w)
+        return s, w, chains
+
+
+def _variance(flat: Inputs) -> float:
+    """The variance of all entries, stored or not."""
+    if not is_sparse(flat):
+        return float(flat.var())
+    mean = flat.mean()
+    return float(flat.multiply(flat).mean() - mean * mean)
+
+
+def _check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader) -> None:
+    """Labels that break the constraints have no probability to maximise."""
+    broken = np.flatnonzero(~legal.allows(chains, indices))
+    if len(broken):
+        own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
+        shown = [labels.classes[index] if index >= 0 else None for index in own]
+        raise ValueError(
+            f"y of sequence {broken[0]} breaks the constraints: {shown}; mend its labels, set those in doubt to None, "
+            "or drop constraints="
+        )

@@ -1,0 +1,112 @@
+"""Which labellings are legal: a label may follow another, start a sequence, end it, or not.
+
+A labelling y_1 ... y_T is legal iff first[y_1], steps[y_{t-1}, y_t] for every t > 1, and last[y_T]. Of the
+schemes that write spans as labels, where x and z are types of spans,
+
+    BIO, IOB2               B-x begins a span of x, I-x goes on after B-x or I-x
+    IOB1                    I-x is within a span of x; B-x begins one right after another of x, and nowhere else
+    BIOUL, BILOU,           B-x begins, I-x goes on, L-x (or E-x) ends a span of x; U-x (or S-x) is a span of one token
+    IOBES, BIOES
+    BMES                    the same with the letters B, M, E, S
+
+and O is outside of spans. A legal labelling is one that comes back when its spans are read off and written again.
+A label is a letter, or a letter, "-" and a type; the letter alone has the empty type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.graphs.structure import Legal
+
+Tag: TypeAlias = tuple[str, str]
+"""Letter and type, with the letters of BIOUL."""
+
+FOUR_LETTERS = {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"}
+ALPHABETS = {
+    "BIO": {"B": "B", "I": "I", "O": "O"},
+    "IOB1": {"B": "B", "I": "I", "O": "O"},
+    "BIOUL": FOUR_LETTERS,
+    "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
+}
+ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
+
+
+def legal_labelings(
+    spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[Any] | npt.NDArray[Any]
+) -> Legal:
+    """What a scheme by name, or the allowed pairs (from, to) of labels, make legal.
+
+    Among pairs, (None, y) allows y to start a sequence and (y, None) to end it. Where no pair has None as its first,
+    every label may start; where none has it as its second, every label may end.
+    """
+    labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
+    return _of_scheme(spec, labels) if isinstance(spec, str) else _of_pairs(spec, labels)
+
+
+def _of_scheme(spec: str, labels: Sequence[Any]) -> Legal:
+    scheme = ALIASES.get(spec, spec)
+    if scheme not in ALPHABETS:
+        raise ValueError(
+            f"constraints={spec!r}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels (from, to)"
+        )
+    tags = [_parse(label, scheme, spec) for label in labels]
+    # To its neighbours the end of a sequence is what O is.
+    outside = ("O", "")
+    return Legal(
+        np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool),
+        np.array([_may_follow(outside, tag, scheme) for tag in tags], bool),
+        np.array([_may_follow(tag, outside, scheme) for tag in tags], bool),
+    )
+
+
+def _of_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[Any]) -> Legal:
+    n_labels = len(labels)
+    index = {None: n_labels} | {label: i for i, label in enumerate(labels)}
+    allowed = np.zeros((n_labels + 1, n_labels + 1), bool)
+    pairs = list(pairs)
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
+            raise ValueError(
+                f"constraints has {pair!r}: expected pairs of labels (from, to), with None for the start or the end"
+            )
+        for label in pair:
+            if label not in index:
+                raise ValueError(
+                    f"constraints has the label {label!r} in the pair {pair!r}, which is not among the classes "
+                    f"{labels[:10]}: expected one of them, or None for the start or the end"
+                )
+        allowed[index[pair[0]], index[pair[1]]] = True
+    if not pairs:
+        raise ValueError(
+            "constraints has no pairs, which allows nothing: expected pairs (from, to), or None for no constraints"
+        )
+    transitions, first, last = allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1]
+    return Legal(transitions.copy(), first | ~first.any(), last | ~last.any())
+
+
+def _parse(label: Any, scheme: str, spec: str) -> Tag:
+    letters = ALPHABETS[scheme]
+    letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
+    if letter not in letters or (letter == "O" and dash) or (dash and not kind):
+        raise ValueError(
+            f"the label {label!r} does not follow constraints={spec!r}: expected 'O', or one of the letters "
+            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
+        )
+    return letters[letter], kind
+
+
+def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
+    (letter, kind), (next_letter, next_kind) = before, after
+    same = kind == next_kind and letter != "O"
+    if scheme == "BIO":
+        return next_letter != "I" or same
+    if scheme == "IOB1":
+        return next_letter != "B" or same
+    if letter in "BI":
+        return next_letter in "IL" and same
+    return next_letter in "OBU"

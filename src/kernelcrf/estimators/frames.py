@@ -1,0 +1,80 @@
+"""Sequences from a table: rows of one group are one sequence.
+
+The frame is that of pandas or polars, or of any library whose columns have `to_list` and `to_numpy`; none is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def from_frame(
+    frame: Any, group: str, features: Sequence[str], label: str | None = None
+) -> tuple[list[Any], list[list[Any]] | None]:
+    """X and y of a frame; y is None without a `label` column.
+
+    Sequences come in the order in which their groups first appear, their tokens in the order of the rows; the rows of
+    a group need not be neighbours. Where all `features` are columns of numbers or booleans a sequence is a (T, d)
+    array, with NaN for null; else it is a list of feature dicts, from which values that are null are left out. A null
+    label is None, that is, missing.
+    """
+    if isinstance(features, str):
+        raise TypeError(f"features={features!r}: expected a list of column names; [{features!r}] is one of one column")
+    columns = list(frame.columns)
+    for name in [group, *features, *([] if label is None else [label])]:
+        if name not in columns:
+            raise ValueError(f"frame has no column {name!r}: expected one of {columns}")
+    if not features:
+        raise ValueError("features is empty: expected the names of the columns that describe a token")
+    rows = _rows_by_group(_values(frame[group]), group)
+    X: list[Any] | None = _arrays(frame, features, rows)
+    if X is None:
+        named = [(name, _values(frame[name])) for name in features]
+        X = [[{n: v[t] for n, v in named if v[t] is not None} for t in own.tolist()] for own in rows]
+    if label is None:
+        return X, None
+    labels = _values(frame[label])
+    return X, [[labels[t] for t in own.tolist()] for own in rows]
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column, with None for null."""
+    values = list(column.to_list())
+    if hasattr(column, "isna"):
+        return [None if null else value for value, null in zip(values, column.isna().to_list(), strict=True)]
+    return values
+
+
+def _numbers(column: Any) -> npt.NDArray[Any]:
+    """The column as an array; nullable numbers with NaN for null."""
+    array = np.asarray(column.to_numpy())
+    if array.dtype == object:
+        values = _values(column)
+        if all(value is None or isinstance(value, int | float) for value in values):
+            return np.array(values, dtype=np.float64)
+    return array
+
+
+def _rows_by_group(groups: Sequence[Any], name: str) -> list[npt.NDArray[np.intp]]:
+    number: dict[Any, int] = {}
+    codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))
+    if None in number:
+        row = int(np.flatnonzero(codes == number[None])[0])
+        raise ValueError(
+            f"frame has no value of group column {name!r} in row {row}: expected the sequence it belongs to"
+        )
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=len(number)))[:-1]) if len(codes) else []
+
+
+def _arrays(frame: Any, features: Sequence[str], rows: Sequence[npt.NDArray[np.intp]]) -> list[npt.NDArray[Any]] | None:
+    """A (T, d) array a sequence, or None where a column is not of numbers."""
+    columns = [_numbers(frame[name]) for name in features]
+    if any(column.dtype.kind not in "biuf" for column in columns):
+        return None
+    table = np.column_stack(columns)
+    return [table[own] for own in rows]

@@ -1,0 +1,268 @@
+"""Labels as users hand them in, stored flat: indices (N,) into the classes, and what each token may be.
+
+y is a list of label sequences, or all labels one after the other where X came flat. A label is any hashable value.
+
+    None            the label is missing, always
+    -1              the label is missing where the classes are all strings or integers >= 0; where other labels are
+                    negative, or no integers, or where `classes` holds -1, it is a label as any other
+    {"a", "b"}      a set or frozenset: the label is one of these
+
+A set stands for an event: training maximises the probability that the labels lie within what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.graphs.structure import Chains
+
+Array: TypeAlias = npt.NDArray[Any]
+SETS = (set, frozenset)
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """`classes` (L,): the labels, sorted as scikit-learn sorts them, or by appearance where they have no order."""
+
+    classes: Array
+
+    @classmethod
+    def fit(
+        cls, y: Any, chains: Chains, classes: Iterable[Hashable] | None = None, *, flat: bool = False
+    ) -> LabelReader:
+        """The classes that y shows, or those given; y must show at least one label.
+
+        flat : whether y holds the labels of all tokens one after the other.
+        """
+        shown = _shown(_tokens(y, chains, flat))
+        if classes is not None:
+            labels = dict.fromkeys(classes)
+            _check_labels(labels, "classes")
+        else:
+            labels = dict.fromkeys(shown)
+            if UNKNOWN in labels and _minus_one_is_free(label for label in labels if label != UNKNOWN):
+                del labels[UNKNOWN]
+        reader = cls(_sorted(list(labels)))
+        if not any(label in reader._index for label in shown):
+            raise ValueError(
+                "y has no label that is not missing (None or -1): expected at least one labelled token"
+                if all(map(reader._is_missing, shown))
+                else f"y has none of the classes {_listing(list(labels))}: expected labels among them"
+            )
+        if len(labels) < 2:
+            hint = "; -1 counts as missing, classes=[-1, 1] makes it a label" if UNKNOWN in shown else ""
+            raise ValueError(
+                f"y has one class, {next(iter(labels))!r}: a classifier needs samples of at least 2 classes; "
+                f"classes= names those that y does not show{hint}"
+            )
+        return reader
+
+    def encode(
+        self, y: Any, chains: Chains, *, flat: bool = False
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_] | None]:
+        """Indices (N,), -1 where a label is missing or one of a set, and what is allowed (N, L).
+
+        `allowed` is None where every token has its one label.
+        """
+        tokens = _tokens(y, chains, flat)
+        try:
+            labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
+        except (KeyError, TypeError):
+            return self._encode_partial(tokens, chains)
+        return labels, None
+
+    def decode(self, indices: npt.ArrayLike, chains: Chains) -> list[Array]:
+        """The labels of indices (N,), an array a sequence."""
+        labels = self.classes[np.asarray(indices, dtype=np.intp)]
+        if labels.shape != (chains.n_nodes,):
+            raise ValueError(
+                f"indices has shape {labels.shape} and the chains have {chains.n_nodes} tokens: expected one a token"
+            )
+        return np.split(labels, chains.offsets[1:-1])
+
+    def to_config(self) -> dict[str, Any]:
+        """The classes as JSON-able values; `from_config` reads it."""
+        kind = self.classes.dtype.kind
+        return {"kind": kind, "classes": [_to_json(label) for label in self.classes.tolist()]}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LabelReader:
+        """The reader that `to_config` described."""
+        kind, labels = config["kind"], [_from_json(label) for label in config["classes"]]
+        reader = cls(_object_array(labels) if kind == "O" else np.asarray(labels))
+        if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or len(reader._index) != len(labels):
+            raise ValueError(
+                f"config has classes of kind {kind!r} and the values {labels[:10]!r}: expected distinct labels of "
+                "that kind, as to_config writes them"
+            )
+        return reader
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        return {label: index for index, label in enumerate(self.classes.tolist())}
+
+    @cached_property
+    def _minus_one_is_missing(self) -> bool:
+        return UNKNOWN not in self._index and _minus_one_is_free(self._index)
+
+    def _is_missing(self, label: Any) -> bool:
+        return label is None or (self._minus_one_is_missing and _is_minus_one(label))
+
+    def _encode_partial(
+        self, tokens: Sequence[Any], chains: Chains
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        labels = np.full(len(tokens), UNKNOWN, np.int32)
+        allowed = np.zeros((len(tokens), len(self.classes)), bool)
+        for t, label in enumerate(tokens):
+            if self._is_missing(label):
+                allowed[t] = True
+                continue
+            choices = [self._find(one, t, chains) for one in (label if isinstance(label, SETS) else (label,))]
+            if not choices:
+                raise ValueError(
+                    f"y has an empty set of labels at {_place(t, chains)}: expected at least one; "
+                    "None is a missing label"
+                )
+            allowed[t, choices] = True
+            if len(choices) == 1:
+                labels[t] = choices[0]
+        return labels, allowed
+
+    def _find(self, label: Any, t: int, chains: Chains) -> int:
+        try:
+            return self._index[label]
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"y has the label {label!r} at {_place(t, chains)}, which is not among the classes "
+                f"{_listing(self.classes.tolist())}: expected one of them, None for a missing label, or a set of them; "
+                "fit with classes= to name labels beforehand"
+            ) from None
+
+
+def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
+    """The labels of all tokens, once the numbers of labels are those of the tokens."""
+    if flat:
+        labels = _listed(y, "y")
+        if len(labels) != chains.n_nodes:
+            raise ValueError(
+                f"y has {len(labels)} labels and X has {chains.n_nodes} tokens: expected one label a token"
+            )
+        return labels
+    if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
+        raise TypeError(f"y is of type {type(y).__name__}: expected a list of label sequences, one for each of X")
+    if len(y) != chains.n_samples:
+        raise ValueError(
+            f"y has {len(y)} sequences and X has {chains.n_samples}: expected a label sequence for each sequence of X"
+        )
+    sequences = [_listed(labels, f"y[{i}]") for i, labels in enumerate(y)]
+    for i, (labels, length) in enumerate(zip(sequences, chains.lengths.tolist(), strict=True)):
+        if len(labels) != length:
+            raise ValueError(
+                f"y[{i}] has {len(labels)} labels and X[{i}] has {length} tokens: expected one label a token"
+            )
+    return list(chain.from_iterable(sequences))
+
+
+def _listed(labels: Any, name: str) -> list[Any]:
+    if isinstance(labels, np.ndarray):
+        if labels.ndim != 1:
+            raise ValueError(
+                f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label a token"
+            )
+        return list(labels.tolist())
+    if isinstance(labels, (*SETS, Mapping)) or not isinstance(labels, Iterable):
+        raise TypeError(
+            f"{name} is {labels!r} of type {type(labels).__name__}: expected a sequence of labels, one a token; "
+            "labels without sequences go with lengths="
+        )
+    return list(labels)
+
+
+def _shown(tokens: Iterable[Any]) -> list[Any]:
+    """The distinct values of y, those within sets too, by appearance; None left out."""
+    shown: dict[Any, None] = {}
+    for label in tokens:
+        if isinstance(label, SETS):
+            # Members of a set come in no fixed order: by their text, so that a fit can be repeated.
+            shown.update(dict.fromkeys(sorted(label, key=repr)))
+        elif label is not None:
+            try:
+                shown[label] = None
+            except TypeError:
+                raise TypeError(
+                    f"y has the label {label!r} of type {type(label).__name__}: expected a hashable label; "
+                    "a set holds the labels of an ambiguous token"
+                ) from None
+    _check_labels(shown, "y")
+    return list(shown)
+
+
+def _check_labels(labels: Iterable[Any], name: str) -> None:
+    for label in labels:
+        if label is None or label != label:
+            raise ValueError(
+                f"{name} has {label!r} as a label: expected a value that equals itself; "
+                "a token without a label is None, outside any set"
+            )
+
+
+def _is_minus_one(label: Any) -> bool:
+    return isinstance(label, int | np.integer) and label == UNKNOWN
+
+
+def _minus_one_is_free(labels: Iterable[Any]) -> bool:
+    """Whether all labels are strings or integers >= 0, so that -1 is none of their kind."""
+    return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
+
+
+def _sorted(labels: list[Any]) -> Array:
+    """As `numpy.unique` sorts strings or numbers; other values by their own order, or by appearance without one."""
+    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    for types in (str, bool, int | float):
+        if all(isinstance(label, types) for label in labels):
+            return np.unique(np.asarray(labels))
+    try:
+        return _object_array(sorted(labels))
+    except TypeError:
+        return _object_array(labels)
+
+
+def _object_array(labels: Sequence[Any]) -> Array:
+    array = np.empty(len(labels), object)
+    for i, label in enumerate(labels):
+        array[i] = label
+    return array
+
+
+def _listing(labels: list[Any]) -> str:
+    return ", ".join(map(repr, labels[:10])) + (", ..." if len(labels) > 10 else "")
+
+
+def _place(t: int, chains: Chains) -> str:
+    sample = int(np.searchsorted(chains.offsets, t, side="right")) - 1
+    return f"sequence {sample}, token {t - chains.offsets[sample]}"
+
+
+def _to_json(label: Any) -> Any:
+    """Tuples as lists; strings, numbers and booleans as they are."""
+    if isinstance(label, tuple):
+        return [_to_json(part) for part in label]
+    value = label.item() if isinstance(label, np.generic) else label
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise TypeError(
+        f"classes has the label {label!r} of type {type(label).__name__}, which cannot be written to a file: "
+        "expected strings, numbers, booleans or tuples of them; label by a string such as str(label)"
+    )
+
+
+def _from_json(label: Any) -> Any:
+    return tuple(_from_json(part) for part in label) if isinstance(label, list) else label

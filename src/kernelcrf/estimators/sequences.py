@@ -1,0 +1,260 @@
+"""Sequences as users hand them in, stored flat: inputs (N, d) and the `Chains` that say which rows are whose.
+
+X is one of
+
+    a list of (T_i, d) arrays               kind "dense"; float32 stays float32, integers and booleans become float64
+    a list of (T_i, d) SciPy matrices       kind "sparse"
+    a list of lists of feature dicts        kind "dicts"; each token a dict, or a list of feature names
+
+or the flat form of any of them, all tokens one after the other, with `lengths=` (T_1, ..., T_m). A sequence may be
+empty. What `fit` saw decides what `read` takes: the same kind, the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.feature_extraction import DictVectorizer
+
+from kernelcrf.estimators import feature_dicts
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.inputs import Inputs, as_inputs, is_sparse
+
+Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
+Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
+
+
+@dataclass(frozen=True)
+class SequenceReader:
+    """Reads sequences of the kind and the columns that `fit` saw; `vectorizer` is that of feature dicts."""
+
+    kind: Kind
+    n_features: int
+    vectorizer: feature_dicts.Vectorizer | None = None
+
+    @classmethod
+    def fit(
+        cls, X: Any, lengths: Lengths | None = None, hash_features: int | None = None
+    ) -> tuple[SequenceReader, Inputs, Chains]:
+        """A reader of sequences like X, with X itself: (N, d) dense or CSR, and its chains.
+
+        hash_features : 2**k columns by hashing the names of feature dicts; None keeps a vocabulary of them.
+        """
+        parts, chains, kind = _parts(X, lengths)
+        if kind is None or chains.n_nodes == 0:
+            raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
+        if kind == "dicts":
+            vectorizer = feature_dicts.new_vectorizer(hash_features)
+            flat = feature_dicts.vectorize(_tokens(parts), vectorizer, fit=True)
+        elif hash_features is not None:
+            raise ValueError(
+                f"hash_features={hash_features!r} goes with feature dicts, and X has {WORDS[kind]}: drop it"
+            )
+        else:
+            vectorizer, flat = None, _stacked(parts, chains, lengths is None)
+        if flat.shape[1] == 0:
+            raise ValueError(f"X has {flat.shape[0]} token(s) without a single feature: expected at least one feature")
+        return cls(kind, flat.shape[1], vectorizer), flat, chains
+
+    def read(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs, Chains]:
+        """X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out."""
+        parts, chains, kind = _parts(X, lengths)
+        if kind is None or chains.n_nodes == 0:
+            none = np.empty((0, self.n_features))
+            return (none if self.kind == "dense" else sp.csr_array(none)), chains
+        if kind != self.kind:
+            raise TypeError(
+                f"X has {WORDS[kind]}, and fit saw {WORDS[self.kind]}: expected {WORDS[self.kind]}; "
+                f"{_way_out(kind, self.kind)}"
+            )
+        if self.vectorizer is not None:
+            return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
+        flat = _stacked(parts, chains, lengths is None)
+        if flat.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {flat.shape[1]} features and fit saw {self.n_features}: expected the same columns as in fit"
+            )
+        return flat, chains
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """The columns' names, where feature dicts gave them a vocabulary."""
+        return list(self.vectorizer.feature_names_) if isinstance(self.vectorizer, DictVectorizer) else None
+
+    def to_config(self) -> dict[str, Any]:
+        """The reader as JSON-able values; `from_config` reads it."""
+        config: dict[str, Any] = {"kind": self.kind, "n_features": self.n_features}
+        if isinstance(self.vectorizer, DictVectorizer):
+            config["feature_names"] = self.feature_names
+            config["separator"] = self.vectorizer.separator
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> SequenceReader:
+        """The reader that `to_config` described; raises where the description does not hold together."""
+        kind, n_features, names = config["kind"], config["n_features"], config.get("feature_names")
+        if kind not in WORDS or not isinstance(n_features, int) or n_features < 1:
+            raise ValueError(
+                f"config has kind={kind!r} and n_features={n_features!r}: expected one of {', '.join(WORDS)} and a "
+                "positive integer, as to_config writes them"
+            )
+        if kind != "dicts":
+            return cls(kind, n_features)
+        if names is None:
+            return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
+        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                f"config has {len(names)} feature names for n_features={n_features}: expected one string for each"
+            )
+        return cls(kind, n_features, feature_dicts.restored(names, str(config["separator"])))
+
+
+def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
+    """The sequences, or the one flat run of tokens where lengths are given; their chains and kind."""
+    if isinstance(X, str | bytes | Mapping) or not (hasattr(X, "__len__") or is_sparse(X) or hasattr(X, "__array__")):
+        raise TypeError(f"X is of type {type(X).__name__}: expected a list of sequences, or flat tokens with lengths=")
+    if lengths is not None:
+        return _flat_parts(X, lengths)
+    dimensions = np.ndim(X) if isinstance(X, np.ndarray) or is_sparse(X) or hasattr(X, "__array__") else 1
+    if dimensions != 1:
+        raise ValueError(
+            f"X is one array of {dimensions} dimensions, shape {X.shape}: expected a list of (T, d) arrays; "
+            + ("list(X) makes it" if dimensions == 3 else "[X] is a single sequence, lengths= cuts it into several")
+        )
+    if len(X) == 0:
+        raise ValueError("X has no sequences: expected at least one")
+    kinds = [_kind(sequence, f"X[{i}]") for i, sequence in enumerate(X)]
+    seen = {kind: i for i, kind in reversed(list(enumerate(kinds))) if kind is not None}
+    if len(seen) > 1:
+        (one, i), (other, j), *_ = sorted(seen.items(), key=lambda pair: pair[1])
+        raise TypeError(
+            f"X[{i}] has {WORDS[one]} and X[{j}] has {WORDS[other]}: expected one kind for all sequences; "
+            + _way_out(other, one)
+        )
+    sizes = [sequence.shape[0] if is_sparse(sequence) else len(sequence) for sequence in X]
+    return X, Chains.from_lengths(sizes), next(iter(seen), None)
+
+
+def _flat_parts(X: Any, lengths: Lengths) -> tuple[Sequence[Any], Chains, Kind | None]:
+    sizes = np.asarray(lengths)
+    if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu") or np.any(sizes < 0):
+        raise ValueError(f"lengths={lengths!r}: expected a 1-D array of integers >= 0, the numbers of tokens")
+    if sizes.size == 0:
+        raise ValueError("lengths has no sequences: expected at least one")
+    n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
+    if sizes.sum() != n_nodes:
+        raise ValueError(
+            f"lengths sums to {sizes.sum()} and X has {n_nodes} tokens: expected the same; X is flat where lengths "
+            "are given, all tokens one after the other; drop lengths= for a list of sequences"
+        )
+    return [X], Chains.from_lengths(sizes), _kind(X, "X")
+
+
+def _kind(sequence: Any, name: str) -> Kind | None:
+    """The kind of one sequence, None where it has no tokens."""
+    if is_sparse(sequence):
+        return "sparse"
+    if isinstance(sequence, np.ndarray) and sequence.dtype != object and sequence.dtype.kind not in "US":
+        return "dense" if sequence.shape[0] or sequence.ndim > 1 else None
+    if isinstance(sequence, Mapping):
+        raise TypeError(
+            f"{name} is a feature dict where a sequence of tokens is expected: "
+            "a flat list of dicts goes with lengths=, [X] is a single sequence"
+        )
+    if isinstance(sequence, str | bytes):
+        raise TypeError(_strings(f"{name} is the string {sequence[:40]!r}"))
+    if hasattr(sequence, "__array__") and not isinstance(sequence, np.ndarray):
+        return "dense"
+    try:
+        token = next((token for token in sequence if not (hasattr(token, "__len__") and len(token) == 0)), None)
+    except TypeError:
+        raise TypeError(
+            f"{name} is of type {type(sequence).__name__}: expected a sequence of tokens, such as a (T, d) array"
+        ) from None
+    if token is None:
+        return "dicts" if len(sequence) else None
+    if isinstance(token, Mapping) or (
+        isinstance(token, feature_dicts.COLLECTIONS) and isinstance(next(iter(token)), str)
+    ):
+        return "dicts"
+    if isinstance(token, str | bytes):
+        raise TypeError(_strings(f"{name} has the string {token[:40]!r} as a token"))
+    return "dense"
+
+
+def _strings(what: str) -> str:
+    return (
+        f"{what}: expected the token's features; "
+        'write a dict such as {"word": "the", "upper": False}, or a list of feature names such as ["word=the"]'
+    )
+
+
+def _way_out(came: str, expected: str) -> str:
+    if came == "dense" and expected == "sparse":
+        return "scipy.sparse.csr_array(x) makes one of each array"
+    if came == "sparse" and expected == "dense":
+        return "x.toarray() makes one of each matrix"
+    if expected == "dicts":
+        return 'a dict such as {"x0": 1.5} for each token carries numbers too'
+    return "sklearn.feature_extraction.DictVectorizer makes matrices of dicts"
+
+
+def _tokens(parts: Sequence[Any]) -> list[Any]:
+    return [token for part in parts for token in part]
+
+
+def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
+    """The sequences under each other as (N, d), checked; there is at least one token."""
+    names = [f"X[{i}]" if cut else "X" for i in range(len(parts))]
+    filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
+    arrays = [_array(part, name) for name, part in filled]
+    width = arrays[0].shape[1]
+    for (name, _), array in zip(filled, arrays, strict=True):
+        if array.shape[1] != width:
+            raise ValueError(
+                f"{name} has {array.shape[1]} features and {filled[0][0]} has {width}: "
+                "expected the same number in every sequence"
+            )
+    if is_sparse(arrays[0]):
+        flat: Inputs = sp.csr_array(sp.vstack(arrays, format="csr"))
+        if not flat.has_canonical_format:
+            flat = flat.copy()
+            flat.sum_duplicates()
+    else:
+        flat = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    _check_finite(flat, chains)
+    return flat
+
+
+def _array(part: Any, name: str) -> Inputs:
+    try:
+        array = part if is_sparse(part) else np.asarray(part)
+    except ValueError:
+        raise ValueError(f"{name} has tokens of different widths: expected a (T, d) array, d numbers a token") from None
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), a row of features a token"
+            + ("; one number a token goes in as x.reshape(-1, 1)" if array.ndim == 1 else "; x.reshape(len(x), -1)")
+        )
+    return as_inputs(array, name)
+
+
+def _check_finite(flat: Inputs, chains: Chains) -> None:
+    values = flat.data if is_sparse(flat) else flat
+    if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
+        return
+    place = np.argwhere(~np.isfinite(values))[0]
+    row = int(np.searchsorted(flat.indptr, place[0], side="right")) - 1 if is_sparse(flat) else int(place[0])
+    column = int(flat.indices[place[0]]) if is_sparse(flat) else int(place[1])
+    sample = int(np.searchsorted(chains.offsets, row, side="right")) - 1
+    raise ValueError(
+        f"X has the value {values[tuple(place)]} in sequence {sample}, token {row - chains.offsets[sample]}, feature "
+        f"{column}: expected finite numbers; sklearn.impute.SimpleImputer fills in missing ones"
+    )

@@ -1,0 +1,127 @@
+"""What a fitted ChainCRF is made of, as plain values and arrays, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.basis.features import WhitenedMap, from_arrays
+from kernelcrf.certificate import Certificate
+from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.sequences import SequenceReader
+from kernelcrf.graphs.structure import Legal
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.persistence import ModelFileError
+
+if TYPE_CHECKING:
+    from kernelcrf.estimators.chain import ChainCRF
+
+Array = npt.NDArray[Any]
+
+
+def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
+    """A JSON-able config and arrays by name, from which `restore` makes an equal model."""
+    map_config, of_map = model._map.to_arrays()
+    arrays: dict[str, Array] = {f"map.{name}": array for name, array in of_map.items()}
+    arrays |= {"theta": model._theta, "coef": model.coef_, "transitions": model.transitions_}
+    arrays["objective_curve"] = model.objective_curve_
+    if model._legal is not None:
+        for name in ("steps", "first", "last"):
+            arrays[f"legal.{name}"] = getattr(model._legal, name)
+    certificate = model.certificate_
+    config = {
+        "estimator": "ChainCRF",
+        "parameters": _plain_parameters(model),
+        "inputs": model._reader.to_config(),
+        "labels": model._labels.to_config(),
+        "kernel": model._kernel.to_config(),
+        "map": map_config,
+        "certificate": {
+            "objective": certificate.objective,
+            "lower_bound": certificate.lower_bound,
+            "status": certificate.status,
+            "gap_full": certificate.gap_full,
+        },
+        "n_iter": model.n_iter_,
+    }
+    return config, arrays
+
+
+def restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Make a new estimator the fitted one that `state_of` described."""
+    try:
+        _restore(model, config, arrays)
+    except ModelFileError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelFileError(f"the parts of the model do not hold together ({error})") from None
+
+
+def _plain_parameters(model: ChainCRF) -> dict[str, Any]:
+    """The estimator's parameters as JSON-able values; what the fit has resolved is left to its own place."""
+    parameters = model.get_params(deep=False)
+    parameters["kernel"] = parameters["kernel"] if isinstance(parameters["kernel"], str) else None
+    for name in ("label_kernel", "constraints", "class_weight", "pivots", "random_state"):
+        value = parameters[name]
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise TypeError(
+                f"{name}={value!r} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+            ) from None
+        parameters[name] = value
+    return dict(parameters)
+
+
+def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    kernel = InputKernel.from_config(config["kernel"])
+    parameters = dict(config["parameters"])
+    if parameters["kernel"] is None:
+        parameters["kernel"] = kernel.kernel
+    known = model.get_params(deep=False)
+    if set(parameters) != set(known):
+        raise ModelFileError(f"parameters {sorted(set(parameters) ^ set(known))} differ from those of ChainCRF")
+    model.set_params(**parameters)
+    model._kernel = kernel
+    model._reader = SequenceReader.from_config(config["inputs"])
+    model._labels = LabelReader.from_config(config["labels"])
+    model.classes_, model.n_features_in_ = model._labels.classes, model._reader.n_features
+    L = len(model.classes_)
+    model._legal = None
+    if "legal.steps" in arrays:
+        model._legal = Legal(
+            _array(arrays, "legal.steps", (L, L), "b"),
+            _array(arrays, "legal.first", (L,), "b"),
+            _array(arrays, "legal.last", (L,), "b"),
+        )
+    model._map = from_arrays(config["map"], {k[4:]: v for k, v in arrays.items() if k.startswith("map.")})
+    n = int(model._map.n)
+    landmarks = model._map.landmarks if isinstance(model._map, WhitenedMap) else None
+    fits = n == model.n_features_in_
+    if isinstance(model._map, WhitenedMap):
+        R = _array({"R": model._map.R}, "R", (n, n), "f")
+        fits = model._map.landmarks.shape == (len(R), model.n_features_in_)
+    if not fits:
+        raise ModelFileError("landmarks, their factor and the inputs do not fit together")
+    model.landmarks_ = landmarks
+    model.coef_ = _array(arrays, "coef", (n, L), "f")
+    model.transitions_ = _array(arrays, "transitions", (L, L), "f")
+    model._theta = _array(arrays, "theta", None, "f")
+    model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
+    model.certificate_ = Certificate(**config["certificate"])
+    model.n_iter_ = int(config["n_iter"])
+
+
+def _array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
+    array = arrays[name]
+    if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
+        raise ModelFileError(
+            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, finite"
+        )
+    return array

@@ -1,0 +1,72 @@
+"""Model files: arrays as safetensors, all else as JSON in their header; nothing on the way back is executable.
+
+A file says its format and version. Reading checks the header, and the types and sizes of tensors against the file,
+before an array is read; what the arrays mean, and whether they fit together, is for the estimators to say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+Array = npt.NDArray[Any]
+PathLike = str | os.PathLike[str]
+
+FORMAT, VERSION = "kernelcrf", 1
+TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1}
+
+
+class ModelFileError(ValueError):
+    """A file that is no model of this library, or a damaged one."""
+
+
+def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a model. The file appears whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    header = json.dumps({"format": FORMAT, "version": VERSION, **config})
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    try:
+        partial.write_bytes(save(contiguous, metadata={"config": header}))
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The config and the arrays of a model file."""
+    size = Path(path).stat().st_size
+    try:
+        with safe_open(path, framework="numpy") as file:
+            config = _header(file.metadata())
+            names = list(file.keys())
+            _check_tensors({name: file.get_slice(name) for name in names}, size)
+            return config, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
+
+
+def _header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    config = json.loads((metadata or {}).get("config", "null"))
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelFileError("expected a model written by kernelcrf's save")
+    if config.get("version") != VERSION:
+        raise ModelFileError(f"format version {config.get('version')!r}, expected {VERSION}: upgrade kernelcrf")
+    return config
+
+
+def _check_tensors(slices: Mapping[str, Any], size: int) -> None:
+    """No tensor is larger than the file that holds it, and all are of a type that models have."""
+    for name, part in slices.items():
+        dtype, shape = part.get_dtype(), part.get_shape()
+        if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
+            raise ModelFileError(f"tensor {name!r} of type {dtype} and shape {shape} does not belong to a model")
