@@ -100,6 +100,15 @@ def test_a_set_allows_its_labels_and_shows_them_to_fit():
     np.testing.assert_array_equal(allowed, [[1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 1], [0, 1, 0]])
 
 
+def test_a_string_is_a_sequence_of_letters():
+    reader = LabelReader.fit(["HHE", "", "EC"], CHAINS)
+    assert [labels.tolist() for labels in reader.decode(reader.encode(["HHE", "", "EC"], CHAINS)[0], CHAINS)] == [
+        ["H", "H", "E"],
+        [],
+        ["E", "C"],
+    ]
+
+
 def test_given_classes_are_kept_though_y_does_not_show_them():
     reader = LabelReader.fit([["b"]], Chains.from_lengths([1]), classes=np.array(["c", "a", "b"]))
     assert reader.classes.tolist() == ["a", "b", "c"]
@@ -122,6 +131,8 @@ def test_a_config_that_does_not_hold_together_is_refused():
     for config in ({"kind": "U", "classes": ["a", 1.5, "a"]}, {"kind": "i", "classes": ["a", "b"]}):
         with pytest.raises(ValueError, match=r"config has classes of kind"):
             LabelReader.from_config(config)
+    with pytest.raises(ValueError, match=r"config has the class {}"):
+        LabelReader.from_config({"kind": "O", "classes": ["a", {}]})
     with pytest.raises(TypeError, match=r"label frozenset.* cannot be written"):
         LabelReader(np.array([frozenset("a"), "b"], dtype=object)).to_config()
 

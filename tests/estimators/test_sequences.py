@@ -137,6 +137,9 @@ def test_what_is_written_reads_as_before(X, hash_features):
         {"n_features": "4"},
         {"n_features": 7},
         {"feature_names": ["a", 1, "c", "d", "e"]},
+        {"feature_names": ["a", "a", "c", "d", "e"]},
+        {"feature_names": "abcde"},
+        {"separator": None},
     ],
 )
 def test_a_config_that_does_not_hold_together_is_refused(change):
@@ -182,6 +185,7 @@ INFINITE[2].data[0] = np.inf
         (None, None, TypeError, r"X is of type NoneType"),
         (TOKENS, None, TypeError, r"X\[0\] is a feature dict.*lengths="),
         ([1.0, 2.0], None, TypeError, r"X\[0\] is of type float"),
+        ([iter(TOKENS)], None, TypeError, r"X\[0\] is of type list_iterator"),
         ([np.ones((2, 2)), [{"a": 1}]], None, TypeError, r"X\[0\] has arrays.*X\[1\] has feature dicts"),
         ([[{"a": 1}, 3.0]], None, TypeError, r"token 3.0 of type float among feature dicts"),
         ([[[1.0, "a"]]], None, TypeError, r"X\[0\] has dtype"),

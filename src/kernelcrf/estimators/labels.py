@@ -1,6 +1,7 @@
 """Labels as users hand them in, stored flat: indices (N,) into the classes, and what each token may be.
 
-y is a list of label sequences, or all labels one after the other where X came flat. A label is any hashable value.
+y is a list of label sequences, or all labels one after the other where X came flat. A label is any hashable value; a
+string in the place of a sequence is a sequence of one-letter labels.
 
     None            the label is missing, always
     -1              the label is missing where the classes are all strings or integers >= 0; where other labels are
@@ -265,4 +266,8 @@ def _to_json(label: Any) -> Any:
 
 
 def _from_json(label: Any) -> Any:
-    return tuple(_from_json(part) for part in label) if isinstance(label, list) else label
+    if isinstance(label, list):
+        return tuple(_from_json(part) for part in label)
+    if label is None or isinstance(label, str | bool | int | float):
+        return label
+    raise ValueError(f"config has the class {label!r}: expected strings, numbers, booleans or lists of them")

@@ -109,11 +109,14 @@ class SequenceReader:
             return cls(kind, n_features)
         if names is None:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
-        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+        separator: Any = config.get("separator")
+        strings = isinstance(names, list) and all(isinstance(name, str) for name in [*names, separator])
+        if not strings or len(set(names)) != len(names) or len(names) != n_features:
             raise ValueError(
-                f"config has {len(names)} feature names for n_features={n_features}: expected one string for each"
+                f"config has feature_names that are not {n_features} distinct strings with a separator: expected them "
+                "as to_config writes them"
             )
-        return cls(kind, n_features, feature_dicts.restored(names, str(config["separator"])))
+        return cls(kind, n_features, feature_dicts.restored(names, separator))
 
 
 def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
@@ -172,12 +175,11 @@ def _kind(sequence: Any, name: str) -> Kind | None:
         raise TypeError(_strings(f"{name} is the string {sequence[:40]!r}"))
     if hasattr(sequence, "__array__") and not isinstance(sequence, np.ndarray):
         return "dense"
-    try:
-        token = next((token for token in sequence if not (hasattr(token, "__len__") and len(token) == 0)), None)
-    except TypeError:
+    if not (hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")):
         raise TypeError(
             f"{name} is of type {type(sequence).__name__}: expected a sequence of tokens, such as a (T, d) array"
-        ) from None
+        )
+    token = next((token for token in sequence if not (hasattr(token, "__len__") and len(token) == 0)), None)
     if token is None:
         return "dicts" if len(sequence) else None
     if isinstance(token, Mapping) or (
