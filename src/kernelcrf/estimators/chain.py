@@ -205,7 +205,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """A label array for each sequence."""
-        return self._labels.decode(*self._predicted(X, lengths))
+        indices, chains = self._predicted(X, lengths)
+        return self._labels.decode(indices, chains)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
@@ -257,10 +258,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> float:
         """Token accuracy over the tokens whose label is known; `sample_weight` is that of sequences."""
         indices, chains = self._predicted(X, lengths)
-        truth, _ = self._labels.encode(y, chains, flat=lengths is not None)
-        known = truth >= 0
+        right, known = self._labels.compare(indices, y, chains, flat=lengths is not None)
         weights = np.ones(chains.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(indices[known] == truth[known], weights=np.repeat(weights, chains.lengths)[known]))
+        return float(np.average(right[known], weights=np.repeat(weights, chains.lengths)[known]))
 
     def save(self, path: Any) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
@@ -360,7 +360,7 @@ def _check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], l
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
-        shown = [labels.classes[index] if index >= 0 else None for index in own]
+        shown = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
             f"y of sequence {broken[0]} breaks the constraints: {shown}; mend its labels, set those in doubt to None, "
             "or drop constraints="

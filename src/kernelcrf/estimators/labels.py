@@ -80,6 +80,20 @@ class LabelReader:
             return self._encode_partial(tokens, chains)
         return labels, None
 
+    def compare(
+        self, indices: npt.ArrayLike, y: Any, chains: Chains, *, flat: bool = False
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which of the indices (N,) are the labels of y, and which labels of y are known, each (N,).
+
+        A label that is none of the classes is known, and never right.
+        """
+        tokens = _tokens(y, chains, flat)
+        known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
+        truth = [
+            self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
+        ]
+        return np.asarray(indices) == np.array(truth, np.intp), known
+
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> list[Array]:
         """The labels of indices (N,), an array a sequence."""
         labels = self.classes[np.asarray(indices, dtype=np.intp)]

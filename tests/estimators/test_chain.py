@@ -1,0 +1,211 @@
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+from kernelcrf.metrics import get_scorer
+
+
+@pytest.fixture(scope="module")
+def train():
+    return make_sequences(120, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def test():
+    return make_sequences(120, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def model(train):
+    return ChainCRF(C=10.0, n_components=100, random_state=0).fit(train.X, train.y)
+
+
+def test_a_kernel_comes_close_to_the_bayes_rule_where_a_linear_model_cannot(model, train, test):
+    linear = ChainCRF("linear", C=10.0).fit(train.X, train.y)
+    assert linear.score(test.X, test.y) < 0.6
+    assert model.score(test.X, test.y) > 0.9 * (1 - test.bayes_error)
+    assert model.certificate_.status == "optimal"
+    assert model.certificate_.relative_gap <= 1e-4
+    assert model.objective_curve_[-1] == model.certificate_.objective
+    assert len(model.objective_curve_) == model.n_iter_ + 1
+    assert model.landmarks_.shape == (100, 2)
+    assert linear.landmarks_ is None
+    assert linear.coef_.shape == (2, 3)
+    assert model.transitions_.shape == (3, 3)
+
+
+def test_what_each_method_returns_is_consistent(model, test):
+    X, y = test.X[:20], test.y[:20]
+    predicted, proba = model.predict(X), model.predict_proba(X)
+    assert [p.shape for p in proba] == [(len(x), 3) for x in X]
+    np.testing.assert_allclose(np.concatenate(proba).sum(axis=1), 1, rtol=1e-12)
+    best = model.decode(X, n_best=3)
+    edges = model.edge_marginals(X)
+    for i, labels in enumerate(predicted):
+        np.testing.assert_array_equal(best[i][0][0], labels)
+        assert model.log_prob([X[i]], [labels])[0] == pytest.approx(best[i][0][1], abs=1e-9)
+        np.testing.assert_allclose(edges[i][1:].sum(axis=1), proba[i][1:], atol=1e-12)
+    marginals = model.predict_marginals(X)
+    assert marginals[0][0] == dict(zip([0, 1, 2], proba[0][0].tolist(), strict=True))
+    assert (model.log_prob(X, y) <= 0).all()
+    assert (model.entropy(X) >= 0).all()
+    draws = model.sample(X, 500, random_state=0)
+    frequency = np.stack([(draws[0] == label).mean(axis=0) for label in model.classes_], axis=1)
+    np.testing.assert_allclose(frequency, proba[0], atol=0.1)
+    np.testing.assert_array_equal(draws[3], model.sample(X, 500, random_state=0)[3])
+    by_marginals = ChainCRF(**{**model.get_params(), "decoding": "marginal"})
+    by_marginals.__dict__.update({k: v for k, v in model.__dict__.items() if k.endswith("_") or k.startswith("_")})
+    for labels, p in zip(by_marginals.predict(X), proba, strict=True):
+        np.testing.assert_array_equal(labels, p.argmax(axis=1))
+
+
+def test_flat_inputs_sparse_matrices_and_single_precision_give_the_same_model(model, train, test):
+    lengths = [len(x) for x in train.X]
+    flat = clone(model).fit(np.concatenate(train.X), np.concatenate(train.y), lengths=lengths)
+    np.testing.assert_array_equal(flat.coef_, model.coef_)
+    sparse = ChainCRF("linear").fit([sp.csr_array(x) for x in train.X], train.y)
+    dense = ChainCRF("linear").fit(train.X, train.y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-3)
+    single = clone(model).fit([x.astype(np.float32) for x in train.X], train.y)
+    assert single.predict_proba([test.X[0].astype(np.float32)])[0].dtype == np.float32
+    assert single.score([x.astype(np.float32) for x in test.X], test.y) == pytest.approx(
+        model.score(test.X, test.y), abs=0.02
+    )
+
+
+def test_the_number_of_threads_changes_no_bit(model, train, test):
+    two = clone(model).set_params(n_jobs=2).fit(train.X, train.y)
+    np.testing.assert_array_equal(two.coef_, model.coef_)
+    for a, b in zip(two.predict_proba(test.X), model.predict_proba(test.X), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_it_is_a_scikit_learn_estimator(train):
+    X, y = train.X, train.y
+    search = GridSearchCV(
+        ChainCRF(n_components=40, random_state=0), {"C": [0.01, 10.0]}, cv=KFold(3), scoring=get_scorer("neg_log_loss")
+    ).fit(X, y)
+    assert search.best_params_ == {"C": 10.0}
+    base = ChainCRF(n_components=40, random_state=0)
+    scores = cross_val_score(base, X, y, cv=KFold(3))
+    assert scores.min() > 0.8
+    other = clone(base).set_params(kernel="poly", degree=2)
+    assert other.get_params()["degree"] == 2
+    assert base.kernel == "rbf"
+
+
+def test_kernels_of_gaussian_processes_and_callables_work(train, test):
+    by_object = ChainCRF(ConstantKernel(1.0) * RBF(1.0), n_components=60, random_state=0).fit(train.X, train.y)
+    by_name = ChainCRF("rbf", gamma=0.5, n_components=60, pivots="random", random_state=0).fit(train.X, train.y)
+    by_call = ChainCRF(
+        lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)), n_components=60, pivots="random", random_state=0
+    ).fit(train.X, train.y)
+    np.testing.assert_allclose(by_call.score(test.X, test.y), by_name.score(test.X, test.y), atol=1e-3)
+    assert by_object.score(test.X, test.y) > 0.8
+
+
+def test_gamma_scale_is_that_of_svc(train):
+    flat = np.concatenate(train.X)
+    scaled = ChainCRF(n_components=20, random_state=0, pivots="random").fit(train.X, train.y)
+    number = ChainCRF(gamma=1 / (2 * flat.var()), n_components=20, random_state=0, pivots="random").fit(
+        train.X, train.y
+    )
+    np.testing.assert_allclose(scaled.coef_, number.coef_, atol=1e-8)
+
+
+def test_constraints_are_never_broken():
+    rng = np.random.default_rng(0)
+    y = [["B", "I", "O", "O"], ["O", "B", "O", "B"], ["B", "I", "I", "I"]] * 10
+    X = [rng.normal(size=(4, 3)) for _ in y]
+    model = ChainCRF(constraints="BIO", n_components=20, C=0.1, random_state=0).fit(X, y)
+    noise = [5 * rng.normal(size=(n, 3)) for n in rng.integers(1, 30, size=50)]
+    labelings = model.predict(noise)
+    labelings += [y for best in model.decode(noise, 5) for y, _ in best]
+    labelings += [y for draws in model.sample(noise, 5, 0) for y in draws]
+    for labels in labelings:
+        for before, label in zip(["O", *labels], labels, strict=False):
+            assert label != "I" or before in "BI"
+    with pytest.raises(ValueError, match=r"y of sequence 1 breaks the constraints: \['O', 'I'\]"):
+        ChainCRF(constraints="BIO").fit([np.eye(2)] * 2, [["B", "I"], ["O", "I"]])
+
+
+def test_missing_and_ambiguous_labels_are_used(train, test):
+    rng = np.random.default_rng(2)
+    hidden = [[None if rng.random() < 0.5 else int(label) for label in labels] for labels in train.y]
+    model = ChainCRF(C=10.0, n_components=100, random_state=0).fit(train.X, hidden)
+    assert model.certificate_.lower_bound == -np.inf
+    full = [i for i, labels in enumerate(hidden) if None not in labels]
+    few = ChainCRF(C=10.0, n_components=100, random_state=0).fit([train.X[i] for i in full], [train.y[i] for i in full])
+    assert model.score(test.X, test.y) > few.score(test.X, test.y)
+    sets = [[{int(label), (int(label) + 1) % 3} for label in labels] for labels in train.y]
+    known = [[int(label) for label in train.y[0]], *sets[1:]]
+    ambiguous = ChainCRF(C=10.0, n_components=50, random_state=0).fit(train.X, known)
+    assert ambiguous.log_prob(train.X, sets).mean() > ambiguous.log_prob(train.X, train.y).mean()
+
+
+def test_a_label_that_training_did_not_see_is_an_error_of_prediction_not_of_the_program(train):
+    seen = ChainCRF("linear").fit(train.X[:20], [np.minimum(labels, 1) for labels in train.y[:20]])
+    total = np.concatenate(train.y)
+    assert 0 < seen.score(train.X, train.y) < 1 - (total == 2).mean() + 1e-12
+    half_known = [[None if label == 2 else label for label in labels] for labels in train.y]
+    assert seen.score(train.X, half_known) > seen.score(train.X, train.y)
+
+
+def test_weights_of_sequences_and_classes(train):
+    X, y = train.X[:30], train.y[:30]
+    doubled = ChainCRF("linear").fit([*X, X[0]], [*y, y[0]])
+    weighted = ChainCRF("linear").fit(X, y, sample_weight=[2.0] + [1.0] * 29)
+    np.testing.assert_allclose(doubled.transitions_, weighted.transitions_, atol=2e-3)
+    rare = [[0] * 9 + [1]] * 20
+    inputs = [np.random.default_rng(i).normal(size=(10, 2)) for i in range(20)]
+    plain = ChainCRF("linear").fit(inputs, rare)
+    balanced = ChainCRF("linear", class_weight={1: 50.0}).fit(inputs, rare)
+    assert balanced.certificate_.objective > plain.certificate_.objective
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(30,\)"):
+        ChainCRF("linear").fit(X, y, sample_weight=[1.0, 2.0])
+
+
+def test_a_warm_start_takes_up_landmarks_and_weights(train):
+    model = ChainCRF(n_components=50, random_state=0, warm_start=True).fit(train.X[:60], train.y[:60])
+    landmarks = model.landmarks_
+    model.fit(train.X, train.y)
+    assert model.landmarks_ is landmarks
+    again = model.fit(train.X, train.y)
+    assert again.n_iter_ <= 1
+
+
+def test_a_fit_that_ends_early_warns_with_its_gap(train):
+    with pytest.warns(ConvergenceWarning, match=r"'max_iter' at a relative certified gap of .*, above tol=1e-08"):
+        ChainCRF(n_components=30, max_iter=2, tol=1e-8).fit(train.X, train.y)
+
+
+def test_what_does_not_fit_is_refused(model, train):
+    with pytest.raises(NotFittedError):
+        ChainCRF().predict(train.X)
+    with pytest.raises(ValueError, match="decoding='best': expected one of viterbi, marginal"):
+        ChainCRF(decoding="best").fit(train.X, train.y)
+    with pytest.raises(ValueError, match="gamma='small'"):
+        ChainCRF(gamma="small").fit(train.X, train.y)
+    with pytest.raises(ValueError, match="X has 3 features and fit saw 2"):
+        model.predict([np.zeros((2, 3))])
+    with pytest.raises(TypeError, match=r"feature dicts.*fit saw arrays"):
+        model.predict([[{"a": 1}]])
+    with pytest.raises(ValueError, match="label 7 at sequence 0, token 0"):
+        model.log_prob(train.X[:1], [[7] * len(train.X[0])])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        ChainCRF().fit(train.X[:2], [[0] * len(x) for x in train.X[:2]])
+
+
+def test_pickle_keeps_the_model_but_not_the_training_data(model, train, test):
+    blob = pickle.dumps(model)
+    assert len(blob) < 200_000
+    for a, b in zip(pickle.loads(blob).predict_proba(test.X), model.predict_proba(test.X), strict=True):
+        np.testing.assert_array_equal(a, b)

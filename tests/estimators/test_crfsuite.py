@@ -1,0 +1,84 @@
+"""A sklearn-crfsuite user's script, side by side with sklearn-crfsuite itself."""
+
+import gzip
+
+import numpy as np
+import pytest
+import sklearn_crfsuite
+from sklearn.feature_extraction import DictVectorizer
+
+from kernelcrf import ChainCRF
+
+
+def sentences(path, count):
+    """[[(word, ..., label), ...], ...] of a file of columns."""
+    with gzip.open(path, "rt", encoding="utf8") as file:
+        blocks = file.read().strip().split("\n\n")
+    return [[line.split() for line in block.splitlines()] for block in blocks[:count]]
+
+
+def token_features(sentence, t):
+    word = sentence[t][0]
+    features = {
+        "bias": 1.0,
+        "word": word.lower(),
+        "suffix": word[-3:],
+        "upper": word[0].isupper(),
+        "size": len(word) / 10,
+    }
+    if t > 0:
+        features["before"] = {"word": sentence[t - 1][0].lower()}
+    else:
+        features["BOS"] = True
+    if t + 1 < len(sentence):
+        features["after"] = sentence[t + 1][0].lower()
+    return features
+
+
+def read(path, count):
+    data = sentences(path, count)
+    X = [[token_features(sentence, t) for t in range(len(sentence))] for sentence in data]
+    return X, [[token[-1] for token in sentence] for sentence in data]
+
+
+@pytest.mark.parametrize("name", ["conll2000_chunking", "wnut17_ner"])
+def test_objective_and_predictions_are_those_of_crfsuite(data_folder, name):
+    X, y = read(data_folder / name / "train.txt.gz", 300)
+    X_test, y_test = read(data_folder / name / "test.txt.gz", 200)
+    known = {label for labels in y for label in labels}
+    C = 1.0
+    crfsuite = sklearn_crfsuite.CRF(
+        algorithm="lbfgs",
+        c1=0.0,
+        c2=1 / (2 * C),
+        max_iterations=3000,
+        epsilon=1e-9,
+        delta=1e-12,
+        all_possible_states=True,
+        all_possible_transitions=True,
+    ).fit(X, y)
+    ours = ChainCRF("linear", C=C, tol=1e-6).fit(X, y)
+    theirs = crfsuite.training_log_.last_iteration["loss"]
+    assert ours.certificate_.objective == pytest.approx(theirs, rel=1e-4)
+    assert ours.certificate_.lower_bound <= theirs * (1 + 1e-6)
+    pairs = [
+        (a, b)
+        for p, q in zip(ours.predict(X_test), crfsuite.predict(X_test), strict=True)
+        for a, b in zip(p, q, strict=True)
+    ]
+    assert np.mean([a == b for a, b in pairs]) >= 0.999
+    marginals = ours.predict_marginals(X_test[:1])[0][0]
+    assert set(marginals) == known
+    for label, p in crfsuite.predict_marginals(X_test[:1])[0][0].items():
+        assert marginals[label] == pytest.approx(p, abs=2e-3)
+    assert len(y_test) == len(X_test)
+
+
+def test_dicts_equal_their_vectors(data_folder):
+    X, y = read(data_folder / "conll2000_chunking" / "train.txt.gz", 60)
+    flat = [{k: v for k, v in token.items() if k != "before"} for sentence in X for token in sentence]
+    lengths = [len(sentence) for sentence in X]
+    dicts = ChainCRF("linear", tol=1e-6).fit(flat, [label for labels in y for label in labels], lengths=lengths)
+    vectors = DictVectorizer().fit_transform(flat)
+    matrix = ChainCRF("linear", tol=1e-6).fit(vectors, [label for labels in y for label in labels], lengths=lengths)
+    np.testing.assert_allclose(dicts.coef_, matrix.coef_, atol=1e-10)

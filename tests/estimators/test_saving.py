@@ -1,0 +1,163 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from sklearn.gaussian_process.kernels import RBF
+
+import kernelcrf
+from kernelcrf import ChainCRF, ModelFileError
+from kernelcrf.datasets import make_sequences
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_sequences(30, random_state=0)
+
+
+def fitted(data, **parameters):
+    return ChainCRF(**{"n_components": 15, "random_state": 0, **parameters}).fit(data.X, data.y)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"kernel": "linear"},
+        {"kernel": RBF(0.7), "label_kernel": "centred"},
+        {"constraints": [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0), (1, 0), (2, 1), (0, 2)], "n_jobs": 2},
+        {"label_kernel": np.eye(3) + 0.5, "class_weight": "balanced", "decoding": "marginal"},
+    ],
+)
+def test_a_loaded_model_predicts_the_same_bits(data, tmp_path, parameters):
+    model = fitted(data, **parameters)
+    model.save(tmp_path / "model.kcrf")
+    loaded = kernelcrf.load(tmp_path / "model.kcrf")
+    for a, b in zip(model.predict_proba(data.X), loaded.predict_proba(data.X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert loaded.certificate_ == model.certificate_
+    assert loaded.n_iter_ == model.n_iter_
+    np.testing.assert_array_equal(loaded.objective_curve_, model.objective_curve_)
+    assert [labels.tolist() for labels in loaded.predict(data.X)] == [
+        labels.tolist() for labels in model.predict(data.X)
+    ]
+    loaded.set_params(warm_start=True).fit(data.X, data.y)
+    assert loaded.n_iter_ <= 1
+
+
+def test_dicts_and_sparse_landmarks_survive_a_file(tmp_path):
+    X = [[{"w": "a", "n": 1.5}, {"w": "b"}], [{"w": "b", "up": True}]] * 5
+    y = [["X", "Y"], ["Y"]] * 5
+    for parameters in ({"kernel": "linear"}, {"kernel": "rbf"}, {"kernel": "linear", "hash_features": 64}):
+        model = ChainCRF(**parameters).fit(X, y)
+        model.save(tmp_path / "m")
+        for a, b in zip(model.predict_proba(X), kernelcrf.load(tmp_path / "m").predict_proba(X), strict=True):
+            np.testing.assert_array_equal(a, b)
+    sparse = ChainCRF("cosine").fit([sp.csr_array(np.eye(3))] * 3, [[0, 1, 1]] * 3)
+    sparse.save(tmp_path / "s")
+    np.testing.assert_array_equal(
+        kernelcrf.load(tmp_path / "s").predict_proba([sp.csr_array(np.eye(3))])[0],
+        sparse.predict_proba([sp.csr_array(np.eye(3))])[0],
+    )
+
+
+def test_a_fresh_process_predicts_the_same_bits(data, tmp_path):
+    model = fitted(data)
+    model.save(tmp_path / "model")
+    np.save(tmp_path / "x.npy", data.X[0])
+    code = (
+        "import sys, numpy, kernelcrf; folder = sys.argv[1]; "
+        "p = kernelcrf.load(folder + '/model').predict_proba([numpy.load(folder + '/x.npy')])[0]; "
+        "numpy.save(folder + '/p.npy', p)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), model.predict_proba([data.X[0]])[0])
+
+
+def test_damaged_files_raise_and_do_nothing_else(data, tmp_path):
+    """Truncated, bit-flipped and spliced: a library error, or a file that still says what a model is."""
+    model = fitted(data)
+    model.save(tmp_path / "model")
+    blob = (tmp_path / "model").read_bytes()
+    rng = np.random.default_rng(0)
+    target, refused = tmp_path / "damaged", 0
+    for _ in range(1500):
+        damaged = bytearray(blob)
+        kind = rng.integers(4)
+        if kind == 0:
+            damaged = damaged[: rng.integers(len(blob))]
+        elif kind == 1:
+            for place in rng.integers(len(blob) // 2, size=rng.integers(1, 9)):
+                damaged[place] ^= 1 << rng.integers(8)
+        elif kind == 2:
+            place, length = rng.integers(len(blob)), rng.integers(1, 64)
+            damaged[place : place + length] = rng.bytes(length)
+        else:
+            damaged[:8] = rng.bytes(8)
+        target.write_bytes(bytes(damaged))
+        try:
+            kernelcrf.load(target)
+        except ModelFileError:
+            refused += 1
+    assert refused > 1000
+
+
+def rewritten(path, change_config=None, change_arrays=None):
+    """The file with its header or its tensors changed, and all else well-formed."""
+    with safe_open(path, framework="numpy") as file:
+        config = json.loads(file.metadata()["config"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    config = change_config(config) if change_config else config
+    arrays = change_arrays(arrays) if change_arrays else arrays
+    save_file(arrays, path, metadata={"config": json.dumps(config)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: {**c, "version": 99}, "format version 99, expected 1"),
+        (lambda c: {**c, "format": "other"}, "expected a model written by"),
+        (lambda c: {**c, "estimator": "Evil"}, "estimator 'Evil'"),
+        (lambda c: {**c, "kernel": {**c["kernel"], "kernel": {"class": "eval", "parameters": {}}}}, "hold together"),
+        (lambda c: {**c, "parameters": {**c["parameters"], "extra": 1}}, "extra"),
+        (lambda c: {**c, "labels": {"kind": "i", "classes": [0, 1]}}, "expected"),
+        (lambda c: {**c, "inputs": {"kind": "dense", "n_features": 10**12}}, "fit together"),
+        (lambda c: {**c, "certificate": {**c["certificate"], "lower_bound": 1e9}}, "hold together"),
+        (lambda c: [], "expected a model written by"),
+    ],
+)
+def test_headers_that_lie_are_refused(data, tmp_path, change, message):
+    fitted(data).save(tmp_path / "model")
+    rewritten(tmp_path / "model", change_config=change)
+    with pytest.raises(ModelFileError, match=message):
+        kernelcrf.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: {**a, "coef": a["coef"][:-1].copy()},
+        lambda a: {**a, "coef": np.full_like(a["coef"], np.nan)},
+        lambda a: {**a, "transitions": a["transitions"].astype(np.int64)},
+        lambda a: {**a, "map.R": a["map.R"][:, :-1].copy()},
+        lambda a: {name: array for name, array in a.items() if name != "map.landmarks"},
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(data, tmp_path, change):
+    fitted(data).save(tmp_path / "model")
+    rewritten(tmp_path / "model", change_arrays=change)
+    with pytest.raises(ModelFileError):
+        kernelcrf.load(tmp_path / "model")
+
+
+def test_what_a_file_cannot_hold_is_named_and_nothing_is_written(data, tmp_path):
+    model = fitted(data, kernel=lambda A, B: A @ B.T + 1.0)
+    with pytest.raises(TypeError, match="a callable cannot be written to a file"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        kernelcrf.load(tmp_path / "nothing")
