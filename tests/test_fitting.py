@@ -89,6 +89,18 @@ def test_a_fit_takes_up_the_weights_of_an_earlier_one(data):
         fit(data, replace(settings, C_bias=1.0), LocalEngine(1), start=first.end)
 
 
+def test_edges_with_inputs_have_a_basis_and_a_part_in_the_gap(data):
+    settings = Settings(RBF, RBF, C=2.0, tol=1e-8, random_state=0, certify_full=True)
+    exact = fit(data, settings, LocalEngine(1)).certificate
+    assert exact.gap_full == pytest.approx(exact.gap_in_span, abs=1e-4)
+    small = fit(data, replace(settings, n_components=30, rule="random"), LocalEngine(1))
+    truth = small.certificate.objective - exact.objective
+    assert truth <= small.certificate.gap_full <= 4 * truth
+    assert small.weights["steps"].shape == (30, 3, 3)
+    again = fit(data, replace(settings, n_components=30), LocalEngine(1), start=small.end)
+    assert again.solution.n_iter == 0
+
+
 def test_a_word_that_is_no_number_of_atoms_is_refused(data):
     with pytest.raises(ValueError, match="n_components='many'"):
         fit(data, Settings(RBF, n_components="many"), LocalEngine(1))

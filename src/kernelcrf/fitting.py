@@ -8,7 +8,7 @@ direction, along which the squared gradient is |(E R)_u|^2 / E_uu: the inputs wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +60,8 @@ class LabelledSequences:
 class Settings:
     """What a fit is asked for.
 
-    C, C_edge, C_bias : prior variances of node weights, transitions and label biases; C_bias=None has no biases.
+    C, C_edge, C_bias : prior variances of node weights, of edge weights and of label biases; C_bias=None has no biases.
+    edge_kernel : of cliques (x_t, y_{t-1}, y_t), beside the constant transitions; None has no such cliques.
     n_components : atoms of the basis; None takes every distinct input, "auto" as many as `tol` needs.
     max_components : the most that "auto" may take.
     tol : relative certified gap, in the span; with "auto", in the kernel's whole space.
@@ -68,6 +69,7 @@ class Settings:
     """
 
     kernel: InputKernel
+    edge_kernel: InputKernel | None = None
     C: float = 1.0
     C_edge: float = 1.0
     C_bias: float | None = None
@@ -84,9 +86,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a fit begins: the feature map and the weights of an earlier one."""
+    """Where a fit begins: the feature maps, of nodes and of edges with inputs, and the weights of an earlier one."""
 
     map: FeatureMap
+    edge_map: FeatureMap | None
     theta: Floats
 
 
@@ -95,6 +98,7 @@ class Fit:
     """A fitted model: the features, the weights by template, and what is certified of them."""
 
     features: Features
+    edge_features: Features | None
     layout: Layout
     solution: Solution
     certificate: Certificate
@@ -102,7 +106,8 @@ class Fit:
     @property
     def end(self) -> Start:
         """Where a later fit may begin."""
-        return Start(self.features.map, self.solution.theta)
+        edge_map = None if self.edge_features is None else self.edge_features.map
+        return Start(self.features.map, edge_map, self.solution.theta)
 
     @property
     def weights(self) -> dict[str, Floats]:
@@ -120,65 +125,73 @@ def fit(
     """Fit a chain CRF; `start` has the landmarks and weights of an earlier fit, taken up on this data."""
     found = distinct(data.X)
     if start is not None:
-        features = _carried_over(start.map, found, settings, engine)
-        return _solved(data, found, features, settings, engine, callback, start.theta)
+        features = _carried_over(start.map, settings.kernel, found, engine)
+        edges = None
+        if start.edge_map is not None and settings.edge_kernel is not None:
+            edges = _carried_over(start.edge_map, settings.edge_kernel, found, engine)
+        return _solved(data, found, features, edges, settings, engine, callback, start.theta)
     if settings.n_components == "auto":
         return _grown(data, found, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
-    features = _features(found, settings, settings.n_components, engine)
-    return _solved(data, found, features, settings, engine, callback, None)
+    features = _features(settings.kernel, found, settings, settings.n_components, engine)
+    edges = None
+    if settings.edge_kernel is not None:
+        edges = _features(settings.edge_kernel, found, settings, settings.n_components, engine)
+    return _solved(data, found, features, edges, settings, engine, callback, None)
 
 
-def _carried_over(earlier: FeatureMap, found: Distinct, settings: Settings, engine: LocalEngine) -> Features:
+def _carried_over(earlier: FeatureMap, kernel: InputKernel, found: Distinct, engine: LocalEngine) -> Features:
     """The features of new inputs under an earlier map."""
     F = earlier.transform(found.inputs, engine)
     if not isinstance(earlier, WhitenedMap):
         return Features(earlier, F, None)
-    diagonal = np.asarray(settings.kernel.diagonal(found.inputs), np.float64)
+    diagonal = np.asarray(kernel.diagonal(found.inputs), np.float64)
     residual = np.maximum(diagonal - np.einsum("un,un->u", F, F, dtype=np.float64), 0)
     return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, float(diagonal.sum())))
 
 
-def _features(found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
+def _features(kernel: InputKernel, found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
     if n is None or n >= found.U:
-        return make_features(settings.kernel, found.inputs, None, "exact", engine=engine)
-    return make_features(
-        settings.kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine
-    )
+        return make_features(kernel, found.inputs, None, "exact", engine=engine)
+    return make_features(kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine)
 
 
-def _layout(settings: Settings, n: int, n_labels: int) -> Layout:
-    k_y = LabelKernel.of(settings.label_kernel, n_labels)
+def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
+    k_y, delta = LabelKernel.of(settings.label_kernel, n_labels), LabelKernel("delta", n_labels)
     blocks = [
         TemplateBlock(CliqueKernel("node", 1, k_y, settings.kernel), n, settings.C),
-        TemplateBlock(CliqueKernel("edge", 2, LabelKernel("delta", n_labels), None), 1, settings.C_edge),
+        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, settings.C_edge),
     ]
     if settings.C_bias is not None:
-        blocks.append(TemplateBlock(CliqueKernel("bias", 1, LabelKernel("delta", n_labels), None), 1, settings.C_bias))
+        blocks.append(TemplateBlock(CliqueKernel("bias", 1, delta, None), 1, settings.C_bias))
+    if settings.edge_kernel is not None:
+        blocks.append(TemplateBlock(CliqueKernel("steps", 2, delta, settings.edge_kernel), n_edge, settings.C_edge))
     return Layout(tuple(blocks))
 
 
-def _partitions(data: LabelledSequences, found: Distinct, F: Any) -> list[Partition]:
+def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[Partition]:
     shared = found.U < INDEX_BELOW * found.N
-    features = TokenFeatures(F, found.index) if shared else TokenFeatures(found.expand(F))
-    whole = Partition(
-        data.chains, data.n_labels, data.labels, {"node": features}, data.allowed, data.weights, data.legal
-    )
-    return whole.cut()
+    tokens = {
+        name: TokenFeatures(features.F, found.index) if shared else TokenFeatures(found.expand(features.F))
+        for name, features in by_template.items()
+    }
+    return Partition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
 
 
 def _solved(
     data: LabelledSequences,
     found: Distinct,
     features: Features,
+    edges: Features | None,
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None,
     theta: Floats | None,
 ) -> Fit:
-    layout = _layout(settings, features.F.shape[1], data.n_labels)
-    objective = Objective(layout, _partitions(data, found, features.F), engine)
+    by_template = {"node": features} | ({} if edges is None else {"steps": edges})
+    layout = _layout(settings, features.F.shape[1], 0 if edges is None else edges.F.shape[1], data.n_labels)
+    objective = Objective(layout, _partitions(data, found, by_template), engine)
     start = np.zeros(layout.size) if theta is None else theta
     if start.shape != (layout.size,):
         raise ValueError(
@@ -189,30 +202,31 @@ def _solved(
     solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
     certificate = solution.certificate
     if settings.certify_full and objective.is_convex:
-        gap, _ = gap_full(layout, solution.evaluation, found, features, settings, engine)
+        gap, _ = gap_full(layout, solution.evaluation, found, by_template, engine)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(features, layout, solution, certificate)
+    return Fit(features, edges, layout, solution, certificate)
 
 
 def gap_full(
-    layout: Layout,
-    at: Evaluation,
-    found: Distinct,
-    features: Features,
-    settings: Settings,
-    engine: LocalEngine,
+    layout: Layout, at: Evaluation, found: Distinct, by_template: Mapping[str, Features], engine: LocalEngine
 ) -> tuple[float, Floats]:
-    """P(theta) minus a lower bound over the kernel's whole space, and the score of each distinct input as an atom."""
-    in_span = at.value - at.lower_bound
-    if features.basis is None:
-        return in_span, np.zeros(found.U)
-    node = layout.blocks[0]
-    r = np.concatenate([local.residuals.r for local in at.parts]).astype(np.float64)
-    R = found.sum(node.clique.adjoint(r))
-    ER = residual_products(settings.kernel, found.inputs, features.F, R, engine)
-    residual = np.maximum(features.basis.residual, np.finfo(np.float64).tiny)
-    scores = np.where(features.basis.residual > 0, np.einsum("ul,ul->u", ER, ER) / residual, 0.0)
-    return in_span + 0.5 * settings.C * float(np.vdot(R, ER)), scores
+    """P(theta) minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes."""
+    gap, scores = at.value - at.lower_bound, np.zeros(found.U)
+    for block in layout.blocks:
+        features = by_template.get(block.clique.name)
+        if features is None or features.basis is None or block.clique.k_x is None:
+            continue
+        of_nodes = block.clique.nodes == 1
+        residuals = np.concatenate([local.residuals.r if of_nodes else local.residuals.q for local in at.parts])
+        tokens = block.clique.adjoint(residuals.astype(np.float64))
+        R = found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
+        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, engine)
+        gap += 0.5 * block.C * float(np.vdot(R, ER))
+        if of_nodes:
+            residual = features.basis.residual
+            squares = np.einsum("ul,ul->u", ER, ER)
+            scores = np.divide(squares, residual, out=np.zeros(found.U), where=residual > 0)
+    return gap, scores
 
 
 def _grown(
@@ -222,14 +236,18 @@ def _grown(
     engine: LocalEngine,
     callback: Callable[[Record], None] | None,
 ) -> Fit:
+    if settings.edge_kernel is not None:
+        raise ValueError(
+            "n_components='auto' grows the basis of nodes alone, and edge_kernel has one too: expected a number"
+        )
     most = found.U if settings.max_components is None else min(settings.max_components, found.U)
-    features = _features(found, settings, min(FIRST_ATOMS, most), engine)
+    features = _features(settings.kernel, found, settings, min(FIRST_ATOMS, most), engine)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     theta: Floats | None = None
     while True:
-        fitted = _solved(data, found, features, inner, engine, callback, theta)
+        fitted = _solved(data, found, features, None, inner, engine, callback, theta)
         at = fitted.solution.evaluation
-        gap, scores = gap_full(fitted.layout, at, found, features, settings, engine)
+        gap, scores = gap_full(fitted.layout, at, found, {"node": features}, engine)
         certificate = replace(fitted.certificate, gap_full=gap)
         n = features.F.shape[1]
         if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():
@@ -248,4 +266,4 @@ def _grown(
             return replace(fitted, certificate=certificate)
         weights = dict(fitted.weights)
         weights["node"] = np.vstack((weights["node"], np.zeros((grown - n, weights["node"].shape[1]))))
-        theta = _layout(settings, grown, data.n_labels).join(weights)
+        theta = _layout(settings, grown, 0, data.n_labels).join(weights)

@@ -121,6 +121,33 @@ def test_gamma_scale_is_that_of_svc(train):
     np.testing.assert_allclose(scaled.coef_, number.coef_, atol=1e-8)
 
 
+def test_steps_that_depend_on_the_input_need_an_edge_kernel():
+    """The label changes exactly where the input says so: no token tells its label, only the step."""
+    rng = np.random.default_rng(3)
+
+    def draw(count):
+        X, y = [], []
+        for _ in range(count):
+            turn = rng.random(15) < 0.3
+            turn[0] = False
+            X.append(np.column_stack([turn, np.arange(15) == 0]) + 0.1 * rng.normal(size=(15, 2)))
+            y.append(np.cumsum(turn) % 2)
+        return X, y
+
+    X, y = draw(60)
+    X_test, y_test = draw(60)
+    plain = ChainCRF(n_components=30, C=10.0, random_state=0).fit(X, y)
+    stepping = ChainCRF(n_components=30, C=10.0, random_state=0, edge_kernel="rbf").fit(X, y)
+    linear = ChainCRF("linear", C=10.0, edge_kernel="linear").fit(X, y)
+    assert plain.score(X_test, y_test) < 0.75
+    assert stepping.score(X_test, y_test) > 0.95
+    assert linear.score(X_test, y_test) > 0.95
+    assert stepping.edge_coef_.shape == (30, 2, 2)
+    assert plain.edge_coef_ is None
+    with pytest.raises(ValueError, match=r"n_components='auto'.*edge_kernel"):
+        ChainCRF(n_components="auto", edge_kernel="rbf").fit(X, y)
+
+
 def test_constraints_are_never_broken():
     rng = np.random.default_rng(0)
     y = [["B", "I", "O", "O"], ["O", "B", "O", "B"], ["B", "I", "I", "I"]] * 10

@@ -28,6 +28,8 @@ def fitted(data, **parameters):
     [
         {},
         {"kernel": "linear"},
+        {"edge_kernel": "rbf"},
+        {"kernel": "linear", "edge_kernel": RBF(0.5)},
         {"kernel": RBF(0.7), "label_kernel": "centred"},
         {"constraints": [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0), (1, 0), (2, 1), (0, 2)], "n_jobs": 2},
         {"label_kernel": np.eye(3) + 0.5, "class_weight": "balanced", "decoding": "marginal"},

@@ -64,6 +64,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         How landmarks are chosen.
     label_kernel : "delta", "centred" or (L, L) array
         By a positive semi-definite matrix, similar labels share strength.
+    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
+        Of cliques (x_t, y_{t-1}, y_t), beside the constant transitions: steps that depend on the input. A name takes
+        `gamma`, `degree` and `coef0` as `kernel` does.
     constraints : None, "BIO", "IOB1", "BIOUL", "BMES" or pairs of labels
         What may follow what; no labelling that breaks it has a probability.
     class_weight : None, "balanced" or dict
@@ -88,6 +91,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     classes_ : (L,) labels; columns of probabilities are in their order.
     coef_ : (n_features, L) node weights of the linear kernel; (n_landmarks, L), in the whitened basis, of others.
     transitions_ : (L, L), [from, to].
+    edge_coef_ : (n_edge_features, L, L) weights of `edge_kernel`, or None without one.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
@@ -98,6 +102,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     _labels: LabelReader
     _kernel: InputKernel
     _map: FeatureMap
+    _edge_kernel: InputKernel | None
+    _edge_map: FeatureMap | None
     _theta: Floats
     _legal: Legal | None
 
@@ -112,6 +118,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         n_components: int | str | None = 500,
         pivots: Any = "auto",
         label_kernel: Any = "delta",
+        edge_kernel: Any = None,
         constraints: Any = None,
         class_weight: Any = None,
         decoding: str = "viterbi",
@@ -132,6 +139,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.n_components = n_components
         self.pivots = pivots
         self.label_kernel = label_kernel
+        self.edge_kernel = edge_kernel
         self.constraints = constraints
         self.class_weight = class_weight
         self.decoding = decoding
@@ -147,13 +155,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
         """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
         self._check_decoding()
-        start = Start(self._map, self._theta) if self.warm_start and hasattr(self, "_map") else None
+        start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
         if start is None:
             reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
             labels = LabelReader.fit(y, chains, flat=lengths is not None)
-            kernel = self._input_kernel(flat)
+            kernel = self._input_kernel(self.kernel, flat)
+            edge_kernel = None if self.edge_kernel is None else self._input_kernel(self.edge_kernel, flat)
         else:
-            reader, labels, kernel = self._reader, self._labels, self._kernel
+            reader, labels, kernel, edge_kernel = self._reader, self._labels, self._kernel, self._edge_kernel
             flat, chains = reader.read(X, lengths)
         indices, allowed = labels.encode(y, chains, flat=lengths is not None)
         legal = None if self.constraints is None else legal_labelings(self.constraints, labels.classes)
@@ -171,6 +180,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         settings = Settings(
             kernel,
+            edge_kernel,
             C=self.C,
             C_edge=self.C,
             label_kernel=self.label_kernel,
@@ -191,12 +201,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         self._reader, self._labels, self._kernel, self._legal = reader, labels, kernel, legal
-        self._map, self._theta = fitted.features.map, fitted.solution.theta
+        self._map, self._theta, self._edge_kernel = fitted.features.map, fitted.solution.theta, edge_kernel
+        self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
         node = fitted.layout.blocks[0].clique
         self.classes_ = labels.classes
         self.n_features_in_ = reader.n_features
         self.coef_ = node.expand(fitted.weights["node"])
         self.transitions_ = fitted.weights["edge"][0]
+        self.edge_coef_ = fitted.weights.get("steps")
         self.landmarks_ = getattr(self._map, "landmarks", None)
         self.certificate_ = fitted.certificate
         self.n_iter_ = fitted.solution.n_iter
@@ -283,7 +295,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if self.decoding not in DECODINGS:
             raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
 
-    def _input_kernel(self, flat: Inputs) -> InputKernel:
+    def _input_kernel(self, kernel: Any, flat: Inputs) -> InputKernel:
         if isinstance(self.gamma, str):
             if self.gamma not in ("scale", "auto"):
                 raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
@@ -291,9 +303,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             gamma = 1.0 / (flat.shape[1] * variance) if variance > 0 else 1.0
         else:
             gamma = self.gamma
-        if isinstance(self.kernel, str):
-            return InputKernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
-        return InputKernel(self.kernel)
+        if isinstance(kernel, str):
+            return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
+        return InputKernel(kernel)
 
     def _weights(
         self, sample_weight: npt.ArrayLike | None, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader
@@ -336,12 +348,19 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             yield show
 
     def _scores(self, X: Any, lengths: Any) -> tuple[Array, Array, Chains]:
-        """Node scores (N, L) and transitions (L, L) of sequences, with what is illegal at -inf."""
+        """Node scores (N, L) and edge scores of sequences, with what is illegal at -inf.
+
+        Edge scores are (L, L), or (N, L, L) where edges have inputs.
+        """
         check_is_fitted(self)
         flat, chains = self._reader.read(X, lengths)
-        F = self._map.transform(flat, LocalEngine(self.n_jobs))
+        engine, L = LocalEngine(self.n_jobs), len(self.classes_)
+        F = self._map.transform(flat, engine)
         s = np.ascontiguousarray(F @ self.coef_.astype(F.dtype))
         w = self.transitions_.astype(s.dtype)
+        if self._edge_map is not None and self.edge_coef_ is not None:
+            F = F if self._edge_map is self._map else self._edge_map.transform(flat, engine)
+            w = w + np.asarray(F @ self.edge_coef_.reshape(-1, L * L).astype(F.dtype)).reshape(-1, L, L)
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.basis.features import WhitenedMap, from_arrays
+from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.certificate import Certificate
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
@@ -29,6 +29,11 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays: dict[str, Array] = {f"map.{name}": array for name, array in of_map.items()}
     arrays |= {"theta": model._theta, "coef": model.coef_, "transitions": model.transitions_}
     arrays["objective_curve"] = model.objective_curve_
+    edge_config = None
+    if model._edge_map is not None and model.edge_coef_ is not None:
+        edge_config, of_map = model._edge_map.to_arrays()
+        arrays |= {f"edge_map.{name}": array for name, array in of_map.items()}
+        arrays["edge_coef"] = model.edge_coef_
     if model._legal is not None:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
@@ -40,6 +45,8 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
         "labels": model._labels.to_config(),
         "kernel": model._kernel.to_config(),
         "map": map_config,
+        "edge_kernel": None if model._edge_kernel is None else model._edge_kernel.to_config(),
+        "edge_map": edge_config,
         "certificate": {
             "objective": certificate.objective,
             "lower_bound": certificate.lower_bound,
@@ -64,7 +71,8 @@ def restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Arr
 def _plain_parameters(model: ChainCRF) -> dict[str, Any]:
     """The estimator's parameters as JSON-able values; what the fit has resolved is left to its own place."""
     parameters = model.get_params(deep=False)
-    parameters["kernel"] = parameters["kernel"] if isinstance(parameters["kernel"], str) else None
+    for name in ("kernel", "edge_kernel"):
+        parameters[name] = parameters[name] if isinstance(parameters[name], str) else None
     for name in ("label_kernel", "constraints", "class_weight", "pivots", "random_state"):
         value = parameters[name]
         if isinstance(value, np.ndarray):
@@ -84,11 +92,14 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     parameters = dict(config["parameters"])
     if parameters["kernel"] is None:
         parameters["kernel"] = kernel.kernel
+    edge_kernel = None if config["edge_kernel"] is None else InputKernel.from_config(config["edge_kernel"])
+    if parameters["edge_kernel"] is None and edge_kernel is not None:
+        parameters["edge_kernel"] = edge_kernel.kernel
     known = model.get_params(deep=False)
     if set(parameters) != set(known):
         raise ModelFileError(f"parameters {sorted(set(parameters) ^ set(known))} differ from those of ChainCRF")
     model.set_params(**parameters)
-    model._kernel = kernel
+    model._kernel, model._edge_kernel = kernel, edge_kernel
     model._reader = SequenceReader.from_config(config["inputs"])
     model._labels = LabelReader.from_config(config["labels"])
     model.classes_, model.n_features_in_ = model._labels.classes, model._reader.n_features
@@ -100,22 +111,31 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
             _array(arrays, "legal.first", (L,), "b"),
             _array(arrays, "legal.last", (L,), "b"),
         )
-    model._map = from_arrays(config["map"], {k[4:]: v for k, v in arrays.items() if k.startswith("map.")})
-    n = int(model._map.n)
-    landmarks = model._map.landmarks if isinstance(model._map, WhitenedMap) else None
-    fits = n == model.n_features_in_
-    if isinstance(model._map, WhitenedMap):
-        R = _array({"R": model._map.R}, "R", (n, n), "f")
-        fits = model._map.landmarks.shape == (len(R), model.n_features_in_)
-    if not fits:
-        raise ModelFileError("landmarks, their factor and the inputs do not fit together")
-    model.landmarks_ = landmarks
+    model._map = _feature_map(config["map"], arrays, "map.", model.n_features_in_)
+    model.landmarks_ = model._map.landmarks if isinstance(model._map, WhitenedMap) else None
+    model._edge_map, model.edge_coef_ = None, None
+    if edge_kernel is not None:
+        model._edge_map = _feature_map(config["edge_map"], arrays, "edge_map.", model.n_features_in_)
+        model.edge_coef_ = _array(arrays, "edge_coef", (model._edge_map.n, L, L), "f")
+    n = model._map.n
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
     model._theta = _array(arrays, "theta", None, "f")
     model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
     model.certificate_ = Certificate(**config["certificate"])
     model.n_iter_ = int(config["n_iter"])
+
+
+def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    result = from_arrays(config, own)
+    fits = result.n == n_features
+    if isinstance(result, WhitenedMap):
+        R = _array(own, "R", (result.n, result.n), "f")
+        fits = result.landmarks.shape == (len(R), n_features)
+    if not fits:
+        raise ModelFileError("landmarks, their factor and the inputs do not fit together")
+    return result
 
 
 def _array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
