@@ -92,8 +92,9 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model: the features, the weights by template, and what is certified of them."""
+    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them."""
 
+    found: Distinct
     features: Features
     layout: Layout
     solution: Solution
@@ -191,7 +192,7 @@ def _solved(
     if settings.certify_full and objective.is_convex:
         gap, _ = gap_full(layout, solution.evaluation, found, features, settings, engine)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(features, layout, solution, certificate)
+    return Fit(found, features, layout, solution, certificate)
 
 
 def gap_full(

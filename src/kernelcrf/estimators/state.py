@@ -29,6 +29,8 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays: dict[str, Array] = {f"map.{name}": array for name, array in of_map.items()}
     arrays |= {"theta": model._theta, "coef": model.coef_, "transitions": model.transitions_}
     arrays["objective_curve"] = model.objective_curve_
+    if model.landmark_positions_ is not None:
+        arrays["landmark_positions"] = model.landmark_positions_
     if model._legal is not None:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
@@ -110,6 +112,7 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     if not fits:
         raise ModelFileError("landmarks, their factor and the inputs do not fit together")
     model.landmarks_ = landmarks
+    model.landmark_positions_ = None if landmarks is None else _array(arrays, "landmark_positions", (n, 2), "i")
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
     model._theta = _array(arrays, "theta", None, "f")
