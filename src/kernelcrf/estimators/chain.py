@@ -271,7 +271,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         """Why token t of one sequence x gets its label, or would get another: the `n_terms` that contribute most.
 
         Terms are landmarks, with their places in the training data, or features for the linear kernel; the record
-        prints as a table, and `to_frame()` makes a DataFrame of it.
+        prints as a table, and `to_frame()` makes a DataFrame of it. Contributions of landmarks close to each other
+        under the kernel may be large and cancel.
         """
         return explain(self, x, t, label, n_terms)
 
