@@ -95,8 +95,9 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model: the features, the weights by template, and what is certified of them."""
+    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them."""
 
+    found: Distinct
     features: Features
     edge_features: Features | None
     layout: Layout
@@ -204,7 +205,7 @@ def _solved(
     if settings.certify_full and objective.is_convex:
         gap, _ = gap_full(layout, solution.evaluation, found, by_template, engine)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(features, edges, layout, solution, certificate)
+    return Fit(found, features, edges, layout, solution, certificate)
 
 
 def gap_full(

@@ -25,7 +25,9 @@ from tqdm.auto import tqdm
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.constraints import legal_labelings
+from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
 from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
@@ -93,6 +95,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     transitions_ : (L, L), [from, to].
     edge_coef_ : (n_edge_features, L, L) weights of `edge_kernel`, or None without one.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
+    landmark_positions_ : (n_landmarks, 2), the sequence and token of each landmark in X, or of the input nearest to a
+        landmark that is none; None for the linear kernel.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_ : number of columns of the inputs.
@@ -210,6 +214,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
         self.landmarks_ = getattr(self._map, "landmarks", None)
+        self.landmark_positions_ = landmark_positions(fitted, kernel, chains, LocalEngine(self.n_jobs))
         self.certificate_ = fitted.certificate
         self.n_iter_ = fitted.solution.n_iter
         self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
@@ -273,6 +278,15 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         right, known = self._labels.compare(indices, y, chains, flat=lengths is not None)
         weights = np.ones(chains.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
         return float(np.average(right[known], weights=np.repeat(weights, chains.lengths)[known]))
+
+    def explain(self, x: Any, t: int, label: Any = None, n_terms: int = 10) -> Explanation:
+        """Why token t of one sequence x gets its label, or would get another: the `n_terms` that contribute most.
+
+        Terms are landmarks, with their places in the training data, or features for the linear kernel; the record
+        prints as a table, and `to_frame()` makes a DataFrame of it. Contributions of landmarks close to each other
+        under the kernel may be large and cancel.
+        """
+        return explain(self, x, t, label, n_terms)
 
     def save(self, path: Any) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""

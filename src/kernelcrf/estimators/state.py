@@ -34,6 +34,8 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
         edge_config, of_map = model._edge_map.to_arrays()
         arrays |= {f"edge_map.{name}": array for name, array in of_map.items()}
         arrays["edge_coef"] = model.edge_coef_
+    if model.landmark_positions_ is not None:
+        arrays["landmark_positions"] = model.landmark_positions_
     if model._legal is not None:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
@@ -118,6 +120,8 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
         model._edge_map = _feature_map(config["edge_map"], arrays, "edge_map.", model.n_features_in_)
         model.edge_coef_ = _array(arrays, "edge_coef", (model._edge_map.n, L, L), "f")
     n = model._map.n
+    positions = None if model.landmarks_ is None else _array(arrays, "landmark_positions", (n, 2), "i")
+    model.landmark_positions_ = positions
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
     model._theta = _array(arrays, "theta", None, "f")

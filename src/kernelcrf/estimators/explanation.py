@@ -1,0 +1,195 @@
+"""Why a token got its label: what each landmark or feature adds to the label's score, and what the neighbours add.
+
+The score of label j at token t is a sum over terms, landmarks b or, for the linear kernel, features f:
+
+    s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_           or           s_t(j) = sum_f x_tf coef_fj.
+
+Only differences between labels matter, so a label is compared with the mean over labels. Term b contributes
+
+    k(x_t, b) (a_b(label) - mean_j a_b(j)),
+
+and the contributions sum to score = s_t(label) - mean_j s_t(j). What the rest of the sequence adds to the token's own
+evidence, by transitions, other tokens and constraints, is
+
+    neighbours = log p(y_t = label | x) - log softmax(s_t)_label.
+
+Where landmarks lie close to each other under the kernel, a_b is large with alternating signs and contributions cancel:
+the sum is sharp, its split among such landmarks is not. A larger gamma or fewer landmarks give a plainer table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+from scipy.special import log_softmax
+
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.inference import chain
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.kernels.inputs import is_sparse
+
+if TYPE_CHECKING:
+    from kernelcrf.estimators.chain import ChainCRF
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The terms behind a label, those that contribute most first; `str` is a table of them.
+
+    terms : names of the features, or of the landmarks by their row in `landmarks_`.
+    positions : (n, 2), sequence and token of each landmark as in `landmark_positions_`; None for the linear kernel.
+    values, weights, contributions : (n,), k(x_t, b) or x_tf; its weight for the label beside the mean over labels;
+        their product.
+    n_rest, rest : number of terms that are not shown, and the sum of their contributions.
+    score : s_t(label) - mean_j s_t(j), the sum of all contributions.
+    p_alone, p : probability of the label by the token's own scores, and in the sequence.
+    neighbours : log p - log p_alone; -inf where constraints forbid the label.
+    """
+
+    t: int
+    label: Any
+    terms: tuple[str, ...]
+    positions: npt.NDArray[np.intp] | None
+    values: Floats
+    weights: Floats
+    contributions: Floats
+    n_rest: int
+    rest: float
+    score: float
+    p_alone: float
+    p: float
+    neighbours: float
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns of equal length, a row for each term and one for the rest, whose position is -1 and value NaN."""
+        columns: dict[str, list[Any]] = {"term": list(self.terms)}
+        if self.positions is not None:
+            columns["sequence"], columns["token"] = self.positions.T.tolist()
+        for name in ("value", "weight", "contribution"):
+            columns[name] = getattr(self, name + "s").tolist()
+        if self.n_rest:
+            rest = {"term": f"{self.n_rest} others", "contribution": self.rest, "sequence": -1, "token": -1}
+            for name, column in columns.items():
+                column.append(rest.get(name, np.nan))
+        return columns
+
+    def to_frame(self) -> Any:
+        """`to_dict` as a pandas.DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError(
+                "to_frame needs pandas, which is not installed: pip install pandas, or take the columns of to_dict()"
+            ) from None
+        return pd.DataFrame(self.to_dict())
+
+    def __str__(self) -> str:
+        columns = {name: [name, *map(_cell, column)] for name, column in self.to_dict().items()}
+        widths = {name: max(map(len, column)) for name, column in columns.items()}
+        # Names are read from the left, numbers compared from the right.
+        aligned = [
+            [cell.ljust(widths[name]) if name == "term" else cell.rjust(widths[name]) for cell in column]
+            for name, column in columns.items()
+        ]
+        return "\n".join(
+            [
+                f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
+                f"score beside the mean label {self.score:+.4g}, neighbours {self.neighbours:+.4g} in log p",
+                *("  ".join(row) for row in zip(*aligned, strict=True)),
+            ]
+        )
+
+
+def explain(model: ChainCRF, x: Any, t: int, label: Any, n_terms: int) -> Explanation:
+    """Why token t of the sequence x has the label; None is the label that the model predicts."""
+    if _is_batch(x):
+        raise ValueError(f"x is a batch of {len(x)} sequences: expected a single one; pass one of them, such as x[0]")
+    if not isinstance(n_terms, int | np.integer) or n_terms < 1:
+        raise ValueError(f"n_terms={n_terms!r}: expected an integer >= 1, the number of terms to show")
+    s, w, chains = model._scores([x], None)
+    if not isinstance(t, int | np.integer) or not 0 <= t < chains.n_nodes:
+        raise ValueError(
+            f"t={t!r}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
+            "the last one is t=len(x) - 1"
+        )
+    classes = model.classes_.tolist()
+    j = int(model._predicted([x], None)[0][t]) if label is None else _index(label, classes)
+
+    terms, values, weights = _terms(model, x, t)
+    scores = values @ weights
+    log_alone = float(log_softmax(scores)[j])
+    clamped = s.copy()
+    clamped[t, np.arange(len(classes)) != j] = -np.inf
+    try:
+        log_p = float((chain.log_partition(clamped, w, chains) - chain.log_partition(s, w, chains))[0])
+    except InfeasibleSequenceError:
+        log_p = -np.inf
+
+    weight = weights[:, j] - weights.mean(axis=1)
+    contributions = values * weight
+    order = np.argsort(-np.abs(contributions), kind="stable")
+    shown, others = order[:n_terms], order[n_terms:]
+    return Explanation(
+        t=int(t),
+        label=classes[j],
+        terms=tuple(terms[b] for b in shown.tolist()),
+        positions=None if model.landmark_positions_ is None else model.landmark_positions_[shown],
+        values=values[shown],
+        weights=weight[shown],
+        contributions=contributions[shown],
+        n_rest=len(others),
+        rest=float(contributions[others].sum()),
+        score=float(scores[j] - scores.mean()),
+        p_alone=float(np.exp(log_alone)),
+        p=float(np.exp(min(log_p, 0.0))),
+        neighbours=log_p - log_alone,
+    )
+
+
+def _terms(model: ChainCRF, x: Any, t: int) -> tuple[list[str], Floats, Floats]:
+    """Names, values (n,) and weights (n, L) of the terms of s_t, in float64; features that are 0 are no terms."""
+    row = model._reader.read([x])[0][[t]].astype(np.float64)
+    if isinstance(model._map, WhitenedMap):
+        R, B = model._map.R.astype(np.float64), model._map.landmarks.astype(np.float64)
+        dual = solve_triangular(R, model.coef_, trans="T", lower=True)
+        return [f"landmark {b}" for b in range(len(R))], model._map.kernel.gram(row, B)[0], dual
+    dense = row.toarray()[0] if is_sparse(row) else row[0]
+    present = np.flatnonzero(dense)
+    names = model._reader.feature_names
+    terms = [f"x[{f}]" if names is None else names[f] for f in present.tolist()]
+    return terms, dense[present], model.coef_[present].astype(np.float64)
+
+
+def _index(label: Any, classes: list[Any]) -> int:
+    try:
+        return {known: j for j, known in enumerate(classes)}[label]
+    except (KeyError, TypeError):
+        listing = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise ValueError(
+            f"label={label!r}: expected one of the classes {listing}, or None for the predicted label"
+        ) from None
+
+
+def _is_batch(x: Any) -> bool:
+    """Whether the items of x are sequences of tokens, not tokens."""
+    if is_sparse(x) or not hasattr(x, "__iter__"):
+        return False
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return x.ndim > 2
+    item = next((item for item in x if is_sparse(item) or (hasattr(item, "__len__") and len(item))), None)
+    if item is None or isinstance(item, str | Mapping):
+        return False
+    return is_sparse(item) or (hasattr(first := next(iter(item)), "__len__") and not isinstance(first, str))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.4g}"
+    return "" if value == -1 else str(value)
