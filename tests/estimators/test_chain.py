@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(model, train):
         ChainCRF(decoding="best").fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):
         ChainCRF(gamma="small").fit(train.X, train.y)
-    with pytest.raises(ValueError, match="X has 3 features and fit saw 2"):
+    with pytest.raises(ValueError, match="X has 3 features, but ChainCRF is expecting 2"):
         model.predict([np.zeros((2, 3))])
     with pytest.raises(TypeError, match=r"feature dicts.*fit saw arrays"):
         model.predict([[{"a": 1}]])

@@ -26,6 +26,7 @@ from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
 from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
@@ -206,32 +207,33 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """A label array for each sequence."""
         indices, chains = self._predicted(X, lengths)
-        return self._labels.decode(indices, chains)
+        return Ragged(self._labels.decode(indices, chains))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
         s, w, chains = self._scores(X, lengths)
-        return np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1])
+        return Ragged(np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1]))
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict of label to probability for each token, as CRFsuite returns them."""
         classes = self.classes_.tolist()
-        return [[dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in self.predict_proba(X, lengths)]
+        proba = self.predict_proba(X, lengths)
+        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     def edge_marginals(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L, L) for each sequence: p(y_{t-1} = i, y_t = j | x), zero at first tokens."""
         s, w, chains = self._scores(X, lengths)
-        return np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1])
+        return Ragged(np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1]))
 
     def decode(self, X: Any, n_best: int = 1, lengths: Any = None) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest labelings of each sequence with their log-probabilities, best first."""
         s, w, chains = self._scores(X, lengths)
         ranked = decoding.k_best(s, w, chains, n_best, n_threads=self._n_threads)
         log_z = chain.log_partition(s, w, chains, n_threads=self._n_threads)
-        return [
+        return Ragged(
             [(self.classes_[y], float(score - z)) for y, score in zip(item.labelings, item.scores, strict=True)]
             for item, z in zip(ranked, log_z, strict=True)
-        ]
+        )
 
     def log_prob(self, X: Any, y: Any, lengths: Any = None) -> Floats:
         """log p(y|x) of each sequence, (m,); of all labelings that agree with y where labels are missing."""
@@ -253,7 +255,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         s, w, chains = self._scores(X, lengths)
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         draws = decoding.sample(s, w, chains, n_samples, rng, n_threads=self._n_threads)
-        return np.split(self.classes_[draws], chains.offsets[1:-1], axis=1)
+        return Ragged(np.split(self.classes_[draws], chains.offsets[1:-1], axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> float:
         """Token accuracy over the tokens whose label is known; `sample_weight` is that of sequences."""
@@ -266,6 +268,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
         check_is_fitted(self)
         write(path, *state_of(self))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # No estimator_type: for a "classifier", cv=3 would stratify by y, one label a sample, and refuse sequences.
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.input_tags.dict = True
+        return tags
 
     def _predicted(self, X: Any, lengths: Any) -> tuple[Array, Chains]:
         """Label indices (N,) by the chosen decoding."""
@@ -307,6 +317,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
                     f"sample_weight has shape {weights.shape}: expected ({chains.n_samples},), a finite number >= 0 "
                     "for each sequence"
                 )
+            if not np.any(weights):
+                raise ValueError("sample_weight is zero for every sequence: expected at least one above zero")
         if self.class_weight is None:
             return weights
         known = indices >= 0
