@@ -127,9 +127,9 @@ def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind
     arrayish = is_sparse(X) or hasattr(X, "__array__")
     if not arrayish and (isinstance(X, str | bytes | Mapping) or not hasattr(X, "__len__")):
         raise TypeError(f"X is of type {type(X).__name__}: expected a list of sequences, or flat tokens with lengths=")
+    X = X if is_sparse(X) or hasattr(X, "__len__") else np.asarray(X)
     if lengths is not None:
         return _flat_parts(X, lengths)
-    X = X if is_sparse(X) or hasattr(X, "__len__") else np.asarray(X)
     dimensions = np.ndim(X) if arrayish else 1
     if dimensions != 1:
         raise ValueError(
@@ -156,7 +156,6 @@ def _flat_parts(X: Any, lengths: Lengths) -> tuple[Sequence[Any], Chains, Kind |
         raise ValueError(f"lengths={lengths!r}: expected a 1-D array of integers >= 0, the numbers of tokens")
     if sizes.size == 0:
         raise ValueError("lengths has no sequences: expected at least one")
-    X = X if is_sparse(X) or hasattr(X, "__len__") else np.asarray(X)
     n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
     if sizes.sum() != n_nodes:
         raise ValueError(
@@ -259,7 +258,8 @@ def _array(part: Any, name: str) -> Inputs:
         )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
-    if array.dtype == object and not any(isinstance(value, str) for value in array.flat):
+    # Strings that look like numbers may be meant as names of features.
+    if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
