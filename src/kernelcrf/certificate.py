@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 GRAM_ROWS = 1024
-ROUNDING = 1e-9
+ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,18 @@ class Certificate:
     lower_bound : below which P cannot be, within the span of the basis; -inf where P is not convex (missing labels).
     gap_full : bound on the distance to the optimum of the kernel's whole space; None where it was not computed.
     status : of the solver.
+    rounding : how far below zero, relative to |P|, a gap may come out by the precision of the features.
     """
 
     objective: float
     lower_bound: float
     status: str
     gap_full: float | None = None
+    rounding: float = ROUNDING[np.dtype(np.float64)]
 
     def __post_init__(self) -> None:
         for name, gap in (("gap_in_span", self.gap_in_span), ("gap_full", self.gap_full)):
-            if gap is not None and gap < -ROUNDING * max(1.0, abs(self.objective)):
+            if gap is not None and gap < -self.rounding * max(1.0, abs(self.objective)):
                 raise ArithmeticError(f"{name} is {gap:.3g}, below zero by more than rounding: the bound is broken")
 
     @property

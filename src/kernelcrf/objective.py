@@ -139,6 +139,11 @@ class Objective:
         return [float(partition.chains.n_nodes) for partition in self.partitions]
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The least precision that scores have in any partition."""
+        return min((partition.dtype for partition in self.partitions), key=lambda dtype: dtype.itemsize)
+
+    @property
     def is_convex(self) -> bool:
         """Whether all labels are observed."""
         return all(partition.allowed is None for partition in self.partitions)

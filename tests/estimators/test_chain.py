@@ -1,4 +1,5 @@
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -79,6 +80,24 @@ def test_flat_inputs_sparse_matrices_and_single_precision_give_the_same_model(mo
     assert single.score([x.astype(np.float32) for x in test.X], test.y) == pytest.approx(
         model.score(test.X, test.y), abs=0.02
     )
+
+
+def test_single_precision_asked_for_more_than_it_has_ends_cleanly(train):
+    single = [x.astype(np.float32) for x in train.X]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for gamma in (0.1, 1.0):
+            model = ChainCRF(gamma=gamma, n_components=None, tol=1e-10, max_iter=300).fit(single, train.y)
+            assert abs(model.certificate_.relative_gap) < 1e-3
+
+
+def test_labels_that_y_does_not_show_can_be_named(train):
+    two = [np.minimum(labels, 1) for labels in train.y]
+    model = ChainCRF("linear", classes=[0, 1, 2]).fit(train.X, two)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    assert max(p[:, 2].max() for p in model.predict_proba(train.X)) < 0.1
+    signs = ChainCRF("linear", classes=[-1, 1]).fit(train.X, [np.where(labels == 0, -1, 1) for labels in train.y])
+    np.testing.assert_array_equal(signs.classes_, [-1, 1])
 
 
 def test_the_number_of_threads_changes_no_bit(model, train, test):
@@ -221,7 +240,7 @@ def test_what_does_not_fit_is_refused(model, train):
         ChainCRF(decoding="best").fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):
         ChainCRF(gamma="small").fit(train.X, train.y)
-    with pytest.raises(ValueError, match="X has 3 features and fit saw 2"):
+    with pytest.raises(ValueError, match="X has 3 features, but ChainCRF is expecting 2"):
         model.predict([np.zeros((2, 3))])
     with pytest.raises(TypeError, match=r"feature dicts.*fit saw arrays"):
         model.predict([[{"a": 1}]])

@@ -160,7 +160,7 @@ ONE = Chains.from_lengths([2])
         ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has 2 dimensions"),
         ([{"a", "b"}], {}, TypeError, r"y\[0\] is .* of type set: expected a sequence of labels"),
         ([3], {}, TypeError, r"y\[0\] is 3 of type int.*lengths="),
-        (None, {}, TypeError, r"y is of type NoneType"),
+        (None, {}, ValueError, r"requires y to be passed, but the target y is None"),
         ("ab", {}, TypeError, r"y is of type str"),
     ],
 )

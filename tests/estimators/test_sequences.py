@@ -167,11 +167,11 @@ INFINITE[2].data[0] = np.inf
         ([np.ones((2, 2, 2))], None, ValueError, r"X\[0\] has 3 dim.*reshape\(len\(x\), -1\)"),
         ([[[1, 2], [1]]], None, ValueError, r"X\[0\] has tokens of different widths"),
         ([np.ones((2, 2)), np.ones((2, 3))], None, ValueError, r"X\[1\] has 3 features and X\[0\] has 2"),
-        (BAD, None, ValueError, r"value nan in sequence 3, token 1, feature 2.*SimpleImputer"),
+        (BAD, None, ValueError, r"value NaN in sequence 3, token 1, feature 2.*SimpleImputer"),
         (INFINITE, None, ValueError, r"value inf in sequence 2, token 0"),
         ([[], []], None, ValueError, r"2 sequence\(s\) and no token"),
         ([np.ones((0, 3))], None, ValueError, r"no token"),
-        ([[{}, {}]], None, ValueError, r"without a single feature"),
+        ([[{}, {}]], None, ValueError, r"X has 0 feature\(s\) .* while a minimum of 1 is required"),
         (np.ones((4, 2)), [2, 3], ValueError, r"lengths sums to 5 and X has 4 tokens"),
         (np.ones((4, 2)), [5, -1], ValueError, r"lengths=.*integers >= 0"),
         (np.ones((4, 2)), [2.0, 2.0], ValueError, r"lengths=.*integers"),
@@ -184,7 +184,10 @@ INFINITE[2].data[0] = np.inf
         ("the dog", None, TypeError, r"X is of type str"),
         (None, None, TypeError, r"X is of type NoneType"),
         (TOKENS, None, TypeError, r"X\[0\] is a feature dict.*lengths="),
-        ([1.0, 2.0], None, TypeError, r"X\[0\] is of type float"),
+        ([np.array([[1.0, "2"]], object)], None, TypeError, r"X\[0\] has dtype object"),
+        ([np.array([[1.0, {}]], object)], None, TypeError, r"X\[0\] has dtype object and a value that is no number"),
+        ([np.ones((2, 2), complex)], None, ValueError, r"Complex data not supported: X\[0\]"),
+        ([1.0, 2.0], None, ValueError, r"X\[0\] is the number 1.0: .*reshape"),
         ([iter(TOKENS)], None, TypeError, r"X\[0\] is of type list_iterator"),
         ([np.ones((2, 2)), [{"a": 1}]], None, TypeError, r"X\[0\] has arrays.*X\[1\] has feature dicts"),
         ([[{"a": 1}, 3.0]], None, TypeError, r"token 3.0 of type float among feature dicts"),
@@ -207,7 +210,7 @@ def test_what_fit_did_not_see_is_refused():
     ]:
         with pytest.raises(TypeError, match=message):
             SequenceReader.fit(seen)[0].read(given)
-    with pytest.raises(ValueError, match=r"X has 3 features and fit saw 4"):
+    with pytest.raises(ValueError, match=r"X has 3 features, but ChainCRF is expecting 4"):
         SequenceReader.fit(numbers)[0].read([np.ones((2, 3))])
     with pytest.raises(ValueError, match=r"X has no sequences"):
         SequenceReader.fit(numbers)[0].read([])

@@ -28,6 +28,7 @@ from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
+from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
 from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
@@ -71,6 +72,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         `gamma`, `degree` and `coef0` as `kernel` does.
     constraints : None, "BIO", "IOB1", "BIOUL", "BMES" or pairs of labels
         What may follow what; no labelling that breaks it has a probability.
+    classes : None or labels
+        Labels to know beyond those that y shows; None takes those that it shows.
     class_weight : None, "balanced" or dict
         A sequence counts for the mean, over its observed tokens, of their labels' weights.
     decoding : "viterbi" or "marginal"
@@ -124,6 +127,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         label_kernel: Any = "delta",
         edge_kernel: Any = None,
         constraints: Any = None,
+        classes: Any = None,
         class_weight: Any = None,
         decoding: str = "viterbi",
         hash_features: int | None = None,
@@ -145,6 +149,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.label_kernel = label_kernel
         self.edge_kernel = edge_kernel
         self.constraints = constraints
+        self.classes = classes
         self.class_weight = class_weight
         self.decoding = decoding
         self.hash_features = hash_features
@@ -162,7 +167,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
         if start is None:
             reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
-            labels = LabelReader.fit(y, chains, flat=lengths is not None)
+            labels = LabelReader.fit(y, chains, self.classes, flat=lengths is not None)
             kernel = self._input_kernel(self.kernel, flat)
             edge_kernel = None if self.edge_kernel is None else self._input_kernel(self.edge_kernel, flat)
         else:
@@ -223,32 +228,33 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """A label array for each sequence."""
         indices, chains = self._predicted(X, lengths)
-        return self._labels.decode(indices, chains)
+        return Ragged(self._labels.decode(indices, chains))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
         s, w, chains = self._scores(X, lengths)
-        return np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1])
+        return Ragged(np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1]))
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict of label to probability for each token, as CRFsuite returns them."""
         classes = self.classes_.tolist()
-        return [[dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in self.predict_proba(X, lengths)]
+        proba = self.predict_proba(X, lengths)
+        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     def edge_marginals(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L, L) for each sequence: p(y_{t-1} = i, y_t = j | x), zero at first tokens."""
         s, w, chains = self._scores(X, lengths)
-        return np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1])
+        return Ragged(np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1]))
 
     def decode(self, X: Any, n_best: int = 1, lengths: Any = None) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest labelings of each sequence with their log-probabilities, best first."""
         s, w, chains = self._scores(X, lengths)
         ranked = decoding.k_best(s, w, chains, n_best, n_threads=self._n_threads)
         log_z = chain.log_partition(s, w, chains, n_threads=self._n_threads)
-        return [
+        return Ragged(
             [(self.classes_[y], float(score - z)) for y, score in zip(item.labelings, item.scores, strict=True)]
             for item, z in zip(ranked, log_z, strict=True)
-        ]
+        )
 
     def log_prob(self, X: Any, y: Any, lengths: Any = None) -> Floats:
         """log p(y|x) of each sequence, (m,); of all labelings that agree with y where labels are missing."""
@@ -270,7 +276,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         s, w, chains = self._scores(X, lengths)
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         draws = decoding.sample(s, w, chains, n_samples, rng, n_threads=self._n_threads)
-        return np.split(self.classes_[draws], chains.offsets[1:-1], axis=1)
+        return Ragged(np.split(self.classes_[draws], chains.offsets[1:-1], axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> float:
         """Token accuracy over the tokens whose label is known; `sample_weight` is that of sequences."""
@@ -292,6 +298,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
         check_is_fitted(self)
         write(path, *state_of(self))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # No estimator_type: for a "classifier", cv=3 would stratify by y, one label a sample, and refuse sequences.
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.input_tags.dict = True
+        return tags
 
     def _predicted(self, X: Any, lengths: Any) -> tuple[Array, Chains]:
         """Label indices (N,) by the chosen decoding."""
@@ -333,6 +347,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
                     f"sample_weight has shape {weights.shape}: expected ({chains.n_samples},), a finite number >= 0 "
                     "for each sequence"
                 )
+            if not np.any(weights):
+                raise ValueError("sample_weight is zero for every sequence: expected at least one above zero")
         if self.class_weight is None:
             return weights
         known = indices >= 0

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import column_or_1d
 
 from kernelcrf.graphs.structure import Chains
 
@@ -164,6 +165,10 @@ class LabelReader:
 
 def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
     """The labels of all tokens, once the numbers of labels are those of the tokens."""
+    if y is None:
+        raise ValueError(
+            "ChainCRF requires y to be passed, but the target y is None: expected the labels of all tokens"
+        )
     if flat:
         labels = _listed(y, "y")
         if len(labels) != chains.n_nodes:
@@ -171,7 +176,7 @@ def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
                 f"y has {len(labels)} labels and X has {chains.n_nodes} tokens: expected one label a token"
             )
         return labels
-    if y is None or isinstance(y, str) or not hasattr(y, "__len__"):
+    if isinstance(y, str) or not hasattr(y, "__len__"):
         raise TypeError(f"y is of type {type(y).__name__}: expected a list of label sequences, one for each of X")
     if len(y) != chains.n_samples:
         raise ValueError(
@@ -187,7 +192,11 @@ def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
 
 
 def _listed(labels: Any, name: str) -> list[Any]:
+    if hasattr(labels, "__array__") and not isinstance(labels, Iterable):
+        labels = np.asarray(labels)
     if isinstance(labels, np.ndarray):
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = column_or_1d(labels, warn=True)
         if labels.ndim != 1:
             raise ValueError(
                 f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label a token"

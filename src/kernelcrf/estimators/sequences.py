@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -60,7 +61,7 @@ class SequenceReader:
         else:
             vectorizer, flat = None, _stacked(parts, chains, lengths is None)
         if flat.shape[1] == 0:
-            raise ValueError(f"X has {flat.shape[0]} token(s) without a single feature: expected at least one feature")
+            raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
         return cls(kind, flat.shape[1], vectorizer), flat, chains
 
     def read(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs, Chains]:
@@ -79,7 +80,8 @@ class SequenceReader:
         flat = _stacked(parts, chains, lengths is None)
         if flat.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {flat.shape[1]} features and fit saw {self.n_features}: expected the same columns as in fit"
+                f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input: "
+                "the columns that fit saw"
             )
         return flat, chains
 
@@ -121,11 +123,14 @@ class SequenceReader:
 
 def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
     """The sequences, or the one flat run of tokens where lengths are given; their chains and kind."""
-    if isinstance(X, str | bytes | Mapping) or not (hasattr(X, "__len__") or is_sparse(X) or hasattr(X, "__array__")):
+    # A dok_array is a dict to Python.
+    arrayish = is_sparse(X) or hasattr(X, "__array__")
+    if not arrayish and (isinstance(X, str | bytes | Mapping) or not hasattr(X, "__len__")):
         raise TypeError(f"X is of type {type(X).__name__}: expected a list of sequences, or flat tokens with lengths=")
+    X = X if is_sparse(X) or hasattr(X, "__len__") else np.asarray(X)
     if lengths is not None:
         return _flat_parts(X, lengths)
-    dimensions = np.ndim(X) if isinstance(X, np.ndarray) or is_sparse(X) or hasattr(X, "__array__") else 1
+    dimensions = np.ndim(X) if arrayish else 1
     if dimensions != 1:
         raise ValueError(
             f"X is one array of {dimensions} dimensions, shape {X.shape}: expected a list of (T, d) arrays; "
@@ -173,6 +178,11 @@ def _kind(sequence: Any, name: str) -> Kind | None:
         )
     if isinstance(sequence, str | bytes):
         raise TypeError(_strings(f"{name} is the string {sequence[:40]!r}"))
+    if isinstance(sequence, Number):
+        raise ValueError(
+            f"{name} is the number {sequence}: expected a sequence of tokens, such as a (T, d) array. "
+            "Reshape your data: [X.reshape(-1, 1)] is a single sequence with one number a token"
+        )
     if hasattr(sequence, "__array__") and not isinstance(sequence, np.ndarray):
         return "dense"
     if not (hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")):
@@ -242,9 +252,18 @@ def _array(part: Any, name: str) -> Inputs:
         raise ValueError(f"{name} has tokens of different widths: expected a (T, d) array, d numbers a token") from None
     if array.ndim != 2:
         raise ValueError(
-            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), a row of features a token"
-            + ("; one number a token goes in as x.reshape(-1, 1)" if array.ndim == 1 else "; x.reshape(len(x), -1)")
+            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), a row of features a token. "
+            + "Reshape your data: "
+            + ("x.reshape(-1, 1) has one number a token" if array.ndim == 1 else "x.reshape(len(x), -1)")
         )
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+    # Strings that look like numbers may be meant as names of features.
+    if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} has dtype object and a value that is no number: {error}") from None
     return as_inputs(array, name)
 
 
@@ -256,7 +275,8 @@ def _check_finite(flat: Inputs, chains: Chains) -> None:
     row = int(np.searchsorted(flat.indptr, place[0], side="right")) - 1 if is_sparse(flat) else int(place[0])
     column = int(flat.indices[place[0]]) if is_sparse(flat) else int(place[1])
     sample = int(np.searchsorted(chains.offsets, row, side="right")) - 1
+    value = "NaN" if np.isnan(values[tuple(place)]) else values[tuple(place)]
     raise ValueError(
-        f"X has the value {values[tuple(place)]} in sequence {sample}, token {row - chains.offsets[sample]}, feature "
+        f"X has the value {value} in sequence {sample}, token {row - chains.offsets[sample]}, feature "
         f"{column}: expected finite numbers; sklearn.impute.SimpleImputer fills in missing ones"
     )

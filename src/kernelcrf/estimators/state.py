@@ -54,6 +54,7 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
             "lower_bound": certificate.lower_bound,
             "status": certificate.status,
             "gap_full": certificate.gap_full,
+            "rounding": certificate.rounding,
         },
         "n_iter": model.n_iter_,
     }
@@ -75,7 +76,7 @@ def _plain_parameters(model: ChainCRF) -> dict[str, Any]:
     parameters = model.get_params(deep=False)
     for name in ("kernel", "edge_kernel"):
         parameters[name] = parameters[name] if isinstance(parameters[name], str) else None
-    for name in ("label_kernel", "constraints", "class_weight", "pivots", "random_state"):
+    for name in ("label_kernel", "constraints", "classes", "class_weight", "pivots", "random_state"):
         value = parameters[name]
         if isinstance(value, np.ndarray):
             value = value.tolist()

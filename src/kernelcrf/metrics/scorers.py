@@ -15,6 +15,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import make_scorer
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy
 from kernelcrf.metrics.probabilities import brier, expected_calibration_error, log_loss
@@ -23,15 +24,31 @@ from kernelcrf.metrics.span_scores import span_f1, span_precision, span_recall
 Scorer = Callable[..., float]
 
 
-@dataclass(frozen=True)
+@dataclass
 class NegativeLoss:
-    """- metric(y, estimator.predict_proba(X), estimator.classes_)."""
+    """- metric(y, estimator.predict_proba(X), estimator.classes_).
+
+    Not by `make_scorer`, which takes probabilities from classifiers of rows only. `sample_weight` is the request of the
+    weights in scikit-learn's routing of metadata: None until `set_score_request`.
+    """
 
     metric: Callable[..., float]
+    sample_weight: bool | str | None = None
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """The score of a fitted estimator."""
         return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
+        """Whether weights are wanted, or the name under which they come."""
+        self.sample_weight = sample_weight
+        return self
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What the scorer asks for, as scikit-learn's routers read it."""
+        request = MetadataRequest(owner=type(self).__name__)
+        request.score.add_request(param="sample_weight", alias=self.sample_weight)
+        return request
 
 
 SCORERS: Mapping[str, Scorer] = {

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.certificate import Certificate
+from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.line_search import search
@@ -109,7 +109,8 @@ class Progress:
         """What the run found."""
         if self.best is None:
             raise KeyboardInterrupt
-        certificate = Certificate(self.best.value, self.lower_bound, status)
+        rounding = ROUNDING[self.objective.dtype]
+        certificate = Certificate(self.best.value, self.lower_bound, status, rounding=rounding)
         return Solution(self.best, certificate, tuple(self.history))
 
 
