@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Result = TypeVar("Result")
 
 BLOCK_VALUES = 2**16
-MOST_BLOCK_NODES = 2**13
+MOST_BLOCK_NODES = 2**14
 MOST_TASKS = 256
 
 
