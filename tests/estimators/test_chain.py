@@ -215,6 +215,10 @@ def test_weights_of_sequences_and_classes(train):
     plain = ChainCRF("linear").fit(inputs, rare)
     balanced = ChainCRF("linear", class_weight={1: 50.0}).fit(inputs, rare)
     assert balanced.certificate_.objective > plain.certificate_.objective
+    named = ChainCRF("linear", class_weight="balanced", classes=[0, 1, 7]).fit(inputs, rare)
+    assert named.certificate_.status == "optimal"
+    with pytest.raises(ValueError, match="class_weight names the label 'x'"):
+        ChainCRF("linear", class_weight={"x": 2.0}).fit(inputs, rare)
     with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(30,\)"):
         ChainCRF("linear").fit(X, y, sample_weight=[1.0, 2.0])
 

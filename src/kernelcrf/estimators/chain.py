@@ -18,7 +18,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
@@ -31,6 +30,7 @@ from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
+from kernelcrf.estimators.weights import sequence_weights
 from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
@@ -183,7 +183,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             indices,
             len(labels.classes),
             allowed,
-            self._weights(sample_weight, chains, indices, labels),
+            sequence_weights(sample_weight, self.class_weight, chains, indices, labels),
             legal,
         )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -334,35 +334,6 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if isinstance(kernel, str):
             return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
         return InputKernel(kernel)
-
-    def _weights(
-        self, sample_weight: npt.ArrayLike | None, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader
-    ) -> Floats | None:
-        """What each sequence counts for: its sample weight times the mean of its labels' class weights."""
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, np.float64)
-            if weights.shape != (chains.n_samples,) or not np.all(np.isfinite(weights)) or np.any(weights < 0):
-                raise ValueError(
-                    f"sample_weight has shape {weights.shape}: expected ({chains.n_samples},), a finite number >= 0 "
-                    "for each sequence"
-                )
-            if not np.any(weights):
-                raise ValueError("sample_weight is zero for every sequence: expected at least one above zero")
-        if self.class_weight is None:
-            return weights
-        known = indices >= 0
-        spec = self.class_weight
-        if isinstance(spec, dict):
-            spec = {label: spec.get(label, 1.0) for label in labels.classes.tolist()}
-            by_class = np.array([spec[label] for label in labels.classes.tolist()], np.float64)
-        else:
-            by_class = compute_class_weight(spec, classes=np.arange(len(labels.classes)), y=indices[known])
-        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)[known]
-        totals = np.bincount(samples, by_class[indices[known]], minlength=chains.n_samples)
-        counts = np.bincount(samples, minlength=chains.n_samples)
-        means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
-        return np.asarray(means if weights is None else means * weights)
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[Record], None] | None]:
