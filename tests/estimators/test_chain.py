@@ -62,8 +62,7 @@ def test_what_each_method_returns_is_consistent(model, test):
     frequency = np.stack([(draws[0] == label).mean(axis=0) for label in model.classes_], axis=1)
     np.testing.assert_allclose(frequency, proba[0], atol=0.1)
     np.testing.assert_array_equal(draws[3], model.sample(X, 500, random_state=0)[3])
-    by_marginals = ChainCRF(**{**model.get_params(), "decoding": "marginal"})
-    by_marginals.__dict__.update({k: v for k, v in model.__dict__.items() if k.endswith("_") or k.startswith("_")})
+    by_marginals = pickle.loads(pickle.dumps(model)).set_params(decoding="marginal")
     for labels, p in zip(by_marginals.predict(X), proba, strict=True):
         np.testing.assert_array_equal(labels, p.argmax(axis=1))
 
