@@ -83,7 +83,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     solver, tol, max_iter : str, float, int
         `tol` is the relative certified gap at which the fit ends.
     warm_start : bool
-        Take up landmarks and weights of the previous fit.
+        Take up kernels, landmarks, labels and weights of the previous fit, whatever their parameters are now; C, class
+        weights, constraints and the solver may change between fits.
     n_jobs : int
         Threads; -1 takes all cores. Results do not depend on it.
     random_state : int, RandomState or None
@@ -205,7 +206,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if fitted.solution.status != "optimal":
             warnings.warn(
                 f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
-                f"{fitted.certificate.relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
+                f"{fitted.solution.history[-1].relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -360,8 +361,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         s = np.ascontiguousarray(F @ self.coef_.astype(F.dtype))
         w = self.transitions_.astype(s.dtype)
         if self._edge_map is not None and self.edge_coef_ is not None:
-            F = F if self._edge_map is self._map else self._edge_map.transform(flat, engine)
-            w = w + np.asarray(F @ self.edge_coef_.reshape(-1, L * L).astype(F.dtype)).reshape(-1, L, L)
+            steps = self._edge_map.transform(flat, engine)
+            w = w + np.asarray(steps @ self.edge_coef_.reshape(-1, L * L).astype(steps.dtype)).reshape(-1, L, L)
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains

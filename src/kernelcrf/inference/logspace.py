@@ -8,7 +8,7 @@ The messages are those of `scaled`, as logarithms; -inf is an exact zero:
     P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
     Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).
 
-All are about four times L^2 exponentials a token.
+Each recursion takes L^2 exponentials a token, where scaled space takes L in all.
 """
 
 from __future__ import annotations

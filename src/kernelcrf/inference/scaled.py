@@ -35,7 +35,7 @@ EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
 
 
 def padded_width(n_labels: int) -> int:
-    """Row length of messages: whole vectors of 8 from 16 labels on, where it pays (23 labels: twice as fast)."""
+    """Row length of messages: whole vectors of 8 from 16 labels on, where remainders cost more than zeros."""
     return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
 
 

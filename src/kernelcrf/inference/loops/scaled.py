@@ -78,7 +78,7 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
                 edge = 0 if tied else t
                 total += shift[edge]
                 if width <= SMALL:
-                    # `advance`, the product with u and the sum in one: a fifth less time a token.
+                    # `advance`, the product with u and the sum in one: with few labels the loops are the cost.
                     for j in range(width):
                         value = alpha[t - 1, 0] * e[edge, 0, j]
                         for i in range(1, width):
