@@ -1,0 +1,92 @@
+"""One evaluation of the objective, value and gradient, beside the two bare products `F @ W` and `F.T @ R` of all of F.
+
+N = 100,000 tokens in sequences of 20, n = 512 features. An evaluation forms scores, runs inference and pulls residuals
+back while the features of a few hundred tokens are in the cache, so that F is read from memory once where the bare
+products read it twice. `faster` is the same two products as `W.T @ F.T` and `R.T @ F`. A Hessian product likewise.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import common
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.partition import Partition, TokenFeatures
+
+BARS = {2: 0.6, 9: 0.8, 23: 1.1, 45: 1.4}
+
+
+def objectives(F: np.ndarray, n_labels: int, length: int) -> dict[int, Objective]:
+    """The same problem on one thread and on two."""
+    chains = Chains.from_lengths([length] * (len(F) // length))
+    labels = np.random.default_rng(1).integers(0, n_labels, chains.n_nodes).astype(np.int32)
+    delta = LabelKernel("delta", n_labels)
+    layout = Layout(
+        (
+            TemplateBlock(CliqueKernel("node", 1, delta, InputKernel("linear")), F.shape[1], 1.0),
+            TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, 1.0),
+        )
+    )
+    partitions = Partition(chains, n_labels, labels, {"node": TokenFeatures(F)}).cut()
+    return {n_jobs: Objective(layout, partitions, LocalEngine(n_jobs)) for n_jobs in (1, 2)}
+
+
+def ratios(F: np.ndarray, n_labels: int, length: int, rounds: int) -> dict[str, float]:
+    """Seconds of the bare products, and everything else in terms of them."""
+    rng = np.random.default_rng(2)
+    problem = objectives(F, n_labels, length)
+    theta = rng.normal(size=problem[1].layout.size) * 0.02
+    W = np.ascontiguousarray(theta[: F.shape[1] * n_labels].reshape(F.shape[1], -1), F.dtype)
+    R = rng.normal(size=(len(F), n_labels)).astype(F.dtype)
+    v = rng.normal(size=theta.size)
+    at = {n_jobs: one.evaluate(theta, curvature=True) for n_jobs, one in problem.items()}
+    sides = {
+        "gemms": lambda: (F @ W, F.T @ R),
+        "faster": lambda: (W.T @ F.T, R.T @ F),
+        "evaluate": lambda: problem[1].evaluate(theta),
+        "evaluate, 2 threads": lambda: problem[2].evaluate(theta),
+        "hessian": lambda: problem[1].hessian_product(at[1], v),
+        "hessian, 2 threads": lambda: problem[2].hessian_product(at[2], v),
+    }
+    with threadpool_limits(1, user_api="blas"):
+        found = common.turns(sides, rounds)
+    return {"gemms, s": found["gemms"]} | {
+        name: value / found["gemms"] for name, value in found.items() if name != "gemms"
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    results: dict[str, Any] = {"tokens": options.tokens, "length": options.length, "rounds": options.rounds}
+    for dtype in (np.float64, np.float32):
+        F = rng.normal(size=(options.tokens, 512)).astype(dtype)
+        results[dtype.__name__] = {L: ratios(F, L, options.length, options.rounds) for L in BARS}
+    return results
+
+
+def table(results: dict[str, Any]) -> str:
+    header = ["", "L", "bare, ms", "faster layout", "evaluation", "bar", "2 threads", "Hessian product", "2 threads"]
+    rows = []
+    for dtype in ("float64", "float32"):
+        for L, row in results[dtype].items():
+            bar = f"{BARS[int(L)]}" if dtype == "float64" else ""
+            cells = [f"{row[name]:.2f}" for name in ("faster", "evaluate", "evaluate, 2 threads")]
+            cells += [f"{row[name]:.2f}" for name in ("hessian", "hessian, 2 threads")]
+            rows.append([dtype, str(L), f"{1e3 * row['gemms, s']:.0f}", cells[0], cells[1], bar, *cells[2:]])
+    return common.markdown(header, rows) + (
+        f"\n\nTimes over those of `F @ W` and `F.T @ R` on one thread. {results['tokens']:,} tokens in sequences of "
+        f"{results['length']}, n = 512, median of {results['rounds']} rounds in turn."
+    )
+
+
+if __name__ == "__main__":
+    common.run(__doc__, __file__, measure, table, tokens=100_000, length=20, rounds=7)
