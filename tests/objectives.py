@@ -59,7 +59,7 @@ def random_objective(
 
 def enumerated_value(objective, theta):
     """P by the definition: sums over all labelings, and over the allowed ones."""
-    value = 0.5 * np.dot(objective.layout.lam * theta, theta)
+    value = 0.5 * np.dot(objective.layout.times_lam(theta), theta)
     for partition in objective.partitions:
         s, w = partition.scores(objective.layout, theta)
         chains = partition.chains

@@ -14,7 +14,7 @@ from kernelcrf.certificate import (
 )
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.solvers import SOLVERS, Newton, solver_named
+from kernelcrf.solvers import SOLVERS, Newton
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 
@@ -29,12 +29,12 @@ def test_the_two_sides_of_lemma_9_are_equal(seed, scale, weighted):
 
 
 @settings(max_examples=12)
-@given(st.integers(0, 10_000), st.sampled_from(sorted(SOLVERS)), st.sampled_from([0.3, 3.0]))
+@given(st.integers(0, 10_000), st.sampled_from(sorted(set(SOLVERS) - {"dual"})), st.sampled_from([0.3, 3.0]))
 def test_at_every_iterate_the_gap_is_at_least_the_truth(seed, name, strength):
     objective = random_objective(seed, strength=strength, weighted=bool(seed % 2))
     start = np.random.default_rng(seed).normal(size=objective.layout.size)
     optimum = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
-    run = minimise(objective, solver_named(name), start, tol=1e-8, max_iter=400)
+    run = minimise(objective, SOLVERS[name](), start, tol=1e-8, max_iter=400)
     assert run.status == "optimal"
     for record in run.history:
         assert record.gap >= record.value - optimum - 1e-9 * abs(optimum)
@@ -46,7 +46,7 @@ def test_a_newton_step_ahead_the_bound_is_close_to_the_truth(seed):
     objective = random_objective(seed)
     start = np.zeros(objective.layout.size)
     optimum = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
-    rough = minimise(objective, solver_named("newton-cg"), start, tol=1e-3)
+    rough = minimise(objective, SOLVERS["newton-cg"](), start, tol=1e-3)
     at = objective.evaluate(rough.theta, curvature=True)
     truth = at.value - optimum
     ahead = at.value - max(rough.certificate.lower_bound, look_ahead(objective, at, tol=1e-6))

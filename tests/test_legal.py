@@ -9,7 +9,7 @@ from kernelcrf.inference.enumerate import enumerate_labelings
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.objective import Objective
 from kernelcrf.partition import Partition
-from kernelcrf.solvers import SOLVERS, solver_named
+from kernelcrf.solvers import SOLVERS
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 
@@ -52,10 +52,10 @@ def test_the_model_is_normalised_over_legal_labelings_alone():
             assert all(is_legal(y) for y in draws[:, rows])
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(set(SOLVERS) - {"dual"}))
 def test_constrained_objectives_are_solved_to_their_certificate(name):
     objective = legal_objective((3, 1, 4, 2, 5, 4))
-    found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-8, max_iter=500)
+    found = minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-8, max_iter=500)
     assert found.status == "optimal"
     v, h = np.random.default_rng(3).normal(size=objective.layout.size), 1e-4
     at = objective.evaluate(found.theta, curvature=True)

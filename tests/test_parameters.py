@@ -24,7 +24,7 @@ def test_each_template_has_its_own_prior_variance():
     g = np.random.default_rng(1).normal(size=layout.size)
     norms = layout.squared_dual_norms(g)
     for name, C in (("node", 1.5), ("edge", 0.7), ("bias", 2.0)):
-        np.testing.assert_allclose(layout.lam[layout.slices[name]], 1 / C)
+        np.testing.assert_allclose(layout.times_lam(np.ones(layout.size))[layout.slices[name]], 1 / C)
         assert norms[name] == pytest.approx(C * (g[layout.slices[name]] ** 2).sum())
 
 

@@ -78,7 +78,7 @@ def gradient_side(objective: Objective, at: Evaluation) -> float:
 
 def entropy_side(objective: Objective, at: Evaluation) -> float:
     """The same bound as the dual objective at the marginals of the point."""
-    data = at.gradient - objective.layout.lam * at.theta
+    data = at.gradient - objective.layout.times_lam(at.theta)
     return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
 
 

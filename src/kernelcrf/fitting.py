@@ -77,7 +77,7 @@ class Settings:
     n_components: int | str | None = None
     max_components: int | None = None
     rule: str | Rule = "auto"
-    solver: str = "lbfgs"
+    solver: str = "auto"
     tol: float = 1e-4
     max_iter: int = 1000
     certify_full: bool = False
@@ -199,7 +199,7 @@ def _solved(
             f"start has {start.size} weights but this fit has {layout.size}: expected an earlier fit with the same "
             "labels and templates"
         )
-    solver = solver_named(settings.solver)
+    solver = solver_named(settings.solver, objective)
     solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
     certificate = solution.certificate
     if settings.certify_full and objective.is_convex:

@@ -113,10 +113,10 @@ class Ray:
 
         (loss, slope), _ = objective.engine.reduce(one, range(len(self.scores)), objective.costs)
         theta = self.start.theta + step * self.direction
-        lam = objective.layout.lam
+        layout = objective.layout
         return (
-            float(loss) + 0.5 * float(np.dot(lam * theta, theta)),
-            float(slope) + float(np.dot(lam * theta, self.direction)),
+            float(loss) + 0.5 * layout.squared_norm(theta),
+            float(slope) + float(np.dot(layout.times_lam(theta), self.direction)),
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
@@ -164,10 +164,9 @@ class Objective:
             return Sums(result.loss, gradient), Local(own, result)
 
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
-        penalty = self.layout.lam * theta
-        value = sums.loss + 0.5 * float(np.dot(penalty, theta))
-        gradient = sums.gradient + penalty
-        lower = value - 0.5 * float(np.dot(gradient / self.layout.lam, gradient)) if self.is_convex else -np.inf
+        value = sums.loss + 0.5 * self.layout.squared_norm(theta)
+        gradient = sums.gradient + self.layout.times_lam(theta)
+        lower = value - 0.5 * sum(self.layout.squared_dual_norms(gradient).values()) if self.is_convex else -np.inf
         return Evaluation(theta, value, gradient, lower, tuple(parts))
 
     def _scores(self, k: int, theta: Floats) -> Scores:
@@ -196,7 +195,7 @@ class Objective:
             return partition.pull_back(self.layout, partition.weighted(tangents.nodes), dq, n_jobs), None
 
         total, _ = self.engine.reduce(one, range(len(self.partitions)), self.costs)
-        return total + self.layout.lam * v
+        return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
         """The paper's blocks (30) times v: covariances within each clique, none between cliques.
@@ -212,7 +211,7 @@ class Objective:
             return partition.pull_back(self.layout, partition.weighted(dp), self._edge_block(k, at, dw), n_jobs), None
 
         total, _ = self.engine.reduce(one, range(len(self.partitions)), self.costs)
-        return total + self.layout.lam * v
+        return total + self.layout.times_lam(v)
 
     def _edge_block(self, k: int, at: Evaluation, dw: Array) -> Array:
         """sum_t of q_t o (dw - <q_t, dw>), or each of them where dw is one a token."""

@@ -70,10 +70,17 @@ class Layout:
         """The length of theta."""
         return sum(int(np.prod(block.shape)) for block in self.blocks)
 
-    @cached_property
-    def lam(self) -> Floats:
-        """1 / C of each entry of theta."""
-        return np.concatenate([np.full(int(np.prod(block.shape)), 1.0 / block.C) for block in self.blocks])
+    def times_lam(self, v: Floats) -> Floats:
+        """lam_k v_k of each template, lam = 1 / C: the gradient of the penalty at theta = v."""
+        return np.concatenate([v[part] * (1.0 / block.C) for block, part in self._parts])
+
+    def squared_norm(self, theta: Floats) -> float:
+        """sum_k lam_k |theta_k|^2: twice the penalty."""
+        return float(sum(np.dot(theta[part], theta[part]) / block.C for block, part in self._parts))
+
+    @property
+    def _parts(self) -> list[tuple[TemplateBlock, slice]]:
+        return [(block, self.slices[block.clique.name]) for block in self.blocks]
 
     def split(self, theta: Floats) -> dict[str, Floats]:
         """theta as arrays of the shapes of the blocks, views of it."""
@@ -85,4 +92,4 @@ class Layout:
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
         """|g_k|^2 / lam_k of each template: twice the bound of Lemma 9 that it contributes."""
-        return {name: float(np.dot(g[part] / self.lam[part], g[part])) for name, part in self.slices.items()}
+        return {block.clique.name: block.C * float(np.dot(g[part], g[part])) for block, part in self._parts}

@@ -16,7 +16,8 @@ from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, sol
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 
-EVERY = sorted(SOLVERS)
+# The dual one takes other problems, and has its own file.
+EVERY = sorted(set(SOLVERS) - {"dual"})
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -26,7 +27,7 @@ def test_all_solvers_find_the_same_optimum(seed, kind):
     start = np.zeros(objective.layout.size)
     best = minimise(objective, Newton(), start, tol=1e-14)
     for name in EVERY:
-        found = minimise(objective, solver_named(name), start, tol=1e-14, max_iter=2000)
+        found = minimise(objective, SOLVERS[name](), start, tol=1e-14, max_iter=2000)
         assert found.certificate.relative_gap < 1e-13, name
         np.testing.assert_allclose(found.theta, best.theta, atol=1e-6, err_msg=name)
 
@@ -98,7 +99,7 @@ def test_chains_of_one_token_and_two_labels_are_the_mode_of_gp_classification():
 def test_missing_labels_are_fitted_to_a_stationary_point():
     objective = random_objective(4, missing=0.5, lengths=(5,) * 10)
     for name in EVERY:
-        found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-8, max_iter=3000)
+        found = minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-8, max_iter=3000)
         assert found.status == "optimal", name
         assert np.abs(found.evaluation.gradient).max() < 1e-2
         assert found.certificate.lower_bound == -np.inf
@@ -109,7 +110,7 @@ def test_missing_labels_are_fitted_to_a_stationary_point():
 @pytest.mark.parametrize("name", EVERY)
 def test_a_run_out_of_iterations_says_so_and_keeps_its_bound(name):
     objective = random_objective(5, strength=3.0, lengths=(9,) * 10)
-    found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-14, max_iter=2)
+    found = minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-14, max_iter=2)
     assert found.status == "max_iter"
     assert found.n_iter == 2
     assert found.certificate.gap_in_span > 0
@@ -118,7 +119,7 @@ def test_a_run_out_of_iterations_says_so_and_keeps_its_bound(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_asking_for_more_than_rounding_allows_ends_cleanly(name):
     objective = random_objective(6)
-    found = minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-300, max_iter=3000)
+    found = minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-300, max_iter=3000)
     assert found.status in ("stalled", "optimal", "max_iter")
     assert abs(found.certificate.relative_gap) < 1e-9
 
@@ -134,7 +135,7 @@ def test_an_interrupt_keeps_the_best_point(name):
             raise KeyboardInterrupt
 
     found = minimise(
-        objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-15, callback=interrupt, max_iter=500
+        objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-15, callback=interrupt, max_iter=500
     )
     assert found.status == "interrupted"
     assert found.certificate.objective == min(record.value for record in found.history)
@@ -156,8 +157,8 @@ def test_what_does_not_fit_is_refused_before_it_starts():
     large = random_objective(9, n=700, lengths=(2,))
     with pytest.raises(ValueError, match=r"solver='newton' forms the Hessian of 2112 parameters.*'newton-cg'"):
         minimise(large, Newton(), np.zeros(large.layout.size))
-    with pytest.raises(ValueError, match="solver='adam': expected one of newton-cg, newton"):
-        solver_named("adam")
+    with pytest.raises(ValueError, match="solver='adam': expected one of auto, newton-cg, newton"):
+        solver_named("adam", large)
     with pytest.raises(ValueError, match=r"tol=0\.0: expected a relative gap above 0"):
         minimise(large, NewtonCG(), np.zeros(large.layout.size), tol=0.0)
 
@@ -167,6 +168,6 @@ def test_the_number_of_threads_changes_no_bit_of_a_solution():
     for n_jobs in (1, 2):
         objective = random_objective(10, n=80, lengths=tuple(range(1, 40)), n_parts=7, n_jobs=n_jobs)
         for name in ("newton-cg", "lbfgs"):
-            results.append(minimise(objective, solver_named(name), np.zeros(objective.layout.size), tol=1e-6).theta)
+            results.append(minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-6).theta)
     np.testing.assert_array_equal(results[0], results[2])
     np.testing.assert_array_equal(results[1], results[3])

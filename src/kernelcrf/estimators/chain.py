@@ -80,7 +80,10 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         What `predict` returns: the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
         2**k columns for feature dicts, instead of a vocabulary.
-    solver, tol, max_iter : str, float, int
+    solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace"
+        "auto" is "dual" where it serves, which is the linear kernel on sparse inputs with all labels observed: few
+        passes, one thread; else "lbfgs".
+    tol, max_iter : float, int
         `tol` is the relative certified gap at which the fit ends.
     warm_start : bool
         Take up kernels, landmarks, labels and weights of the previous fit, whatever their parameters are now; C, class
@@ -132,7 +135,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         class_weight: Any = None,
         decoding: str = "viterbi",
         hash_features: int | None = None,
-        solver: str = "lbfgs",
+        solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,

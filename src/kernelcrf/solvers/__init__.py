@@ -1,6 +1,8 @@
 """Ways to minimise P: one loop, one line search, directions that differ."""
 
+from kernelcrf.objective import Objective
 from kernelcrf.solvers.block_jacobi import BlockJacobi
+from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver
 from kernelcrf.solvers.newton import Newton
@@ -13,13 +15,16 @@ SOLVERS: dict[str, type[Solver]] = {
     "block-jacobi": BlockJacobi,
     "subspace": Subspace,
     "lbfgs": LBFGS,
+    "dual": Dual,
 }
 
 
-def solver_named(name: str) -> Solver:
-    """A solver by its name."""
+def solver_named(name: str, objective: Objective) -> Solver:
+    """A solver by its name; "auto" is the dual one where it suits the objective, else L-BFGS."""
+    if name == "auto":
+        return Dual() if Dual.suits(objective) else LBFGS()
     if name not in SOLVERS:
-        raise ValueError(f"solver={name!r}: expected one of {', '.join(SOLVERS)}")
+        raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(SOLVERS)}")
     return SOLVERS[name]()
 
 
@@ -27,6 +32,7 @@ __all__ = [
     "LBFGS",
     "SOLVERS",
     "BlockJacobi",
+    "Dual",
     "Newton",
     "NewtonCG",
     "Progress",

@@ -1,0 +1,204 @@
+"""Loops of `solvers.dual`; arrays and formulas as there.
+
+Rows of labels are padded to whole vectors (`padded_width`), with zeros beyond the labels.
+"""
+
+import numpy as np
+
+from kernelcrf.inference.loops.compiled import compiled, inlined
+from kernelcrf.inference.loops.scaled import backward, forward
+from kernelcrf.inference.scaled import EDGE_RANGE, FREE_RANGE, MESSAGE_RANGE, NODE_RANGE
+
+FREE = FREE_RANGE[np.dtype(np.float64)]
+LEAST = float(np.exp(-MESSAGE_RANGE))
+ATTEMPTS = 12
+GROWTH = 1.1
+
+
+@inlined
+def scores_of(pointers, columns, values, row, W, s, t):
+    """s[t] = sum over the features of a row of value * W[column]."""
+    width = W.shape[1]
+    for j in range(width):
+        s[t, j] = 0
+    for k in range(pointers[row], pointers[row + 1]):
+        x, column = values[k], columns[k]
+        for j in range(width):
+            s[t, j] += x * W[column, j]
+
+
+@compiled
+def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
+    """Node marginals p, summed edge marginals q and the entropy of one sequence with node scores a and edge scores b.
+
+    What is not legal has potential 0; a and b stay finite. Sets failed[0] where scaled messages may not represent them,
+    by the rules of `inference.scaled`.
+    """
+    n_nodes, n_labels = p.shape
+    width = u.shape[1]
+    top, lowest, guarded = -np.inf, np.inf, False
+    for i in range(n_labels):
+        for j in range(n_labels):
+            if steps[i, j]:
+                top, lowest = max(top, b[i, j]), min(lowest, b[i, j])
+            else:
+                guarded = True
+    top, lowest = (top, lowest) if top > -np.inf else (0.0, 0.0)
+    guarded = guarded or top - lowest > FREE
+    failed[0] = guarded and top - lowest > EDGE_RANGE
+    for i in range(n_labels):
+        for j in range(n_labels):
+            e[0, i, j] = np.exp(b[i, j] - top) if steps[i, j] else 0.0
+    for i in range(n_labels):
+        for j in range(n_labels):
+            e_T[0, j, i] = e[0, i, j]
+    for t in range(n_nodes):
+        at_first, at_last = t == 0, t == n_nodes - 1
+        top_node = -np.inf
+        for j in range(n_labels):
+            if (first[j] or not at_first) and (last[j] or not at_last):
+                top_node = max(top_node, a[t, j])
+        for j in range(n_labels):
+            legal = (first[j] or not at_first) and (last[j] or not at_last)
+            u[t, j] = np.exp(a[t, j] - top_node) if legal else 0.0
+            if guarded and legal and a[t, j] < top_node - NODE_RANGE:
+                failed[0] = True
+        for j in range(n_labels, width):
+            u[t, j] = 0
+        highest[t] = top_node
+    offsets[1] = n_nodes
+    shift[0] = top
+    forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
+    backward(offsets, e_T, True, failed, alpha, u, p)
+    for i in range(width):
+        for j in range(width):
+            q[i, j] = 0
+    for t in range(1, n_nodes):
+        for i in range(n_labels):
+            x = alpha[t - 1, i]
+            for j in range(width):
+                q[i, j] += x * u[t, j]
+    energy = 0.0
+    for i in range(n_labels):
+        for j in range(n_labels):
+            q[i, j] *= e[0, i, j]
+            energy += q[i, j] * b[i, j]
+    for t in range(n_nodes):
+        for j in range(n_labels):
+            energy += p[t, j] * a[t, j]
+    return log_z[0] - energy
+
+
+@compiled
+def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
+    """Marginals and entropies of all sequences with scores a and b; returns how many failed."""
+    n_labels, longest, n_failed = p.shape[1], 0, 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    u, alpha = np.empty((longest, width)), np.empty((longest, width))
+    e, e_T, q_i = np.zeros((1, width, width)), np.zeros((1, width, width)), np.empty((width, width))
+    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
+    own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
+    for i in range(len(offsets) - 1):
+        low, high = offsets[i], offsets[i + 1]
+        T = high - low
+        if T == 0:
+            continue
+        entropies[i] = infer(
+            a[low:high], b[i], first, last, steps, own, highest, shift, e, e_T,
+            u[:T], alpha[:T], p[low:high], q_i, log_z, failed,
+        )  # fmt: skip
+        n_failed += failed[0]
+        for k in range(n_labels):
+            for j in range(n_labels):
+                q[i, k, j] = q_i[k, j]
+    return n_failed
+
+
+@compiled
+def epoch(
+    order, offsets, rows, pointers, columns, values, weights, first, last, steps,
+    lam, lam_edge, W, w, a, b, p, q, entropies, etas,
+):  # fmt: skip
+    """One step for each sequence, in the given order; returns the attempts that failed."""
+    n_labels, width, longest, rejected = p.shape[1], W.shape[1], 0, 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    s, change = np.empty((longest, width)), np.empty(width)
+    new_a, new_b = np.empty((longest, n_labels)), np.empty((n_labels, n_labels))
+    new_p, new_q = np.empty((longest, n_labels)), np.empty((width, width))
+    step, step_edge = np.zeros((longest, width)), np.empty((n_labels, n_labels))
+    u, alpha = np.empty((longest, width)), np.empty((longest, width))
+    e, e_T = np.zeros((1, width, width)), np.zeros((1, width, width))
+    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
+    own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
+    for i in order:
+        low, T = offsets[i], offsets[i + 1] - offsets[i]
+        if T == 0 or weights[i] == 0:
+            continue
+        for t in range(T):
+            scores_of(pointers, columns, values, rows[low + t], W, s, t)
+        eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
+        for _ in range(ATTEMPTS):
+            for t in range(T):
+                for j in range(n_labels):
+                    new_a[t, j] = (1 - eta) * a[low + t, j] + eta * s[t, j]
+            for k in range(n_labels):
+                for j in range(n_labels):
+                    new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
+            entropy = infer(
+                new_a[:T], new_b, first, last, steps, own, highest, shift, e, e_T,
+                u[:T], alpha[:T], new_p[:T], new_q, log_z, failed,
+            )  # fmt: skip
+            if failed[0]:
+                rejected += 1
+                eta *= 0.5
+                continue
+            for t in range(T):
+                for j in range(n_labels):
+                    step[t, j] = scale * (p[low + t, j] - new_p[t, j])
+            for k in range(n_labels):
+                for j in range(n_labels):
+                    step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
+            for j in range(width):
+                change[j] = 0
+            for t in range(T):
+                row = rows[low + t]
+                for k in range(pointers[row], pointers[row + 1]):
+                    x, column = values[k], columns[k]
+                    for j in range(width):
+                        before = W[column, j]
+                        after = before + x * step[t, j]
+                        change[j] += (after - before) * (after + before)
+                        W[column, j] = after
+            norms, norms_edge = 0.0, 0.0
+            for j in range(width):
+                norms += change[j]
+            for k in range(n_labels):
+                for j in range(n_labels):
+                    norms_edge += step_edge[k, j] * (2 * w[k, j] + step_edge[k, j])
+                    w[k, j] += step_edge[k, j]
+            gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
+            if gain >= 0:
+                for t in range(T):
+                    for j in range(n_labels):
+                        a[low + t, j], p[low + t, j] = new_a[t, j], new_p[t, j]
+                for k in range(n_labels):
+                    for j in range(n_labels):
+                        b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
+                entropies[i] = entropy
+                eta = min(GROWTH * eta, 1.0)
+                break
+            rejected += 1
+            for t in range(T):
+                row = rows[low + t]
+                for k in range(pointers[row], pointers[row + 1]):
+                    x, column = values[k], columns[k]
+                    for j in range(width):
+                        W[column, j] -= x * step[t, j]
+            for k in range(n_labels):
+                for j in range(n_labels):
+                    w[k, j] -= step_edge[k, j]
+            eta *= 0.5
+        etas[i] = eta
+    return rejected

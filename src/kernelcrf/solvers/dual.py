@@ -1,0 +1,210 @@
+"""Ascent on the dual, one sequence at a time: exponentiated gradients (Collins et al., 2008), for sparse features.
+
+    D(alpha) = sum_i omega_i H(alpha_i) - sum_k lam_k/2 |theta_k|^2,
+    theta_k  = sum_i omega_i [Phi_k(x_i, y_i) - E_{alpha_i} Phi_k] / lam_k,
+
+with a distribution alpha_i over the labelings of each sequence. D(alpha) <= min P, with equality at its maximum, so
+that P(theta) - D(alpha) certifies theta. alpha_i is kept as scores a_i of tokens and b_i of steps, and a step moves
+them towards those of theta,
+
+    alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
+
+with eta halved until D rises. theta changes with every sequence rather than with every pass over the data, which is why
+few passes do; but one sequence follows upon another, and there is nothing to share between threads.
+
+At the start every token has its own label with probability 1 - delta and the others evenly, with the delta that makes
+D greatest, or the distribution of a given theta if D is greater there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+
+from kernelcrf.inference.scaled import padded_width
+from kernelcrf.objective import Objective
+from kernelcrf.partition import Partition
+from kernelcrf.solvers import ascent as loops
+from kernelcrf.solvers.lbfgs import LBFGS
+from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+FIRST_ETA = 0.5
+# P - D is about three times what D has still to gain, where gains fall by a constant factor.
+GAP_OVER_GAIN = 3.0
+LEAST_GAIN = 1e-13
+
+
+@dataclass(frozen=True)
+class Dual:
+    """Passes over the sequences in random orders drawn from `seed`."""
+
+    seed: int = 0
+
+    @staticmethod
+    def suits(objective: Objective) -> bool:
+        """Whether labels are all observed, node features sparse, edges without inputs, and no label kernel given."""
+        if not objective.is_convex or len(objective.partitions) != 1 or len(objective.layout.blocks) != 2:
+            return False
+        features = objective.partitions[0].features
+        node, edge = objective.layout.blocks
+        sparse = node.clique.name in features and features[node.clique.name].is_sparse
+        plain = node.clique.k_y.is_identity and edge.clique.k_y.is_identity and edge.clique.k_x is None
+        return sparse and plain and (node.clique.nodes, edge.clique.nodes) == (1, 2)
+
+    def check(self, objective: Objective) -> None:
+        """Refuse what the loops do not know."""
+        if not self.suits(objective):
+            raise ValueError(
+                "solver='dual' goes with the linear kernel on sparse inputs or feature dicts, all labels observed, no "
+                "edge_kernel and label_kernel='delta': expected such a problem; solver='lbfgs' takes any"
+            )
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Pass over the sequences until P - D is small enough; P is evaluated where that is likely."""
+        ascent = Ascent.of(progress.objective, start)
+        if ascent is None:
+            return LBFGS().solve(start, progress)
+        rng, gains = np.random.default_rng(self.seed), [np.inf]
+        try:
+            for k in range(1, progress.max_iter + 1):
+                before = ascent.value
+                ascent.epoch(rng)
+                progress.passes += 1
+                gains.append(ascent.value - before)
+                if gains[-1] <= LEAST_GAIN * abs(ascent.value):
+                    break
+                if _likely_gap(gains) <= progress.tol * abs(ascent.value) or k in (4, 16, 64):
+                    ascent.report(progress)
+                    if progress.solved:
+                        return OPTIMAL
+            else:
+                ascent.report(progress)
+                return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+        except KeyboardInterrupt:
+            ascent.report(progress)
+            raise
+        # D rises no further within rounding, or for sequences whose messages cannot be scaled.
+        return LBFGS().solve(ascent.theta, progress)
+
+
+def _likely_gap(gains: list[float]) -> float:
+    """What P - D may be, from the last two gains of D."""
+    before, last = gains[-2:]
+    return GAP_OVER_GAIN * last**2 / (before - last) if np.isfinite(before) and before > last else np.inf
+
+
+@dataclass(eq=False)
+class Ascent:
+    """alpha, theta and D as they go.
+
+    W (d, width) and w (L, L) are theta; a (N, L), b (m, L, L) the scores of alpha; p (N, L), q (m, L, L) its marginals,
+    q summed over the steps of a sequence; etas (m,) the last steps taken.
+    """
+
+    objective: Objective
+    W: Floats
+    w: Floats
+    a: Floats
+    b: Floats
+    p: Floats
+    q: Floats
+    entropies: Floats
+    etas: Floats
+
+    @classmethod
+    def of(cls, objective: Objective, start: Floats) -> Ascent | None:
+        """The better of a start near the labels and of one at theta = `start`; None where neither can be scaled."""
+        partition, n_jobs = objective.partitions[0], objective.engine.n_jobs
+        starts = [cls._at(objective, *_near_labels(objective))]
+        if np.any(start):
+            starts.append(cls._at(objective, *partition.scores(objective.layout, start, n_jobs)))
+        return max((one for one in starts if one is not None), key=lambda one: one.value, default=None)
+
+    @classmethod
+    def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
+        """alpha with the scores s and w, or None where its messages cannot be scaled."""
+        partition, layout = objective.partitions[0], objective.layout
+        offsets, n_labels = partition.chains.offsets, partition.n_labels
+        a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
+        p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
+        width = padded_width(n_labels)
+        if loops.moments(offsets, width, *_legality(partition), a, b, p, q, entropies):
+            return None
+        r = -p
+        r[np.arange(len(a)), partition.labels] += 1
+        steps = partition.observed_steps - np.einsum("i,ijk->jk", _weights(partition), q)
+        ascent = partition.pull_back(layout, partition.weighted(r), steps, objective.engine.n_jobs)
+        node, edge = (block.C * part for block, part in zip(layout.blocks, layout.split(ascent).values(), strict=True))
+        W = np.zeros((len(node), width))
+        W[:, :n_labels] = node
+        return cls(objective, W, edge[0], a, b, p, q, entropies, np.full(len(b), FIRST_ETA))
+
+    @property
+    def value(self) -> float:
+        """D(alpha)."""
+        node, edge = self.objective.layout.blocks
+        penalty = float(np.vdot(self.W, self.W)) / node.C + float(np.vdot(self.w, self.w)) / edge.C
+        return float(np.dot(_weights(self.objective.partitions[0]), self.entropies)) - 0.5 * penalty
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters as one vector."""
+        return np.concatenate((self.W[:, : len(self.w)].ravel(), self.w.ravel()))
+
+    def epoch(self, rng: np.random.Generator) -> None:
+        """One step for every sequence, in random order."""
+        partition, blocks = self.objective.partitions[0], self.objective.layout.blocks
+        features = partition.features[blocks[0].clique.name]
+        rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
+        sparse = features.F.indptr, features.F.indices, features.F.data
+        lams = [1.0 / block.C for block in blocks]
+        data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(partition), *lams)
+        state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas)
+        loops.epoch(rng.permutation(len(self.b)), *data, *state)
+
+    def report(self, progress: Progress) -> None:
+        """Evaluate P at theta, with D for a lower bound."""
+        at = self.objective.evaluate(self.theta)
+        progress.passes += 1
+        progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
+
+
+def _near_labels(objective: Objective) -> tuple[Array, Array]:
+    """Scores under which tokens have their labels with probability 1 - delta, for the delta that makes D greatest."""
+    partition, node = objective.partitions[0], objective.layout.blocks[0]
+    n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
+    own, nothing = np.zeros((n_nodes, n_labels)), np.zeros((n_labels, n_labels))
+    own[np.arange(n_nodes), partition.labels] = 1
+    if n_labels == 1:
+        return own, nothing
+    moved = partition.weighted(own - (1 - own) / (n_labels - 1))
+    direction = partition.pull_back(objective.layout, moved, nothing, objective.engine.n_jobs)
+    curvature, mass = node.C * float(np.dot(direction, direction)), float(partition.weighted(np.ones(n_nodes)).sum())
+
+    def loss(log_delta: float) -> float:
+        delta = np.exp(log_delta)
+        entropy = -(1 - delta) * np.log1p(-delta) - delta * (log_delta - np.log(n_labels - 1))
+        return float(0.5 * curvature * delta**2 - mass * entropy)
+
+    found = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
+    log_delta = float(found.x)
+    return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * own, nothing
+
+
+def _weights(partition: Partition) -> Floats:
+    return np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
+
+
+def _legality(partition: Partition) -> tuple[Array, Array, Array]:
+    """First labels, last labels and steps that are legal."""
+    if partition.legal is not None:
+        return partition.legal.first, partition.legal.last, partition.legal.steps
+    every = np.ones(partition.n_labels, bool)
+    return every, every, np.ones((partition.n_labels, partition.n_labels), bool)

@@ -1,0 +1,150 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.inference.chain import entropy, moments
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.solvers import LBFGS, Dual, Newton, solver_named
+from kernelcrf.solvers.dual import Ascent
+from kernelcrf.solvers.loop import minimise
+from objectives import random_objective
+
+
+def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, lengths=None):
+    rng = np.random.default_rng(seed)
+    lengths = tuple(rng.integers(0, 8, 12)) if lengths is None else lengths
+    chains, delta = Chains.from_lengths(lengths), LabelKernel("delta", n_labels)
+    layout = Layout(
+        (
+            TemplateBlock(CliqueKernel("node", 1, delta, InputKernel("linear")), 9, C[0]),
+            TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, C[1]),
+        )
+    )
+    F = sp.random_array((chains.n_nodes, 9), density=0.4, format="csr", rng=rng, data_sampler=rng.normal)
+    features = TokenFeatures(F, rng.integers(chains.n_nodes, size=chains.n_nodes)) if shared else TokenFeatures(F)
+    labels = rng.integers(n_labels, size=chains.n_nodes).astype(np.int32)
+    rules = None
+    if legal:
+        # Labels run upwards from 0, one step or none at a time.
+        steps = np.eye(n_labels, dtype=bool) | np.eye(n_labels, k=1, dtype=bool)
+        rules = Legal(steps, np.arange(n_labels) == 0, np.ones(n_labels, bool))
+        for low, high in itertools.pairwise(chains.offsets):
+            rises = rng.integers(0, 2, high - low) * (np.arange(high - low) > 0)
+            labels[low:high] = np.minimum(np.cumsum(rises), n_labels - 1)
+    weights = rng.uniform(0.3, 2.0, len(lengths)) if weighted else None
+    partition = Partition(chains, n_labels, labels, {"node": features}, None, weights, rules)
+    return Objective(layout, [partition], LocalEngine(1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "kind", [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"n_labels": 17}, {"n_labels": 1}], ids=str
+)
+def test_the_dual_ends_at_the_optimum(seed, kind):
+    objective = sparse_objective(seed, **kind)
+    start = np.zeros(objective.layout.size)
+    best = minimise(objective, Newton(), start, tol=1e-12)
+    found = minimise(objective, Dual(), start, tol=1e-9, max_iter=3000)
+    assert found.status == "optimal"
+    assert found.certificate.lower_bound <= best.certificate.objective + 1e-12
+    assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [{}, {"weighted": True, "shared": True}, {"legal": True}], ids=str)
+def test_theta_and_value_are_those_of_the_distributions(kind):
+    """theta and D recomputed from the scores of alpha by the library's own inference."""
+    objective = sparse_objective(3, **kind)
+    partition, layout = objective.partitions[0], objective.layout
+    ascent, rng = Ascent.of(objective, np.zeros(layout.size)), np.random.default_rng(0)
+    for _ in range(5):
+        ascent.epoch(rng)
+    chains, weights = partition.chains, np.ones(12) if partition.weights is None else partition.weights
+    r, steps, total = np.zeros_like(ascent.a), np.zeros_like(ascent.w), 0.0
+    for i, (low, high) in enumerate(itertools.pairwise(chains.offsets)):
+        own = Chains.from_lengths([high - low])
+        s, w = ascent.a[low:high], ascent.b[i]
+        if partition.legal is not None:
+            s, w = partition.legal.impose(own, s, w)
+        found = moments(s, w, own)
+        y = partition.labels[low:high]
+        r[low:high] = weights[i] * (np.eye(partition.n_labels)[y] - found.nodes)
+        np.add.at(steps, (y[:-1], y[1:]), weights[i])
+        steps -= weights[i] * found.edges
+        total += weights[i] * entropy(s, w, own).sum()
+    theta = objective.layout.join({"node": 1.5 * (partition.pull_back(layout, r, 0 * steps)[:-9]), "edge": 0.7 * steps})
+    np.testing.assert_allclose(ascent.theta, theta, atol=1e-10)
+    assert ascent.value == pytest.approx(total - 0.5 * layout.squared_norm(theta), abs=1e-9)
+
+
+def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
+    objective = sparse_objective(4, C=(2.0, 2.0))
+    optimum = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-12).certificate.objective
+    ascent, rng, values = Ascent.of(objective, np.zeros(objective.layout.size)), np.random.default_rng(0), []
+    for _ in range(40):
+        values.append(ascent.value)
+        ascent.epoch(rng)
+    assert all(b > a for a, b in itertools.pairwise(values))
+    assert values[-1] <= optimum
+    assert values[-1] == pytest.approx(optimum, rel=1e-2)
+
+
+def test_a_start_at_the_optimum_ends_at_once():
+    objective = sparse_objective(5)
+    theta = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-13).theta
+    passes = minimise(objective, Dual(), theta, tol=1e-6).history[-1].passes
+    assert passes < minimise(objective, Dual(), 0 * theta, tol=1e-6).history[-1].passes
+
+
+def test_scores_that_scaled_messages_cannot_hold_are_left_to_lbfgs():
+    objective = sparse_objective(6, legal=True, C=(1e-3, 1e-3))
+    partition = objective.partitions[0]
+    partition.features["node"].F.data *= 1e7
+    found = minimise(objective, Dual(), np.zeros(objective.layout.size), tol=1e-4, max_iter=500)
+    best = minimise(objective, LBFGS(), np.zeros(objective.layout.size), tol=1e-6, max_iter=2000)
+    assert found.certificate.lower_bound <= best.certificate.objective
+    assert found.certificate.objective >= best.certificate.lower_bound
+
+
+def test_problems_of_another_kind_are_refused_and_automatically_left_to_lbfgs():
+    dense = random_objective(0, n_parts=1)
+    with pytest.raises(ValueError, match=r"solver='dual' goes with the linear kernel on sparse inputs.*'lbfgs'"):
+        minimise(dense, Dual(), np.zeros(dense.layout.size))
+    assert isinstance(solver_named("auto", dense), LBFGS)
+    assert isinstance(solver_named("auto", sparse_objective(0)), Dual)
+
+
+def test_an_interrupt_keeps_the_point_reached():
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    objective = sparse_objective(7)
+    found = minimise(objective, Dual(), np.zeros(objective.layout.size), tol=1e-15, callback=interrupt)
+    assert found.status == "interrupted"
+    assert found.certificate.gap_in_span >= 0
+
+
+def test_a_run_out_of_passes_says_so():
+    objective = sparse_objective(8)
+    found = minimise(objective, Dual(), np.zeros(objective.layout.size), tol=1e-12, max_iter=3)
+    assert found.status == "max_iter"
+    assert found.certificate.gap_in_span > 0
+
+
+def test_warm_starts_go_on_from_the_weights_of_an_earlier_fit():
+    partition = sparse_objective(9, lengths=(5,) * 20).partitions[0]
+    data = LabelledSequences(partition.features["node"].F, partition.chains, partition.labels, 3)
+    first = fit(data, Settings(InputKernel("linear"), C=1.0, C_edge=1.0, tol=1e-8), LocalEngine(1))
+    again = Settings(InputKernel("linear"), C=1.1, C_edge=1.1, tol=1e-8)
+    cold, warm = fit(data, again, LocalEngine(1)), fit(data, again, LocalEngine(1), start=first.end)
+    assert isinstance(first.end, Start)
+    assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=1e-8)
+    assert warm.solution.history[-1].passes < cold.solution.history[-1].passes
