@@ -1,8 +1,35 @@
 import subprocess
 import sys
 
+import pytest
 
-def test_import_pulls_in_no_engine_plotting_or_command_line():
-    code = "import sys, kernelcrf; print(sorted({'dask', 'matplotlib', 'typer'} & set(sys.modules)))"
+import kernelcrf
+
+
+def loaded_by(statement: str, *modules: str) -> set[str]:
+    """Which of the modules a fresh interpreter holds after the statement."""
+    code = f"import sys; {statement}; print(*({set(modules)!r} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
+    return set(out.stdout.split())
+
+
+def test_import_loads_nothing_heavy():
+    heavy = ("numpy", "scipy", "sklearn", "numba", "joblib", "pandas", "polars", "tqdm", "safetensors")
+    assert loaded_by("import kernelcrf", *heavy) == set()
+
+
+def test_estimator_loads_no_engine_plotting_command_line_or_clustering():
+    absent = ("dask", "distributed", "pyarrow", "matplotlib", "typer", "sklearn.cluster")
+    found = loaded_by("from kernelcrf import ChainCRF, load", "sklearn.base", "numba", *absent)
+    assert found == {"sklearn.base", "numba"}
+
+
+def test_every_public_name_is_listed_and_there():
+    assert set(kernelcrf.__all__) <= set(dir(kernelcrf))
+    assert all(getattr(kernelcrf, name).__name__ == name for name in ("ChainCRF", "ModelFileError", "load"))
+    assert "ChainCRF" in vars(kernelcrf)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'kernelcrf' has no attribute 'TreeCRF'"):
+        _ = kernelcrf.TreeCRF

@@ -1,10 +1,33 @@
-"""Conditional random fields with kernels, after Altun, Smola and Hofmann (UAI 2004)."""
+"""Conditional random fields with kernels, after Altun, Smola and Hofmann (UAI 2004).
 
+A name is loaded when it is first asked for (PEP 562): what the estimator stands on, scikit-learn and Numba, takes many
+times longer to load than the package itself.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-from kernelcrf.estimators.chain import ChainCRF
-from kernelcrf.estimators.loading import load
-from kernelcrf.persistence import ModelFileError
+if TYPE_CHECKING:
+    from kernelcrf.estimators.chain import ChainCRF
+    from kernelcrf.estimators.loading import load
+    from kernelcrf.persistence import ModelFileError
+else:
+    _HOMES = {
+        "ChainCRF": "kernelcrf.estimators.chain",
+        "ModelFileError": "kernelcrf.persistence",
+        "load": "kernelcrf.estimators.loading",
+    }
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *_HOMES})
+
 
 __version__ = version("kernelcrf")
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from kernelcrf.basis.distinct import add_rows
@@ -36,6 +35,9 @@ class KMeans:
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the centres."""
+        # Loads a good part of scikit-learn, for this rule alone.
+        from sklearn.cluster import MiniBatchKMeans
+
         X = _points(growth, "kmeans")
         count = growth.capacity - growth.n
         seed = int(rng.integers(2**31))
