@@ -1,0 +1,113 @@
+"""Loops of `fused`: inference between the two products with the features of a block, while a cache holds them."""
+
+import numpy as np
+
+from kernelcrf.inference.loops import tangents
+from kernelcrf.inference.loops.compiled import compiled
+from kernelcrf.inference.loops.scaled import SMALL, backward, forward, shift
+
+
+@compiled
+def node_scores(F, W, s):
+    """s = F W, by the transposed product where there are many labels: it is the faster one there."""
+    if W.shape[1] <= SMALL:
+        np.dot(F, W, s)
+    else:
+        s[:] = np.dot(W.T, F.T).T
+
+
+@compiled
+def add_outer(left, right, weights, offsets, total):
+    """total += sum_t left_{t-1}' omega right_t; `right` is zero at first tokens."""
+    if len(weights):
+        right = right.copy()
+        for k in range(len(offsets) - 1):
+            for t in range(offsets[k], offsets[k + 1]):
+                for j in range(right.shape[1]):
+                    right[t, j] *= weights[k]
+    total += np.dot(left[:-1].T, right[1:])
+
+
+@compiled
+def evaluate(
+    F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
+    s, p, r, alpha, v, log_partition, failed, gradient, steps,
+):  # fmt: skip
+    """Scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; adds to gradient (L, n) and steps.
+
+    Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; alpha
+    and v have the rows of all tokens, or of the longest block where they are not to be kept.
+    """
+    n_labels, kept, target = s.shape[1], len(alpha) == len(s), 0.0
+    for c in range(len(cuts) - 1):
+        low, high = cuts[c], cuts[c + 1]
+        begin, end = offsets[low], offsets[high]
+        if begin == end:
+            continue
+        own, F_b, s_b, r_b = offsets[low : high + 1] - begin, F[begin:end], s[begin:end], r[begin:end]
+        base = begin if kept else 0
+        alpha_b, v_b = alpha[base : base + end - begin], v[base : base + end - begin]
+        failed_b, log_b = failed[low:high], log_partition[low:high]
+        node_scores(F_b, W, s_b)
+        for k in range(high - low):
+            for t in range(own[k], own[k + 1]):
+                for j in range(n_labels):
+                    s_b[t, j] += bias[j]
+            if own[k + 1] > own[k]:
+                for j in range(n_labels):
+                    if not first[j]:
+                        s_b[own[k], j] = -np.inf
+                    if not last[j]:
+                        s_b[own[k + 1] - 1, j] = -np.inf
+        highest = np.empty(end - begin, v.dtype)
+        shift(s_b, own, spread, v_b, highest, failed_b)
+        for t in range(end - begin):
+            for j in range(n_labels):
+                v_b[t, j] = np.exp(v_b[t, j])
+        forward(own, n_labels, e, True, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
+        backward(own, e_T, True, failed_b, alpha_b, v_b, p[begin:end])
+        add_outer(alpha_b, v_b, weights[low:high], own, steps)
+        for k in range(high - low):
+            weight = weights[low + k] if len(weights) else 1.0
+            for t in range(own[k], own[k + 1]):
+                for j in range(n_labels):
+                    r_b[t, j] = weight * p[begin + t, j]
+                y = labels[begin + t]
+                r_b[t, y] -= r.dtype.type(weight)
+                target += weight * s_b[t, y]
+        gradient += np.dot(r_b.T, F_b)
+    return target
+
+
+@compiled
+def hessian_product(
+    F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
+):  # fmt: skip
+    """The derivatives of `evaluate` along scores F W + bias of nodes and dw of edges, of which edw is e o dw."""
+    n_labels, width = p.shape[1], alpha.shape[1]
+    for c in range(len(cuts) - 1):
+        low, high = cuts[c], cuts[c + 1]
+        begin, end = offsets[low], offsets[high]
+        if begin == end:
+            continue
+        own, F_b, p_b = offsets[low : high + 1] - begin, F[begin:end], p[begin:end]
+        alpha_b, v_b = alpha[begin:end], v[begin:end]
+        du, dp = np.empty((end - begin, n_labels), F.dtype), np.empty((end - begin, n_labels), F.dtype)
+        shape = (end - begin, width)
+        d, pA, x, y = np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype)
+        node_scores(F_b, W, du)
+        for t in range(end - begin):
+            for j in range(n_labels):
+                du[t, j] += bias[j]
+        tangents.centre_nodes(p_b, du, d)
+        tangents.forward(own, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
+        tangents.backward(own, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
+        for k in range(high - low):
+            weight = weights[low + k] if len(weights) else 1.0
+            for t in range(own[k], own[k + 1]):
+                for j in range(n_labels):
+                    dp[t, j] = weight * (dp[t, j] + pA[t, j])
+                    nodes[j] += dp[t, j]
+        add_outer(x, v_b, weights[low:high], own, steps)
+        add_outer(alpha_b, y, weights[low:high], own, steps)
+        gradient += np.dot(dp.T, F_b)
