@@ -1,0 +1,32 @@
+"""Data: sequences of a known law, and readers of public data sets that lie on disk.
+
+`load_*` read files that a user has put under one folder, given as `folder=` or by the environment variable
+KERNELCRF_DATA; nothing is ever downloaded. `docs/datasets.md` lists the sets and the layout of the folder.
+"""
+
+from kernelcrf.datasets.archives import load_gpstruct, load_letters
+from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.multilabel import MultilabelData, load_multilabel
+from kernelcrf.datasets.proteins import load_cb513, load_qian_sejnowski, load_ts115
+from kernelcrf.datasets.sensors import load_batteryless, load_occupancy
+from kernelcrf.datasets.synthetic import SequenceData, make_sequences
+from kernelcrf.datasets.tokens import load_conll2000, load_prosody, load_ud_ewt, load_wnut17
+
+__all__ = [
+    "LabelledSequences",
+    "MultilabelData",
+    "SequenceData",
+    "load_batteryless",
+    "load_cb513",
+    "load_conll2000",
+    "load_gpstruct",
+    "load_letters",
+    "load_multilabel",
+    "load_occupancy",
+    "load_prosody",
+    "load_qian_sejnowski",
+    "load_ts115",
+    "load_ud_ewt",
+    "load_wnut17",
+    "make_sequences",
+]

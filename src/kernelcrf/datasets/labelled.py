@@ -1,0 +1,95 @@
+"""What every reader of sequences returns.
+
+A frozen dataclass rather than scikit-learn's Bunch: the fields are the same for all sets, are checked where the data
+are made, and a misspelt name fails in the type checker instead of at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Indices: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledSequences:
+    """m labelled sequences of a public data set, as `ChainCRF` takes them.
+
+    X : m inputs: (T_i, d) arrays, (T_i, d) CSR arrays, or lists of T_i dicts of strings, one a token.
+    y : m arrays (T_i,) of strings, or of integers from 0 on; -1 is a missing label.
+    description : what is loaded.
+    licence : on what terms the data come.
+    citation : what to cite.
+    ids : (m,) names of the sequences.
+    groups : (m,), what cross-validation should keep together: a speaker, a protein, a room.
+    folds : (m,), the authors' folds.
+    splits : the authors' (training, test) indices, one pair a repetition; scikit-learn takes them as `cv`.
+    eval_mask : m boolean arrays (T_i,), the tokens that the published scores count.
+    feature_names : d names of the columns of X.
+    extras : further columns by name, each m arrays (T_i,). Some tell the label: they are no inputs.
+
+    Fields that a set has nothing for are None; `extras` is then empty.
+    """
+
+    X: list[Any]
+    y: list[Array]
+    description: str
+    licence: str
+    citation: str
+    ids: Array | None = None
+    groups: Array | None = None
+    folds: Array | None = None
+    splits: tuple[tuple[Indices, Indices], ...] | None = None
+    eval_mask: list[npt.NDArray[np.bool_]] | None = None
+    feature_names: tuple[str, ...] | None = None
+    extras: Mapping[str, list[Array]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths = [_length(x) for x in self.X]
+        for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
+            if arrays is not None and [len(array) for array in arrays] != lengths:
+                raise ValueError(f"{name} and X differ in their lengths: expected one entry a token of X")
+        for name in ("ids", "groups", "folds"):
+            array = getattr(self, name)
+            if array is not None and array.shape != (len(lengths),):
+                raise ValueError(
+                    f"{name} has shape {array.shape} and X {len(lengths)} sequences: expected one entry each"
+                )
+
+    def __repr__(self) -> str:
+        return f"LabelledSequences({len(self.y)} sequences, {self.lengths.sum()} tokens: {self.description})"
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(m,): T_i."""
+        return np.fromiter(map(len, self.y), np.int64, len(self.y))
+
+    def take(self, indices: npt.ArrayLike) -> LabelledSequences:
+        """The sequences of these indices, or of a boolean mask (m,), in that order; `splits` do not apply to them."""
+        rows = np.arange(len(self.y))[np.asarray(indices)]
+        return replace(
+            self,
+            X=_pick(self.X, rows),
+            y=_pick(self.y, rows),
+            ids=None if self.ids is None else self.ids[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            folds=None if self.folds is None else self.folds[rows],
+            splits=None,
+            eval_mask=None if self.eval_mask is None else _pick(self.eval_mask, rows),
+            extras={name: _pick(arrays, rows) for name, arrays in self.extras.items()},
+        )
+
+
+def _length(x: Any) -> int:
+    # A sparse array has no len().
+    return int(x.shape[0]) if hasattr(x, "shape") else len(x)
+
+
+def _pick(items: list[Any], rows: Indices) -> list[Any]:
+    return [items[row] for row in rows]
