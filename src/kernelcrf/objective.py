@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf import fused
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE
 from kernelcrf.inference.batch import Batch
@@ -59,7 +60,7 @@ class Residuals:
     r: Array
     q: Array
     nodes: Array
-    curvature: Linearisation | None
+    curvature: Linearisation | fused.Messages | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +159,11 @@ class Objective:
 
         def one(k: int) -> tuple[Sums, Local]:
             partition = self.partitions[k]
+            found = None if scores is not None else fused.evaluate(self.layout, partition, theta, keep=curvature)
+            if found is not None:
+                messages = found.messages if curvature else None
+                result = Residuals(found.loss, found.r, found.q, found.messages.p, messages)
+                return Sums(found.loss, found.gradient), Local(Scores(found.s, found.w), result)
             own = scores[k] if scores is not None else self._scores(k, theta)
             result = self.residuals(k, own, curvature=curvature)
             gradient = partition.pull_back(self.layout, result.r, result.q, n_jobs)
@@ -190,6 +196,8 @@ class Objective:
             partition, curvature = self.partitions[k], at.parts[k].residuals.curvature
             if curvature is None:
                 raise ValueError("at was evaluated without curvature: pass curvature=True to evaluate")
+            if isinstance(curvature, fused.Messages):
+                return fused.hessian_product(self.layout, partition, curvature, v), None
             tangents = curvature.tangents(*partition.scores(self.layout, v, n_jobs))
             dq = tangents.edges if tangents.edges.ndim == 2 else partition.weighted(tangents.edges)
             return partition.pull_back(self.layout, partition.weighted(tangents.nodes), dq, n_jobs), None

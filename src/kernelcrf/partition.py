@@ -6,8 +6,7 @@ with A the factor of the label kernel and F_t = 1 for a template without inputs.
 its transpose: from residuals of scores to a gradient. Features are those of the U distinct inputs (Lemma 6): products
 run over them, an index leads to the tokens, and residuals are summed onto them first.
 
-Dense features without duplicates are cut into partitions of about two megabytes: a pass forms the scores of one, runs
-inference and pulls the residuals back while its features are still in the cache, so that F is read once.
+Dense features without duplicates are cut into as many partitions as threads may share.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kernelcrf.parameters import Layout, TemplateBlock
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-PARTITION_BYTES = 2**21
+MOST_PARTITIONS, LEAST_NODES = 64, 512
 ROWS = 4096
 
 
@@ -189,11 +188,10 @@ class Partition:
         )
 
     def cut(self) -> list[Partition]:
-        """Partitions that a cache holds; one where features are sparse or shared between tokens."""
+        """Partitions that threads may take; one where features are sparse or shared between tokens."""
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
-        row_bytes = sum(f.F.shape[1] * f.F.dtype.itemsize for f in self.features.values())
-        n_nodes = max(PARTITION_BYTES // row_bytes, 128)
+        n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)
         return [self.part(low, high) for low, high in self.chains.runs(n_nodes)]
 
 

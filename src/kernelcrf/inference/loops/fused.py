@@ -94,7 +94,12 @@ def hessian_product(
         alpha_b, v_b = alpha[begin:end], v[begin:end]
         du, dp = np.empty((end - begin, n_labels), F.dtype), np.empty((end - begin, n_labels), F.dtype)
         shape = (end - begin, width)
-        d, pA, x, y = np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype), np.empty(shape, v.dtype)
+        d, pA, x, y = (
+            np.empty(shape, v.dtype),
+            np.empty(shape, v.dtype),
+            np.empty(shape, v.dtype),
+            np.empty(shape, v.dtype),
+        )
         node_scores(F_b, W, du)
         for t in range(end - begin):
             for j in range(n_labels):

@@ -1,0 +1,102 @@
+"""The pass by blocks beside the steps that it joins."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelcrf import fused
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.objective import Objective
+from kernelcrf.partition import Partition, TokenFeatures
+from objectives import random_objective
+
+LENGTHS = (3, 0, 90, 1, 4, 0, 2, 5, 70, 30)
+STEPS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
+
+
+def legal_labels(objective):
+    """The objective with labels that keep to STEPS, and begin and end with 0 or 1."""
+    rules = Legal(STEPS, np.array([True, True, False]), np.array([True, True, False]))
+    parts = []
+    for partition in objective.partitions:
+        parts.append(replace(partition, labels=np.zeros_like(partition.labels), legal=rules))
+    return Objective(objective.layout, parts, objective.engine)
+
+
+def in_steps(objective, monkeypatch):
+    """Evaluations without the pass by blocks."""
+    monkeypatch.setattr(fused, "evaluate", lambda *_, **__: None)
+    return objective
+
+
+@pytest.mark.parametrize(
+    ("kind", "constrained"),
+    [
+        ({}, False),
+        ({"weighted": True, "label_kernel": "centred"}, False),
+        ({"n_labels": 17, "n": 70}, False),
+        ({"strength": 30.0}, False),
+        ({"weighted": True}, True),
+    ],
+    ids=str,
+)
+def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrained, monkeypatch):
+    monkeypatch.setattr(fused, "BLOCK_BYTES", 1)
+    objective = random_objective(11, lengths=LENGTHS, **kind)
+    objective = legal_labels(objective) if constrained else objective
+    rng = np.random.default_rng(0)
+    theta, v = rng.normal(size=(2, objective.layout.size))
+    assert all(fused.evaluate(objective.layout, one, theta, keep=False) for one in objective.partitions)
+    ours = objective.evaluate(theta, curvature=True)
+    assert all(isinstance(part.residuals.curvature, fused.Messages) for part in ours.parts)
+    product = objective.hessian_product(ours, v)
+    theirs = in_steps(objective, monkeypatch).evaluate(theta, curvature=True)
+    assert not any(isinstance(part.residuals.curvature, fused.Messages) for part in theirs.parts)
+    assert ours.value == pytest.approx(theirs.value, rel=1e-12)
+    np.testing.assert_allclose(ours.gradient, theirs.gradient, atol=1e-10)
+    np.testing.assert_allclose(product, objective.hessian_product(theirs, v), atol=1e-9)
+    for one, other in zip(ours.parts, theirs.parts, strict=True):
+        np.testing.assert_allclose(one.scores.s, other.scores.s, atol=1e-10)
+        np.testing.assert_array_equal(one.scores.w, other.scores.w)
+        np.testing.assert_allclose(one.residuals.r, other.residuals.r, atol=1e-12)
+        np.testing.assert_allclose(one.residuals.q, other.residuals.q, atol=1e-10)
+        np.testing.assert_allclose(one.residuals.nodes, other.residuals.nodes, atol=1e-12)
+
+
+def test_single_precision_stays_so(monkeypatch):
+    objective = random_objective(12, lengths=LENGTHS)
+    parts = [
+        replace(one, features={"node": TokenFeatures(one.features["node"].F.astype(np.float32))})
+        for one in objective.partitions
+    ]
+    objective = Objective(objective.layout, parts, objective.engine)
+    theta, v = np.random.default_rng(1).normal(size=(2, objective.layout.size))
+    ours = objective.evaluate(theta, curvature=True)
+    assert ours.parts[0].scores.s.dtype == np.float32
+    product = objective.hessian_product(ours, v)
+    theirs = in_steps(objective, monkeypatch).evaluate(theta, curvature=True)
+    np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(product, objective.hessian_product(theirs, v), rtol=1e-3, atol=1e-3)
+
+
+def test_what_needs_log_space_is_left_to_the_steps():
+    """A forbidden step, and a label of negligible weight that is the only way on."""
+    objective = legal_labels(random_objective(13, lengths=(4, 6)))
+    theta = 1e3 * np.random.default_rng(2).normal(size=objective.layout.size)
+    passes = [fused.evaluate(objective.layout, one, theta, keep=False) for one in objective.partitions]
+    assert None in passes
+    at = objective.evaluate(theta, curvature=True)
+    assert np.isfinite(at.value)
+    assert np.all(np.isfinite(at.gradient))
+
+
+def test_other_partitions_are_left_alone():
+    objective = random_objective(14, edge_inputs=2)
+    theta = np.zeros(objective.layout.size)
+    missing = random_objective(14, missing=0.5)
+    assert fused.evaluate(objective.layout, objective.partitions[0], theta, keep=False) is None
+    assert fused.evaluate(missing.layout, missing.partitions[0], np.zeros(missing.layout.size), keep=False) is None
+    empty = Partition(Chains.from_lengths([0]), 3, np.empty(0, np.int32), {"node": TokenFeatures(np.empty((0, 4)))})
+    layout = random_objective(14).layout
+    assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=False) is None
