@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcrf import fused
+from kernelcrf import fused, partition
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.objective import Objective
 from kernelcrf.partition import Partition, TokenFeatures
@@ -18,9 +18,7 @@ STEPS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
 def legal_labels(objective):
     """The objective with labels that keep to STEPS, and begin and end with 0 or 1."""
     rules = Legal(STEPS, np.array([True, True, False]), np.array([True, True, False]))
-    parts = []
-    for partition in objective.partitions:
-        parts.append(replace(partition, labels=np.zeros_like(partition.labels), legal=rules))
+    parts = [replace(one, labels=np.zeros_like(one.labels), legal=rules) for one in objective.partitions]
     return Objective(objective.layout, parts, objective.engine)
 
 
@@ -42,7 +40,7 @@ def in_steps(objective, monkeypatch):
     ids=str,
 )
 def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrained, monkeypatch):
-    monkeypatch.setattr(fused, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(partition, "BLOCK_BYTES", 1)
     objective = random_objective(11, lengths=LENGTHS, **kind)
     objective = legal_labels(objective) if constrained else objective
     rng = np.random.default_rng(0)

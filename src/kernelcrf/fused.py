@@ -23,8 +23,6 @@ from kernelcrf.partition import Partition
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-BLOCK_BYTES = 2**19
-
 
 @dataclass(frozen=True, eq=False)
 class Messages:
@@ -106,19 +104,19 @@ def evaluate(layout: Layout, partition: Partition, theta: Floats, *, keep: bool)
             partition.legal.last,
             np.where(partition.legal.steps, w, dtype.type(-np.inf)),
         )
-    edges, cuts = Edges.of(w), _cuts(partition, F)
+    edges, cuts = Edges.of(w), partition.block_cuts
     if edges.too_wide:
         return None
     width, rows = edges.e.shape[1], chains.n_nodes if keep else int(np.diff(chains.offsets[cuts]).max())
     spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
     s, p, r = (np.empty((chains.n_nodes, n_labels), dtype) for _ in range(3))
     alpha, v = np.empty((rows, width), edges.e.dtype), np.empty((rows, width), edges.e.dtype)
-    G, outer = np.zeros((n_labels, F.shape[1])), np.zeros((width, width))
+    G, outer, nodes = np.zeros((n_labels, F.shape[1])), np.zeros((width, width)), np.zeros(n_labels)
     log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
     weights = np.empty(0) if partition.weights is None else partition.weights
     target = loops.evaluate(
         F, W, bias, chains.offsets, cuts, partition.labels, weights, first, last, edges.e, edges.e_T, edges.shift,
-        spread, least, s, p, r, alpha, v, log_partition, failed, G, outer,
+        spread, least, s, p, r, alpha, v, log_partition, failed, G, outer, nodes,
     )  # fmt: skip
     if failed.any():
         return None
@@ -127,7 +125,7 @@ def evaluate(layout: Layout, partition: Partition, theta: Floats, *, keep: bool)
     target += float(np.dot(partition.observed_steps[taken], w[taken]))
     loss = float(log_partition.sum() if partition.weights is None else np.dot(weights, log_partition)) - target
     q = marginals - partition.observed_steps
-    gradient = templates.join(G.T, r.sum(axis=0, dtype=np.float64), q)
+    gradient = templates.join(G.T, nodes, q)
     return Pass(loss, gradient, s, w, r, q, Messages(edges, alpha, v, p, marginals))
 
 
@@ -144,7 +142,7 @@ def hessian_product(layout: Layout, partition: Partition, at: Messages, directio
     G, outer, nodes = np.zeros((n_labels, F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
     weights = np.empty(0) if partition.weights is None else partition.weights
     loops.hessian_product(
-        F, W, bias, chains.offsets, _cuts(partition, F), weights, at.edges.e, at.edges.e_T, edw, edw_T,
+        F, W, bias, chains.offsets, partition.block_cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
         at.p, at.alpha, at.v, G, outer, nodes,
     )  # fmt: skip
     steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
@@ -153,9 +151,3 @@ def hessian_product(layout: Layout, partition: Partition, at: Messages, directio
 
 def _features(templates: Templates, partition: Partition) -> Array:
     return np.asarray(partition.features[templates.block.clique.name].F)
-
-
-def _cuts(partition: Partition, F: Array) -> npt.NDArray[np.int64]:
-    """The sequences at which blocks begin, and the number of sequences."""
-    n_nodes = max(BLOCK_BYTES // (F.shape[1] * F.itemsize), 64)
-    return np.array([low for low, _ in partition.chains.runs(n_nodes)] + [partition.chains.n_samples])

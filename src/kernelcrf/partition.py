@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
+BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 ROWS = 4096
 
 
@@ -172,6 +173,13 @@ class Partition:
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
         np.add.at(steps, (self.labels[before], self.labels[into]), weights)
         return steps
+
+    @cached_property
+    def block_cuts(self) -> npt.NDArray[np.int64]:
+        """The sequences at which blocks begin whose dense features a cache holds, and the number of sequences."""
+        row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
+        runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
+        return np.array([low for low, _ in runs] + [self.chains.n_samples])
 
     def part(self, low: int, high: int) -> Partition:
         """Sequences low to high."""

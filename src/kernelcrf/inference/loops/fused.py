@@ -31,9 +31,10 @@ def add_outer(left, right, weights, offsets, total):
 @compiled
 def evaluate(
     F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
-    s, p, r, alpha, v, log_partition, failed, gradient, steps,
+    s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
-    """Scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; adds to gradient (L, n) and steps.
+    """Scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; adds to gradient (L, n), to
+    steps and to nodes, the sum of r.
 
     Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; alpha
     and v have the rows of all tokens, or of the longest block where they are not to be kept.
@@ -75,6 +76,8 @@ def evaluate(
                 y = labels[begin + t]
                 r_b[t, y] -= r.dtype.type(weight)
                 target += weight * s_b[t, y]
+                for j in range(n_labels):
+                    nodes[j] += r_b[t, j]
         gradient += np.dot(r_b.T, F_b)
     return target
 
