@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, count, repeat
 from numbers import Real
-from operator import methodcaller
+from operator import is_, methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,40 +81,55 @@ def restored(names: Sequence[str], separator: str) -> DictVectorizer:
 
 
 def _looked_up(tokens: Sequence[Any], vectorizer: DictVectorizer) -> Entries | None:
-    """The matrix of plain tokens, by one lookup a feature; None of any others."""
+    """The matrix of plain tokens by one lookup a feature; None of others, and where something is no feature.
+
+    Maps of built-in functions do it all: a loop of Python's own would take as long again as the lookups.
+    """
     kinds = set(map(type, tokens))
-    if not (kinds <= set(COLLECTIONS) or kinds == {dict}):
+    if kinds <= set(COLLECTIONS):
+        readers = [_columns_of_names]
+    elif kinds == {dict}:
+        readers = [_columns_of_texts, _columns_of_values]
+    else:
         return None
-    offsets, find = _offsets(tokens), vectorizer.vocabulary_.get
-    n, values = int(offsets[-1]), None
-    try:
-        if dict not in kinds:
-            columns = np.fromiter(map(find, chain.from_iterable(tokens), repeat(-1)), np.int32, n)
-            unknown: Iterable[Any] = compress(chain.from_iterable(tokens), (columns < 0).tobytes())
-        elif (plain := set(map(type, chain.from_iterable(map(dict.values, tokens))))) <= {str}:
-            names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
-            columns, unknown = np.fromiter(map(find, names, repeat(-1)), np.int32, n), ()
-        elif plain <= set(PLAIN):
-            between = vectorizer.separator
-            columns = np.fromiter(
-                (
-                    find(name + between + value if type(value) is str else name, -1)
-                    for token in tokens
-                    for name, value in token.items()
-                ),
-                np.int32,
-                n,
-            )
-            each = (1.0 if type(value) is str else value for token in tokens for value in token.values())
-            values, unknown = np.fromiter(each, np.float64, n), chain.from_iterable(tokens)
-        else:
-            return None
-    except (TypeError, OverflowError):
-        return None
-    # What is no feature is named by those who read it item by item.
-    if not set(map(type, unknown)) <= {str} or (values is not None and not np.isfinite(values).all()):
-        return None
-    return Entries(columns, np.ones(n) if values is None else values, offsets, len(vectorizer.vocabulary_))
+    offsets = _offsets(tokens)
+    for reader in readers:
+        try:
+            columns, values = reader(tokens, vectorizer, int(offsets[-1]))
+        except (TypeError, OverflowError):
+            continue
+        if np.isfinite(values).all():
+            return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
+    return None
+
+
+def _columns_of_names(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of lists of names."""
+    find = vectorizer.vocabulary_.get
+    columns = np.fromiter(map(find, chain.from_iterable(tokens), repeat(-1)), np.int32, n)
+    if not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
+        raise TypeError("a name of another type")
+    return columns, np.ones(n)
+
+
+def _columns_of_texts(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of dicts whose values are all strings: joining anything else is a TypeError."""
+    names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
+    return np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, n), np.ones(n)
+
+
+def _columns_of_values(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of dicts whose values are strings and numbers."""
+    find, types = vectorizer.vocabulary_.get, list(map(type, chain.from_iterable(map(dict.values, tokens))))
+    if not (set(types) <= set(PLAIN) and set(map(type, chain.from_iterable(tokens))) <= {str}):
+        raise TypeError("a value or a name of another type")
+    texts = np.fromiter(map(is_, types, repeat(str)), np.bool_, n)
+    numbers, columns, values = (~texts).tobytes(), np.empty(n, np.int32), np.ones(n)
+    items = compress(chain.from_iterable(map(dict.items, tokens)), texts.tobytes())
+    columns[texts] = np.fromiter(map(find, map(vectorizer.separator.join, items), repeat(-1)), np.int32)
+    columns[~texts] = np.fromiter(map(find, compress(chain.from_iterable(tokens), numbers), repeat(-1)), np.int32)
+    values[~texts] = np.fromiter(compress(chain.from_iterable(map(dict.values, tokens)), numbers), np.float64)
+    return columns, values
 
 
 def _named(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Columns, Floats]:
