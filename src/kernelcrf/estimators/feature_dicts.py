@@ -96,10 +96,9 @@ def _looked_up(tokens: Sequence[Any], vectorizer: DictVectorizer) -> Entries | N
     for reader in readers:
         try:
             columns, values = reader(tokens, vectorizer, int(offsets[-1]))
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             continue
-        if np.isfinite(values).all():
-            return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
+        return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
     return None
 
 
@@ -129,6 +128,8 @@ def _columns_of_values(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int
     columns[texts] = np.fromiter(map(find, map(vectorizer.separator.join, items), repeat(-1)), np.int32)
     columns[~texts] = np.fromiter(map(find, compress(chain.from_iterable(tokens), numbers), repeat(-1)), np.int32)
     values[~texts] = np.fromiter(compress(chain.from_iterable(map(dict.values, tokens)), numbers), np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("a value that is not finite")
     return columns, values
 
 
@@ -179,7 +180,7 @@ def _numbered(tokens: Sequence[Any], items_of: Callable[[Any], Iterable[Any]]) -
 def _offsets(tokens: Sequence[Any]) -> Offsets:
     """Where each token's items begin, and where the last one's end, (N + 1,)."""
     offsets = np.zeros(len(tokens) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)), out=offsets[1:])
+    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
     return offsets
 
 

@@ -64,7 +64,7 @@ class Chains:
     def from_lengths(cls, lengths: Sequence[int] | npt.NDArray[np.integer]) -> Chains:
         """Chains of the given numbers of tokens; a length of 0 is an empty sequence."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        np.asarray(lengths, np.int64).cumsum(out=offsets[1:])
         return cls(offsets)
 
     @property

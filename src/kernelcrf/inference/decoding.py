@@ -115,6 +115,5 @@ def sample(
 
 
 def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
-    infeasible = np.flatnonzero(best == -np.inf)
-    if len(infeasible):
-        raise reason(batch, int(infeasible[0]))
+    if best.min(initial=0.0) == -np.inf:
+        raise reason(batch, int(best.argmin()))
