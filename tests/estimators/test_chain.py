@@ -258,3 +258,43 @@ def test_pickle_keeps_the_model_but_not_the_training_data(model, train, test):
     assert len(blob) < 200_000
     for a, b in zip(pickle.loads(blob).predict_proba(test.X), model.predict_proba(test.X), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("edge_kernel", [None, "rbf", "linear"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
+    """Prediction folds the basis into the weights; `coef_` and `edge_coef_` are those of the whitened features."""
+    X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
+    model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0).fit(X, train.y[:40])
+    s, w, _ = model._scores(new, None)
+    flat = np.concatenate(new)
+    tolerance = 1e-10 if dtype == np.float64 else 1e-3
+    assert s.dtype == w.dtype == dtype
+    np.testing.assert_allclose(s, model._map.transform(flat) @ model.coef_, atol=tolerance)
+    expected = model.transitions_
+    if edge_kernel is not None:
+        steps = np.einsum("tn,nij->tij", model._edge_map.transform(flat), model.edge_coef_)
+        expected = expected + steps
+    np.testing.assert_allclose(w, expected, atol=tolerance)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again._scores(new, None)[0], s)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("hash_features", [None, 2**6])
+def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
+    """One sequence at a time or all at once; empty ones, single tokens, empty tokens and features never seen."""
+    rng = np.random.default_rng(0)
+    X = [[[f"w={rng.integers(20)}", f"p={rng.integers(4)}"] for _ in range(rng.integers(1, 8))] for _ in range(30)]
+    y = [["ab"[len(token[1]) % 2 ^ int(token[0][-1]) % 2] for token in x] for x in X]
+    model = ChainCRF(kernel, hash_features=hash_features, n_components=10, random_state=0).fit(X, y)
+    new = [*X[:5], [], [["w=3"]], [["never", "seen"], ["w=3", "w=3"], []], [[]]]
+    flat, chains = model._reader.read(new)
+    s, _, _ = model._scores(new, None)
+    np.testing.assert_allclose(s, model._map.transform(flat) @ model.coef_, atol=1e-10)
+    together = model.predict(new)
+    assert [len(labels) for labels in together] == [len(x) for x in new] == chains.lengths.tolist()
+    for labels, x in zip(together, new, strict=True):
+        np.testing.assert_array_equal(model.predict([x])[0], labels)
+    model.set_params(n_jobs=2)
+    np.testing.assert_array_equal(model._scores(new, None)[0], s)

@@ -1,3 +1,5 @@
+from collections import Counter, OrderedDict
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +17,7 @@ TOKENS = st.lists(st.dictionaries(NAMES, PLAIN, max_size=4), min_size=1, max_siz
 def rows_by_name(tokens):
     """The matrix of the tokens as dicts from column names to values, without zeros."""
     vectorizer = new_vectorizer(None)
-    X = vectorize(tokens, vectorizer, fit=True).toarray()
+    X = vectorize(tokens, vectorizer, fit=True).to_csr().toarray()
     names = vectorizer.feature_names_
     return [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
 
@@ -23,17 +25,66 @@ def rows_by_name(tokens):
 @given(TOKENS.filter(any), TOKENS)
 def test_dicts_equal_those_of_dict_vectorizer(tokens, more):
     ours, theirs = new_vectorizer(None), DictVectorizer()
-    X = vectorize(tokens, ours, fit=True)
+    X = vectorize(tokens, ours, fit=True).to_csr()
     np.testing.assert_allclose(X.toarray(), theirs.fit_transform(tokens).toarray(), atol=1e-12)
     assert ours.feature_names_ == theirs.feature_names_
-    np.testing.assert_allclose(vectorize(more, ours, fit=False).toarray(), theirs.transform(more).toarray(), atol=1e-12)
+    np.testing.assert_allclose(
+        vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray(), atol=1e-12
+    )
     assert isinstance(X, sp.csr_array)
     assert X.has_canonical_format
 
 
+STRINGS = st.lists(st.dictionaries(NAMES, st.sampled_from(["a", "b", ""]), max_size=4), min_size=1, max_size=8)
+LISTS = st.lists(st.lists(st.sampled_from(["w", "p", "w=a", "x", ""]), max_size=5), min_size=1, max_size=8)
+
+
+@given(STRINGS.filter(any), STRINGS)
+def test_dicts_of_strings_equal_those_of_dict_vectorizer(tokens, more):
+    ours, theirs = new_vectorizer(None), DictVectorizer().fit(tokens)
+    vectorize(tokens, ours, fit=True)
+    assert ours.vocabulary_ == theirs.vocabulary_
+    np.testing.assert_array_equal(vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray())
+
+
+@pytest.mark.parametrize("collection", [list, tuple])
+@given(tokens=LISTS.filter(any), more=LISTS)
+def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more):
+    ours, theirs = new_vectorizer(None), DictVectorizer()
+    X = vectorize([collection(token) for token in tokens], ours, fit=True)
+    np.testing.assert_array_equal(X.to_csr().toarray(), theirs.fit_transform(map(Counter, tokens)).toarray())
+    assert ours.feature_names_ == theirs.feature_names_
+    found = vectorize([collection(token) for token in more], ours, fit=False)
+    np.testing.assert_array_equal(found.to_csr().toarray(), theirs.transform(map(Counter, more)).toarray())
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [["w=the", "unseen"], [], ["cap", "cap"]],
+        [{"w": "the"}, {"w": "unseen", "cap": True}, {}],
+        [{"w": "the", "v": 2.5}, {"v": -1, "u": 3}],
+        [{"w": ["the", "unseen"], "v": {"deep": 2}}, ["cap"]],
+        [OrderedDict(w="the", v=2.5)],
+        [{"w": np.str_("the"), "v": np.float32(2.5), "cap": np.bool_(True)}],
+        [{"w=the": 1}, {"w": "the", "w=the": 2}],
+        [set(), {"w=the", "unseen"}],
+        [[], []],
+    ],
+)
+def test_a_vocabulary_finds_what_a_fit_would_name(tokens):
+    """The columns that the same tokens would have by their names, unseen ones left out."""
+    vectorizer = new_vectorizer(None)
+    vectorize([{"w": "the", "v": 1.0, "cap": True}, {"v=deep": 1.0}], vectorizer, fit=True)
+    X = vectorize(tokens, vectorizer, fit=False).to_csr().toarray()
+    names = vectorizer.feature_names_
+    found = [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
+    assert found == [{name: value for name, value in row.items() if name in names} for row in rows_by_name(tokens)]
+
+
 @given(TOKENS.filter(any))
 def test_hashed_dicts_equal_those_of_feature_hasher(tokens):
-    X = vectorize(tokens, new_vectorizer(8), fit=True)
+    X = vectorize(tokens, new_vectorizer(8), fit=True).to_csr()
     np.testing.assert_allclose(X.toarray(), FeatureHasher(8).transform(tokens).toarray(), atol=1e-12)
 
 

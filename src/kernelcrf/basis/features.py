@@ -49,7 +49,7 @@ class PrimalMap:
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Inputs:  # noqa: B008  -- a frozen value
         """X itself, checked."""
-        return _check_columns(X, self.n)
+        return check_columns(X, self.n)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The number of inputs, and no arrays."""
@@ -75,7 +75,7 @@ class WhitenedMap:
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
         """F of any inputs; (rows, d) -> (rows, n), in the precision of R."""
-        X = _check_columns(X, self.landmarks.shape[1])
+        X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.R.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
@@ -90,7 +90,7 @@ class WhitenedMap:
         """F of the same X under a larger map that begins with this one's atoms: only new columns are computed."""
         if larger.n < self.n or not np.array_equal(larger.R[: self.n, : self.n], self.R):
             raise ValueError("larger does not begin with this map's atoms: make it by choose_basis(..., start=basis)")
-        X = _check_columns(X, self.landmarks.shape[1])
+        X = check_columns(X, self.landmarks.shape[1])
         panels = Panels.of(larger.kernel, larger.landmarks[self.n :], larger.R, self.n)
         longer = np.empty((len(F), larger.n), larger.R.dtype)
 
@@ -163,7 +163,8 @@ def make_features(
     return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
 
-def _check_columns(X: Inputs, d: int) -> Inputs:
+def check_columns(X: Inputs, d: int) -> Inputs:
+    """X as inputs, once it has d columns."""
     X = as_inputs(X)
     if X.shape[1] != d:
         raise ValueError(f"X has {X.shape[1]} columns: expected {d}, as in training")

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from kernelcrf.basis.features import FeatureMap
+from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
@@ -115,6 +116,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     _map: FeatureMap
     _edge_kernel: InputKernel | None
     _edge_map: FeatureMap | None
+    _node_weights: Weights
+    _edge_weights: Weights | None
     _theta: Floats
     _legal: Legal | None
 
@@ -227,6 +230,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.certificate_ = fitted.certificate
         self.n_iter_ = fitted.solution.n_iter
         self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
+        self._fold_weights()
         return self
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
@@ -352,20 +356,25 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
             yield show
 
+    def _fold_weights(self) -> None:
+        """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""
+        self._node_weights, self._edge_weights = fold(self._map, self.coef_), None
+        if self._edge_map is not None and self.edge_coef_ is not None:
+            self._edge_weights = fold(self._edge_map, self.edge_coef_.reshape(self._edge_map.n, -1))
+
     def _scores(self, X: Any, lengths: Any) -> tuple[Array, Array, Chains]:
         """Node scores (N, L) and edge scores of sequences, with what is illegal at -inf.
 
         Edge scores are (L, L), or (N, L, L) where edges have inputs.
         """
-        check_is_fitted(self)
-        flat, chains = self._reader.read(X, lengths)
+        if not hasattr(self, "_node_weights"):
+            check_is_fitted(self)
+        flat, chains = self._reader.read_entries(X, lengths)
         engine, L = LocalEngine(self.n_jobs), len(self.classes_)
-        F = self._map.transform(flat, engine)
-        s = np.ascontiguousarray(F @ self.coef_.astype(F.dtype))
+        s = self._node_weights.scores(flat, engine)
         w = self.transitions_.astype(s.dtype)
-        if self._edge_map is not None and self.edge_coef_ is not None:
-            steps = self._edge_map.transform(flat, engine)
-            w = w + np.asarray(steps @ self.edge_coef_.reshape(-1, L * L).astype(steps.dtype)).reshape(-1, L, L)
+        if self._edge_weights is not None:
+            w = w + self._edge_weights.scores(flat, engine).reshape(-1, L, L)
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains

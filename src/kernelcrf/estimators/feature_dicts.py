@@ -1,8 +1,8 @@
-"""Feature dicts of tokens as a sparse matrix, X = A M.
+"""Feature dicts of tokens as a sparse matrix, read as scikit-learn's `DictVectorizer` or `FeatureHasher` reads them.
 
-Row t of A (N, D) counts which of the D distinct (name, value) items token t carries, and row i of M (D, d) is item i
-as scikit-learn's `DictVectorizer` or `FeatureHasher` reads it. Tokens repeat their items many times over, so each
-item is named and hashed once.
+A fitted vocabulary is looked up directly, once a feature. Where it is yet to be made, or names are hashed, X = A M:
+row t of A (N, D) counts which of the D distinct (name, value) items token t carries, and row i of M (D, d) is item i.
+Tokens repeat their items many times over, so each item is named and hashed once.
 
 A token is a mapping, or a list, tuple or set of feature names that each count 1. The values of a mapping are
 
@@ -16,22 +16,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain, compress, count, repeat
 from numbers import Real
-from operator import methodcaller
+from operator import is_, methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+
+from kernelcrf.basis.entries import Entries
 
 SEPARATOR = "="
 COLLECTIONS = (list, tuple, set, frozenset)
 PLAIN = (str, int, float, bool)
 
 Item: TypeAlias = tuple[str, Any]
-Integers: TypeAlias = npt.NDArray[np.integer[Any]]
+Columns: TypeAlias = npt.NDArray[np.int32]
+Offsets: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 
@@ -48,23 +51,18 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
 
 
-def vectorize(tokens: Sequence[Any], vectorizer: Vectorizer, *, fit: bool) -> sp.csr_array:
+def vectorize(tokens: Sequence[Any], vectorizer: Vectorizer, *, fit: bool) -> Entries:
     """The (N, d) matrix of the tokens; features that a fitted vocabulary does not hold are left out."""
-    items, ids, offsets = _distinct_items(tokens)
-    rows = [{name: value} for name, value in map(_checked, items)]
-    if not rows:
-        return sp.csr_array((len(tokens), 0 if fit else n_columns(vectorizer)))
-    M = vectorizer.fit_transform(rows) if fit else vectorizer.transform(rows)
-    # A row of M has one entry or none, so that A M is a matter of looking up.
-    known = np.diff(M.indptr) > 0
-    columns, values = np.empty(len(rows), np.int32), np.zeros(len(rows))
-    columns[known], values[known] = M.indices, M.data
-    if not known.all():
-        kept = known[ids]
-        ids, offsets = ids[kept], np.append(0, np.cumsum(kept))[offsets]
-    X = sp.csr_array((values[ids], columns[ids], offsets), shape=(len(tokens), M.shape[1]))
-    X.sum_duplicates()
-    return X
+    if isinstance(vectorizer, FeatureHasher):
+        items, ids, offsets = _distinct_items(tokens)
+        columns, values = _hashed(items, vectorizer)
+    else:
+        found = None if fit else _looked_up(tokens, vectorizer)
+        if found is not None:
+            return found
+        items, ids, offsets = _distinct_items(tokens)
+        columns, values = _named(items, vectorizer, fit)
+    return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
 
 
 def n_columns(vectorizer: Vectorizer) -> int:
@@ -82,26 +80,108 @@ def restored(names: Sequence[str], separator: str) -> DictVectorizer:
     return vectorizer
 
 
-def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], Integers, Integers]:
+def _looked_up(tokens: Sequence[Any], vectorizer: DictVectorizer) -> Entries | None:
+    """The matrix of plain tokens by one lookup a feature; None of others, and where something is no feature.
+
+    Maps of built-in functions do it all: a loop of Python's own would take as long again as the lookups.
+    """
+    kinds = set(map(type, tokens))
+    if kinds <= set(COLLECTIONS):
+        readers = [_columns_of_names]
+    elif kinds == {dict}:
+        readers = [_columns_of_texts, _columns_of_values]
+    else:
+        return None
+    offsets = _offsets(tokens)
+    for reader in readers:
+        try:
+            columns, values = reader(tokens, vectorizer, int(offsets[-1]))
+        except (TypeError, ValueError, OverflowError):
+            continue
+        return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
+    return None
+
+
+def _columns_of_names(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of lists of names."""
+    find = vectorizer.vocabulary_.get
+    columns = np.fromiter(map(find, chain.from_iterable(tokens), repeat(-1)), np.int32, n)
+    if not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
+        raise TypeError("a name of another type")
+    return columns, np.ones(n)
+
+
+def _columns_of_texts(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of dicts whose values are all strings: joining anything else is a TypeError."""
+    names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
+    return np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, n), np.ones(n)
+
+
+def _columns_of_values(tokens: Sequence[Any], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Of dicts whose values are strings and numbers."""
+    find, types = vectorizer.vocabulary_.get, list(map(type, chain.from_iterable(map(dict.values, tokens))))
+    if not (set(types) <= set(PLAIN) and set(map(type, chain.from_iterable(tokens))) <= {str}):
+        raise TypeError("a value or a name of another type")
+    texts = np.fromiter(map(is_, types, repeat(str)), np.bool_, n)
+    numbers, columns, values = (~texts).tobytes(), np.empty(n, np.int32), np.ones(n)
+    items = compress(chain.from_iterable(map(dict.items, tokens)), texts.tobytes())
+    columns[texts] = np.fromiter(map(find, map(vectorizer.separator.join, items), repeat(-1)), np.int32)
+    columns[~texts] = np.fromiter(map(find, compress(chain.from_iterable(tokens), numbers), repeat(-1)), np.int32)
+    values[~texts] = np.fromiter(compress(chain.from_iterable(map(dict.values, tokens)), numbers), np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("a value that is not finite")
+    return columns, values
+
+
+def _named(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Columns, Floats]:
+    """The column of each item, -1 where the vocabulary has none, and its value; fit makes the vocabulary of them."""
+    between = vectorizer.separator
+    names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
+    values = [1.0 if isinstance(value, str) else value for _, value in items]
+    if fit:
+        vectorizer.feature_names_ = sorted(set(names))
+        vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
+    columns = np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, len(names))
+    return columns, np.array(values, np.float64)
+
+
+def _hashed(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Columns, Floats]:
+    """The column of each item, -1 where its value is 0, and its value with the sign of its hash."""
+    columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
+    if items:
+        M = vectorizer.transform([{name: value} for name, value in items])
+        known = np.diff(M.indptr) > 0
+        columns[known], values[known] = M.indices, M.data
+    return columns, values
+
+
+def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], Columns, Offsets]:
     """The D distinct items by appearance; their numbers, token after token; where each token's begin, (N + 1,)."""
     if all(isinstance(token, COLLECTIONS) for token in tokens):
         names, ids, offsets = _numbered(tokens, iter)
-        return [(name, 1) for name in names], ids, offsets
+        return [(_checked_name(name), 1.0) for name in names], ids, offsets
     try:
         items, ids, offsets = _numbered(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
         pass  # a value that cannot be hashed, or a token that is no mapping: flattening reads it or names it
     else:
         if not any(_is_nested(value) for _, value in items):
-            return items, ids, offsets
-    return _numbered([_flat(token) for token in tokens], iter)
+            return list(map(_checked, items)), ids, offsets
+    items, ids, offsets = _numbered([_flat(token) for token in tokens], iter)
+    return list(map(_checked, items)), ids, offsets
 
 
-def _numbered(tokens: Sequence[Any], items_of: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], Integers, Integers]:
+def _numbered(tokens: Sequence[Any], items_of: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], Columns, Offsets]:
     number: defaultdict[Any, int] = defaultdict(count().__next__)
     ids = np.fromiter(map(number.__getitem__, chain.from_iterable(map(items_of, tokens))), np.int32)
-    offsets = np.append(0, np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens))))
-    return list(number), ids, offsets
+    return list(number), ids, _offsets(tokens)
+
+
+def _offsets(tokens: Sequence[Any]) -> Offsets:
+    """Where each token's items begin, and where the last one's end, (N + 1,)."""
+    offsets = np.zeros(len(tokens) + 1, np.int64)
+    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
+    return offsets
 
 
 def _is_nested(value: Any) -> bool:

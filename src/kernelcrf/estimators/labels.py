@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,7 +102,7 @@ class LabelReader:
             raise ValueError(
                 f"indices has shape {labels.shape} and the chains have {chains.n_nodes} tokens: expected one a token"
             )
-        return np.split(labels, chains.offsets[1:-1])
+        return [labels[low:high] for low, high in pairwise(chains.offsets.tolist())]
 
     def to_config(self) -> dict[str, Any]:
         """The classes as JSON-able values; `from_config` reads it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Number
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
+from kernelcrf.basis.entries import Entries
 from kernelcrf.estimators import feature_dicts
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import Inputs, as_inputs, is_sparse
@@ -29,6 +31,7 @@ from kernelcrf.kernels.inputs import Inputs, as_inputs, is_sparse
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
 Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 
+FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))
 WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
 
 
@@ -53,7 +56,7 @@ class SequenceReader:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         if kind == "dicts":
             vectorizer = feature_dicts.new_vectorizer(hash_features)
-            flat = feature_dicts.vectorize(_tokens(parts), vectorizer, fit=True)
+            flat = feature_dicts.vectorize(_tokens(parts), vectorizer, fit=True).to_csr()
         elif hash_features is not None:
             raise ValueError(
                 f"hash_features={hash_features!r} goes with feature dicts, and X has {WORDS[kind]}: drop it"
@@ -66,6 +69,11 @@ class SequenceReader:
 
     def read(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs, Chains]:
         """X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out."""
+        flat, chains = self.read_entries(X, lengths)
+        return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
+
+    def read_entries(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs | Entries, Chains]:
+        """The same with feature dicts as the entries they come to, which are enough for a product."""
         parts, chains, kind = _parts(X, lengths)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))
@@ -139,9 +147,9 @@ def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind
     if len(X) == 0:
         raise ValueError("X has no sequences: expected at least one")
     kinds = [_kind(sequence, f"X[{i}]") for i, sequence in enumerate(X)]
-    seen = {kind: i for i, kind in reversed(list(enumerate(kinds))) if kind is not None}
+    seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
     if len(seen) > 1:
-        (one, i), (other, j), *_ = sorted(seen.items(), key=lambda pair: pair[1])
+        (one, i), (other, j), *_ = [(kind, kinds.index(kind)) for kind in seen]
         raise TypeError(
             f"X[{i}] has {WORDS[one]} and X[{j}] has {WORDS[other]}: expected one kind for all sequences; "
             + _way_out(other, one)
@@ -167,6 +175,10 @@ def _flat_parts(X: Any, lengths: Lengths) -> tuple[Sequence[Any], Chains, Kind |
 
 def _kind(sequence: Any, name: str) -> Kind | None:
     """The kind of one sequence, None where it has no tokens."""
+    # Asking for types first spares most sequences the slow questions whether they are a Mapping or a Number.
+    first = sequence[0] if type(sequence) is list and sequence else None
+    if first and (type(first) is dict or (type(first) is list and type(first[0]) is str)):
+        return "dicts"
     if is_sparse(sequence):
         return "sparse"
     if isinstance(sequence, np.ndarray) and sequence.dtype != object and sequence.dtype.kind not in "US":
@@ -219,11 +231,15 @@ def _way_out(came: str, expected: str) -> str:
 
 
 def _tokens(parts: Sequence[Any]) -> list[Any]:
-    return [token for part in parts for token in part]
+    return list(chain.from_iterable(parts))
 
 
 def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
     """The sequences under each other as (N, d), checked; there is at least one token."""
+    if len({_form(part) for part in parts}) == 1 and _form(parts[0]) is not None:
+        flat: Inputs = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        _check_finite(flat, chains)
+        return flat
     names = [f"X[{i}]" if cut else "X" for i in range(len(parts))]
     filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
     arrays = [_array(part, name) for name, part in filled]
@@ -235,7 +251,7 @@ def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
                 "expected the same number in every sequence"
             )
     if is_sparse(arrays[0]):
-        flat: Inputs = sp.csr_array(sp.vstack(arrays, format="csr"))
+        flat = sp.csr_array(sp.vstack(arrays, format="csr"))
         if not flat.has_canonical_format:
             flat = flat.copy()
             flat.sum_duplicates()
@@ -243,6 +259,13 @@ def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
         flat = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     _check_finite(flat, chains)
     return flat
+
+
+def _form(part: Any) -> tuple[np.dtype[Any], int] | None:
+    """The dtype and the width of a (T, d) array of floats, None of anything else."""
+    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in FLOATS:
+        return part.dtype, part.shape[1]
+    return None
 
 
 def _array(part: Any, name: str) -> Inputs:

@@ -129,6 +129,7 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
     model.certificate_ = Certificate(**config["certificate"])
     model.n_iter_ = int(config["n_iter"])
+    model._fold_weights()
 
 
 def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:

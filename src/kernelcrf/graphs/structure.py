@@ -53,7 +53,7 @@ class Chains:
 
     def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
-        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(
                 f"offsets={self.offsets!r}: expected a 1-D array that starts at 0 and never falls, "
                 "one entry more than there are sequences; Chains.from_lengths makes it from lengths"
@@ -63,7 +63,9 @@ class Chains:
     @classmethod
     def from_lengths(cls, lengths: Sequence[int] | npt.NDArray[np.integer]) -> Chains:
         """Chains of the given numbers of tokens; a length of 0 is an empty sequence."""
-        return cls(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))))
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.asarray(lengths, np.int64).cumsum(out=offsets[1:])
+        return cls(offsets)
 
     @property
     def n_samples(self) -> int:

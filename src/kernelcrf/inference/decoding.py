@@ -26,6 +26,9 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
 
+ONE_BLOCK_VALUES = 2**12
+"""Scores of a batch that is done before threads would have it."""
+
 
 @dataclass(frozen=True)
 class Ranked:
@@ -49,7 +52,10 @@ def viterbi(
             w = block.transitions[None] if batch.tied else block.transitions
             loops.viterbi(block.scores, w, batch.tied, block.offsets, back, labels[block.nodes], best[block.samples])
 
-    batch.map_tasks(work, n_threads)
+    if chains.n_nodes * batch.n_labels <= ONE_BLOCK_VALUES:
+        work(iter([Block(slice(None), slice(None), chains.offsets, batch.scores, batch.transitions, None, None)]))
+    else:
+        batch.map_tasks(work, n_threads)
     _raise_if_infeasible(batch, best)
     return labels, best
 
@@ -109,6 +115,5 @@ def sample(
 
 
 def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
-    infeasible = np.flatnonzero(best == -np.inf)
-    if len(infeasible):
-        raise reason(batch, int(infeasible[0]))
+    if best.min(initial=0.0) == -np.inf:
+        raise reason(batch, int(best.argmin()))

@@ -133,6 +133,18 @@ class InputKernel:
             self._fill(X, Y, out)
         return out
 
+    def against(self, Y: Inputs, dtype: np.dtype[Any]) -> Callable[[Inputs, Array], Any]:
+        """A function (X, out) that writes `gram(X, Y)` into out, with what depends on Y alone done beforehand.
+
+        dtype : that of the X to come.
+        """
+        Y = as_inputs(Y, "Y")
+        if self.name != "rbf" or is_sparse(Y) or not Y.size:
+            return lambda X, out: self.gram(X, Y, out=out)
+        gamma = self._gamma(Y)
+        side = _right_side(Y, gamma, dtype)
+        return lambda X, out: self.gram(X, Y, out=out) if is_sparse(X) else _rbf_against(X, Y, gamma, side, out)
+
     def diagonal(self, X: Inputs) -> Array:
         """`k_x(X_i, X_i)` for every row, without the matrix; (U,)."""
         X = as_inputs(X)
@@ -266,8 +278,18 @@ def _rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
             block += y
             _exp(block)
         return None
-    centre = Y.mean(axis=0, dtype=np.float64)
-    left, right = _fold(X, centre, gamma, 0), _fold(Y, centre, gamma, 1)
+    return _rbf_against(X, Y, gamma, _right_side(Y, gamma, X.dtype), out)
+
+
+def _right_side(Y: Array, gamma: float, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """c, rounded to the precision of the left side so that both shift by the same, and the folded right side."""
+    centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
+    return centre, _fold(Y, centre, gamma, 1)
+
+
+def _rbf_against(X: Array, Y: Array, gamma: float, side: tuple[Array, Array], out: Array) -> None:
+    centre, right = side
+    left = _fold(X, centre, gamma, 0)
     if _too_coarse(out, left[:, -2], right[:, -1]):
         return _rbf_in_float64(X, Y, gamma, out)
     np.matmul(left, right.T, out=out)

@@ -1,0 +1,94 @@
+"""Scores `F(x) W` of any inputs without their features: the factor goes into the weights, once.
+
+    F(x) W = k(x, B) R^-T W = k(x, B) A,      A = R^-T W
+
+A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved for an
+input. A is computed in float64 and kept in the precision of R. Where atoms are close under the kernel, A is large and
+its terms cancel: rounding leaves an error of about `eps |k(x, B)| |A|`, to which the rounding of k alone already
+amounts, so that solving for F first is no more exact (`tests/basis/test_folded.py` holds both beside float64).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from kernelcrf.basis.entries import Entries
+from kernelcrf.basis.factor import row_blocks
+from kernelcrf.basis.features import FeatureMap, PrimalMap, WhitenedMap, check_columns
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
+
+BLOCK_BYTES = 2**21
+LEAST_ROWS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PrimalWeights:
+    """W (d, k) on the inputs themselves."""
+
+    W: Array
+
+    @cached_property
+    def _single(self) -> Array:
+        return self.W.astype(np.float32)
+
+    def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
+        """X W, (rows, k), in the precision of X."""
+        if isinstance(X, Entries):
+            return X.times(self.W, engine)
+        X = check_columns(X, len(self.W))
+        W = self._single if X.dtype == np.float32 else self.W.astype(X.dtype, copy=False)
+        blocks = row_blocks(X.shape[0])
+        if is_sparse(X) and (engine.n_threads == 1 or len(blocks) == 1):
+            return np.asarray(X @ W)
+        s = np.empty((X.shape[0], W.shape[1]), X.dtype)
+
+        def fill(rows: slice) -> None:
+            s[rows] = X[rows] @ W
+
+        engine.map(fill, blocks)
+        return s
+
+
+@dataclass(frozen=True, eq=False)
+class DualWeights:
+    """A (n, k) on the kernel with the landmarks B (n, d)."""
+
+    kernel: InputKernel
+    landmarks: Inputs
+    A: Array
+
+    def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
+        """k(X, B) A, (rows, k), in the precision of A."""
+        X = check_columns(X.to_csr() if isinstance(X, Entries) else X, self.landmarks.shape[1])
+        s, n = np.empty((X.shape[0], self.A.shape[1]), self.A.dtype), len(self.A)
+        against = self.kernel.against(self.landmarks, X.dtype)
+        size = max(BLOCK_BYTES // (n * s.itemsize), LEAST_ROWS)
+
+        def fill(rows: slice) -> None:
+            K = np.empty((min(size, rows.stop - rows.start), n), s.dtype)
+            for start in range(rows.start, rows.stop, size):
+                own = slice(start, min(start + size, rows.stop))
+                block = K[: own.stop - own.start]
+                against(X[own], block)
+                np.matmul(block, self.A, out=s[own])
+
+        engine.map(fill, row_blocks(X.shape[0]))
+        return s
+
+
+Weights = PrimalWeights | DualWeights
+
+
+def fold(features: FeatureMap, W: Array) -> Weights:
+    """What makes scores F(x) W of inputs x; W is (n, k)."""
+    if isinstance(features, PrimalMap):
+        return PrimalWeights(np.ascontiguousarray(W))
+    if not isinstance(features, WhitenedMap):
+        raise TypeError(f"features is of type {type(features).__name__}: expected a PrimalMap or a WhitenedMap")
+    A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)
+    return DualWeights(features.kernel, features.landmarks, np.ascontiguousarray(A, features.R.dtype))
