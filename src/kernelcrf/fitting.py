@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from kernelcrf.basis.distinct import Distinct, distinct
+from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
@@ -124,7 +125,9 @@ def fit(
     start: Start | None = None,
 ) -> Fit:
     """Fit a chain CRF; `start` has the landmarks and weights of an earlier fit, taken up on this data."""
-    found = distinct(data.X)
+    kernels = [kernel for kernel in (settings.kernel, settings.edge_kernel) if kernel is not None]
+    linear_on_sparse = sp.issparse(data.X) and all(kernel.name == "linear" for kernel in kernels)
+    found = each(data.X) if linear_on_sparse else distinct(data.X)
     if start is not None:
         features = _carried_over(start.map, settings.kernel, found, engine)
         edges = None

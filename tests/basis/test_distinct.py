@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.distinct import distinct, each
 
 tables = arrays(
     st.sampled_from([np.float64, np.float32]),
@@ -105,3 +105,12 @@ def test_wrong_numbers_of_rows_are_named():
         found.sum(np.zeros((2, 4)))
     with pytest.raises(ValueError, match=r"shape \(3, 4\): expected 2 rows, one for each distinct input"):
         found.expand(np.zeros((3, 4)))
+
+
+def test_each_row_may_stand_for_itself():
+    X = sp.csr_array(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
+    found = each(X)
+    assert found.U == found.N == 3
+    np.testing.assert_array_equal(found.expand(np.arange(3)), np.arange(3))
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
+        each(np.array([[np.nan]]))

@@ -65,10 +65,7 @@ class Distinct:
 
 def distinct(X: Any) -> Distinct:
     """The distinct rows of X, (N, d) dense or CSR; where all are distinct, X itself is kept."""
-    X = as_inputs(X)
-    values = X.data if is_sparse(X) else X
-    if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
-        raise ValueError("X contains NaN or infinity: expected finite numbers; sklearn.impute fills missing values")
+    X = _finite(X)
     if is_sparse(X):
         X = _canonical(X)
         bits = (X.data + X.dtype.type(0)).view(_unsigned(X.dtype))
@@ -77,6 +74,21 @@ def distinct(X: Any) -> Distinct:
         X = np.ascontiguousarray(X)
         index, first = _match_dense(X, X.view(_unsigned(X.dtype)))
     return Distinct(X if len(first) == X.shape[0] else X[first], index, first)
+
+
+def each(X: Any) -> Distinct:
+    """Every row of X for itself, unmatched: where equal rows save less than it takes to find them."""
+    X = _finite(X)
+    rows = np.arange(X.shape[0])
+    return Distinct(X, rows, rows)
+
+
+def _finite(X: Any) -> Inputs:
+    X = as_inputs(X)
+    values = X.data if is_sparse(X) else X
+    if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
+        raise ValueError("X contains NaN or infinity: expected finite numbers; sklearn.impute fills missing values")
+    return X
 
 
 def _unsigned(dtype: np.dtype[Any]) -> type[np.unsignedinteger[Any]]:

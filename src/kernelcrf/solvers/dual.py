@@ -10,7 +10,9 @@ them towards those of theta,
     alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
 
 with eta halved until D rises. theta changes with every sequence rather than with every pass over the data, which is why
-few passes do; but one sequence follows upon another, and there is nothing to share between threads.
+few passes do; but one sequence follows upon another, and there is nothing to share between threads. Where gains hardly
+fall from pass to pass, as with noisy labels and tokens much like each other, or where messages cannot be scaled, L-BFGS
+takes over: from the beginning after a trial of a few passes, later from the point reached.
 
 At the start every token has its own label with probability 1 - delta and the others evenly, with the delta that makes
 D greatest, or the distribution of a given theta if D is greater there.
@@ -36,9 +38,11 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 FIRST_ETA = 0.5
-# P - D is about three times what D has still to gain, where gains fall by a constant factor.
-GAP_OVER_GAIN = 3.0
+# P - D is about three times what D has still to gain; a report that shows more than that is believed.
+GAP_OVER_REST = 3.0
 LEAST_GAIN = 1e-13
+TRIAL_PASSES, TRIAL_RATIO = 8, 0.85
+SLOW_PASSES, SLOW_RATIO = 8, 0.93
 
 
 @dataclass(frozen=True)
@@ -71,33 +75,39 @@ class Dual:
         ascent = Ascent.of(progress.objective, start)
         if ascent is None:
             return LBFGS().solve(start, progress)
-        rng, gains = np.random.default_rng(self.seed), [np.inf]
+        rng, gains, over = np.random.default_rng(self.seed), [np.inf], GAP_OVER_REST
         try:
             for k in range(1, progress.max_iter + 1):
                 before = ascent.value
                 ascent.epoch(rng)
                 progress.passes += 1
                 gains.append(ascent.value - before)
-                if gains[-1] <= LEAST_GAIN * abs(ascent.value):
-                    break
-                if _likely_gap(gains) <= progress.tol * abs(ascent.value) or k in (4, 16, 64):
+                if k == TRIAL_PASSES and _ratio(gains, TRIAL_PASSES // 2) > TRIAL_RATIO:
+                    return LBFGS().solve(start, progress)
+                if gains[-1] <= LEAST_GAIN * abs(ascent.value) or _ratio(gains, SLOW_PASSES) > SLOW_RATIO:
+                    return LBFGS().solve(ascent.theta, progress)
+                rest = _rest(gains)
+                if over * rest <= progress.tol * abs(ascent.value) or k in (4, 16):
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
-            else:
-                ascent.report(progress)
-                return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+                    over = max(over, progress.history[-1].gap / rest)
         except KeyboardInterrupt:
             ascent.report(progress)
             raise
-        # D rises no further within rounding, or for sequences whose messages cannot be scaled.
-        return LBFGS().solve(ascent.theta, progress)
+        ascent.report(progress)
+        return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
 
 
-def _likely_gap(gains: list[float]) -> float:
-    """What P - D may be, from the last two gains of D."""
+def _rest(gains: list[float]) -> float:
+    """What D has still to gain if its gains go on to fall by the factor of the last two."""
     before, last = gains[-2:]
-    return GAP_OVER_GAIN * last**2 / (before - last) if np.isfinite(before) and before > last else np.inf
+    return last**2 / (before - last) if np.isfinite(before) and before > last else np.inf
+
+
+def _ratio(gains: list[float], n: int) -> float:
+    """By what factor gains fell from pass to pass, over the last n."""
+    return float((gains[-1] / gains[-1 - n]) ** (1 / n)) if len(gains) > n + 1 else 0.0
 
 
 @dataclass(eq=False)
@@ -178,15 +188,18 @@ class Ascent:
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
     """Scores under which tokens have their labels with probability 1 - delta, for the delta that makes D greatest."""
-    partition, node = objective.partitions[0], objective.layout.blocks[0]
+    partition = objective.partitions[0]
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     own, nothing = np.zeros((n_nodes, n_labels)), np.zeros((n_labels, n_labels))
     own[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
         return own, nothing
-    moved = partition.weighted(own - (1 - own) / (n_labels - 1))
-    direction = partition.pull_back(objective.layout, moved, nothing, objective.engine.n_jobs)
-    curvature, mass = node.C * float(np.dot(direction, direction)), float(partition.weighted(np.ones(n_nodes)).sum())
+    away = (n_labels * np.eye(n_labels) - 1) / (n_labels - 1)
+    steps = away @ partition.observed_steps + partition.observed_steps @ away
+    moved = partition.weighted(away[partition.labels])
+    direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
+    curvature = sum(objective.layout.squared_dual_norms(direction).values())
+    mass = float(partition.weighted(np.ones(n_nodes)).sum())
 
     def loss(log_delta: float) -> float:
         delta = np.exp(log_delta)

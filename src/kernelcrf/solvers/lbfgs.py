@@ -21,11 +21,12 @@ from kernelcrf.solvers.preconditioners import Preconditioning
 Floats = npt.NDArray[np.float64]
 
 SHARE = 0.25
+PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 
 @dataclass(frozen=True)
 class LBFGS:
-    """`memory` pairs of differences; `precondition=False` is SciPy's method in theta itself."""
+    """`memory` pairs of differences, fewer where they are long; `precondition=False` is SciPy's method in theta."""
 
     memory: int = 20
     precondition: bool = True
@@ -56,7 +57,8 @@ class LBFGS:
             if progress.solved or progress.out_of_iterations:
                 raise StopIteration
 
-        options: Any = {"maxcor": self.memory, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
+        pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
+        options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
         minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=iterated, options=options)
         return self._status(progress)
 
