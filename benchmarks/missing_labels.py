@@ -3,32 +3,22 @@
 Half of their labels are hidden. Beside training on what is left: training on all labels, on 1,000 sentences with all of
 theirs (as many labels), and on the sentences of which no label happens to be hidden. Linear kernel, C = 1, word and tag
 features of a window; token accuracy on the test set.
-
-    KERNELCRF_DATA=... python benchmarks/missing_labels.py
 """
 
 from __future__ import annotations
 
-import gzip
-import os
-import sys
+import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import chunking
+import common
 from kernelcrf import ChainCRF
 
-Sentence = list[list[str]]
 
-
-def sentences(path: Path) -> list[Sentence]:
-    with gzip.open(path, "rt", encoding="utf8") as file:
-        return [[line.split() for line in block.splitlines()] for block in file.read().strip().split("\n\n")]
-
-
-def features(sentence: Sentence) -> list[dict[str, Any]]:
+def features(sentence: list[chunking.Token]) -> list[dict[str, Any]]:
     tokens = []
     for t in range(len(sentence)):
         token: dict[str, Any] = {}
@@ -39,14 +29,10 @@ def features(sentence: Sentence) -> list[dict[str, Any]]:
     return tokens
 
 
-def main() -> None:
-    folder = os.environ.get("KERNELCRF_DATA")
-    if not folder:
-        sys.exit("KERNELCRF_DATA is not set: expected the folder that holds conll2000_chunking")
-    train = sentences(Path(folder) / "conll2000_chunking" / "train.txt.gz")[:2000]
-    test = sentences(Path(folder) / "conll2000_chunking" / "test.txt.gz")
-    X, y = [features(s) for s in train], [[token[2] for token in s] for s in train]
-    X_test, y_test = [features(s) for s in test], [[token[2] for token in s] for s in test]
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    train, test = chunking.sentences("train")[:2000], chunking.sentences("test")
+    X, y = [features(s) for s in train], [chunking.labels(s) for s in train]
+    X_test, y_test = [features(s) for s in test], [chunking.labels(s) for s in test]
     rng = np.random.default_rng(0)
     hidden = [[None if rng.random() < 0.5 else label for label in labels] for labels in y]
     whole = [i for i, labels in enumerate(hidden) if None not in labels]
@@ -56,13 +42,22 @@ def main() -> None:
         "all labels of 1,000 sentences": (X[:1000], y[:1000]),
         f"the {len(whole)} sentences with no label hidden": ([X[i] for i in whole], [y[i] for i in whole]),
     }
-    print(f"{'training on':<50}{'labels':>8}{'accuracy':>10}{'seconds':>9}")
+    rows: dict[str, Any] = {}
     for name, (inputs, labels) in runs.items():
         start = time.perf_counter()
         model = ChainCRF("linear", C=1.0, tol=1e-3, n_jobs=2).fit(inputs, labels)
         seconds, count = time.perf_counter() - start, sum(label is not None for one in labels for label in one)
-        print(f"{name:<50}{count:>8}{model.score(X_test, y_test):>10.4f}{seconds:>9.1f}", flush=True)
+        rows[name] = {"labels": count, "accuracy": model.score(X_test, y_test), "seconds": seconds}
+    return {"rows": rows}
+
+
+def table(results: dict[str, Any]) -> str:
+    rows = [
+        [name, f"{row['labels']:,}", f"{row['accuracy']:.4f}", f"{row['seconds']:.1f}"]
+        for name, row in results["rows"].items()
+    ]
+    return common.markdown(["training on", "labels", "accuracy", "seconds"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    common.run(__doc__, __file__, measure, table)

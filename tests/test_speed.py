@@ -1,0 +1,28 @@
+"""A guard against slowness: the ratios of benchmarks/evaluation.py at small size, with bounds that noise respects."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def evaluation(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
+    yield __import__("evaluation")
+    for name in ("evaluation", "common"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(("n_labels", "bound"), [(2, 1.5), (9, 2.0)])
+def test_an_evaluation_stays_close_to_the_bare_products(evaluation, n_labels, bound):
+    F = np.random.default_rng(0).normal(size=(20_000, 256))
+    best = {"evaluate": np.inf, "hessian": np.inf}
+    for _ in range(5):
+        found = evaluation.ratios(F, n_labels, length=20, rounds=3)
+        best = {name: min(value, found[name]) for name, value in best.items()}
+        if max(best.values()) < bound:
+            return
+    assert best["evaluate"] < bound
+    assert best["hessian"] < bound
