@@ -8,9 +8,11 @@ first paragraph says what is compared. `run` makes a command of it: it measures,
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -47,6 +49,23 @@ def turns(sides: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
         for name, function in sides.items():
             times[name].append(seconds(function))
     return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def peak() -> float:
+    """The most memory that this process has had, in MB, or has had since `peak_anew` where the system can tell."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return (
+            float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1e3
+        )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def peak_anew() -> float:
+    """Forget the peak so far; returns the memory at hand."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak()
 
 
 def environment() -> dict[str, str]:

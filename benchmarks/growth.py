@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -58,16 +57,12 @@ def sparse(N: int, L: int, rng: np.random.Generator) -> tuple[list[sp.csr_array]
     columns = (
         L * places - 1 - np.where(rng.random(places.shape) < 0.5, y[..., None], rng.integers(L, size=places.shape))
     )
-    pointers = np.arange(0, LENGTH * 20 + 1, 20)
-    ones = np.ones(LENGTH * 20)
-    X = [sp.csr_array((ones, row.ravel(), pointers), shape=(LENGTH, 20_000 * L)) for row in columns]
-    for one in X:
-        one.sum_duplicates()
-    return X, list(y)
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    columns.sort(axis=-1)
+    X = sp.csr_array(
+        (np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, 20)), shape=(N, 20_000 * L)
+    )
+    X.sum_duplicates()
+    return [X[low : low + LENGTH] for low in range(0, N, LENGTH)], list(y)
 
 
 def point(kernel: str, N: int, n: int, L: int) -> dict[str, float]:
@@ -75,9 +70,9 @@ def point(kernel: str, N: int, n: int, L: int) -> dict[str, float]:
     model = ChainCRF(kernel, gamma=0.05, n_components=n, pivots="random", tol=1e-2, random_state=0)
     model.fit(*make(400, L, np.random.default_rng(1)))
     X, y = make(N, L, np.random.default_rng(0))
-    before, start = peak(), time.perf_counter()
+    before, start = common.peak_anew(), time.perf_counter()
     model.fit(X, y)
-    return {"seconds": time.perf_counter() - start, "MB": peak() - before, "iterations": model.n_iter_}
+    return {"seconds": time.perf_counter() - start, "MB": common.peak() - before, "iterations": model.n_iter_}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -28,11 +27,6 @@ C2 = 1.0
 WITHIN = 1e-3
 
 
-def peak() -> float:
-    """The most memory that this process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 def data(split: str) -> tuple[list[list[list[str]]], list[list[str]]]:
     sentences = chunking.sentences(split)
     return [chunking.features(one) for one in sentences], [chunking.labels(one) for one in sentences]
@@ -46,7 +40,7 @@ def crfsuite() -> dict[str, Any]:
     import pycrfsuite
 
     X, y = data("train")
-    before, values = peak(), []
+    before, values = common.peak_anew(), []
 
     class Trainer(pycrfsuite.Trainer):
         def message(self, message: str) -> None:
@@ -64,7 +58,7 @@ def crfsuite() -> dict[str, Any]:
         path = str(Path(folder) / "model")
         trainer.train(path)
         total = time.perf_counter() - start
-        after = peak()
+        after = common.peak()
         tagger = pycrfsuite.Tagger()
         tagger.open(path)
         X_test, y_test = data("test")
@@ -89,9 +83,9 @@ def ours(n_jobs: int, tol: float) -> dict[str, Any]:
     small = chunking.sentences("train")[:20]
     ChainCRF("linear", tol=0.1).fit([chunking.features(one) for one in small], [chunking.labels(one) for one in small])
     X, y = data("train")
-    before, start = peak(), time.perf_counter()
+    before, start = common.peak_anew(), time.perf_counter()
     model = ChainCRF("linear", C=1 / (2 * C2), tol=tol, n_jobs=n_jobs).fit(X, y)
-    total, after = time.perf_counter() - start, peak()
+    total, after = time.perf_counter() - start, common.peak()
     X_test, y_test = data("test")
     return {
         "objective": model.certificate_.objective,
