@@ -24,6 +24,7 @@ from kernelcrf import ChainCRF
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 LENGTH = 20
 TOKENS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -114,6 +115,13 @@ def picture(results: dict[str, Any]) -> None:
             axis.loglog(x, [row["seconds"] for row in rows.values()], "o-", color=colours[kernel], label=label)
             memory.loglog(x, [max(row["MB"], 1) for row in rows.values()], "s:", color=colours[kernel], alpha=0.6)
         axis.set(xlabel=title, ylabel="seconds of fit" if variable == "N" else "")
+        if variable != "N":
+            axis.set_xticks(x, [f"{value:g}" for value in x])
+        for scale in (axis.xaxis, axis.yaxis, memory.yaxis):
+            scale.set_minor_formatter(NullFormatter())
+        for scale in (axis.yaxis, memory.yaxis):
+            scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            scale.set_major_locator(LogLocator(subs=(1.0, 3.0) if variable == "L" else (1.0,)))
         memory.set_ylabel("MB beyond the data (dotted)" if variable == "L" else "")
         axis.legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(common.FIGURES / "growth.png", dpi=150)
