@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-LAYERS = 7  # the embedding and six layers of attention
 WIDTH = 384
 
 
@@ -24,10 +23,10 @@ def folder() -> Path:
     return place
 
 
-def minilm(tokens: Sequence[Sequence[str]], batch: int = 64) -> np.ndarray:
-    """(N, 7, 384) float16: hidden states of all tokens of all sentences, one after the other."""
+def minilm(tokens: Sequence[Sequence[str]], layers: Sequence[int] = (2, 4, 6), batch: int = 64) -> np.ndarray:
+    """(N, layers, 384) float16: hidden states of all tokens of all sentences; layer 0 is the embedding, 6 the last."""
     key = hashlib.sha256("\n".join(" ".join(one) for one in tokens).encode()).hexdigest()[:16]
-    path = folder() / f"minilm_{key}.npy"
+    path = folder() / f"minilm_{'-'.join(map(str, layers))}_{key}.npy"
     if path.exists():
         return np.load(path, mmap_mode="r")
     import torch
@@ -38,7 +37,7 @@ def minilm(tokens: Sequence[Sequence[str]], batch: int = 64) -> np.ndarray:
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), local_files_only=True)
     encoder = AutoModel.from_pretrained(str(get_model_path()), local_files_only=True).eval()
     starts = np.cumsum([0, *[len(one) for one in tokens]])
-    sums = np.zeros((starts[-1], LAYERS, WIDTH), np.float16)
+    sums = np.zeros((starts[-1], len(layers), WIDTH), np.float16)
     order = np.argsort([len(one) for one in tokens], kind="stable")
     with torch.inference_mode():
         for a in range(0, len(order), batch):
@@ -47,7 +46,8 @@ def minilm(tokens: Sequence[Sequence[str]], batch: int = 64) -> np.ndarray:
                 [list(tokens[i]) for i in chosen], is_split_into_words=True, padding=True, truncation=True,
                 max_length=512, return_tensors="pt",
             )  # fmt: skip
-            states = torch.stack(encoder(**encoded, output_hidden_states=True).hidden_states, dim=2).numpy()
+            hidden = encoder(**encoded, output_hidden_states=True).hidden_states
+            states = torch.stack([hidden[k] for k in layers], dim=2).numpy()
             for row, i in enumerate(chosen):
                 words = np.array([-1 if w is None else w for w in encoded.word_ids(row)])
                 for t in range(len(tokens[i])):

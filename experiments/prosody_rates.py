@@ -3,15 +3,17 @@
     e_parent = rate of the suffix and class, e_word shrinks to e_parent, e_context to e_word:
     e = (sum of targets + a e_parent) / (count + a)
 
-of four targets: grade 1 or 2, grade 2, real-valued prominence (cut at 3), a boundary after the word. For training tokens
-the sums leave out the speakers of their own fold, so that a rate never contains the label that it helps to predict.
+of four targets: grade 1 or 2, grade 2, real-valued prominence (cut at 3), a boundary after the word. For training
+tokens the sums leave out the speakers of their own fold, so that a rate never contains the label that it helps to
+predict.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from prosody_text import Sentences, of_word, plain
 from sklearn.model_selection import GroupKFold
+
+from prosody_text import Sentences, of_word, plain
 
 STRENGTH = 4.0
 
