@@ -1,7 +1,7 @@
 """Prominence of words from text, at the size of a small corpus: train on dev, test on test of Helsinki Prosody.
 
-Final labels; 5,727 sentences of 40 speakers to train, 4,822 of 39 others to test; accuracy over all labelled tokens, of 2
-grades (prominent or not) and of 3. Punctuation is no token but a feature of its neighbours (prosody_text).
+Final labels; 5,727 sentences of 40 speakers to train, 4,822 of 39 others to test; accuracy over all labelled tokens,
+of 2 grades (prominent or not) and of 3. Punctuation is no token but a feature of its neighbours (prosody_text).
 
 Features, each group standardised on the training data and scaled to a mean square norm of one, then weighted:
     lexical   69 binary and real features of a word, of a window of five words (prosody_text)
@@ -10,12 +10,12 @@ Features, each group standardised on the training data and scaled to a mean squa
     vectors   hidden states of MiniLM, frozen, layers 2, 4 and 6, to 200 principal components (embeddings)
 Concatenating groups adds their linear kernels, and multiplies their Gaussian ones.
 
-Labels. The corpus also grades the boundary after each word. "joint" trains on pairs of prominence and boundary (9 labels)
-and sums the marginals over the boundary, which is never seen at test time: the chain then knows of phrases.
+Labels. The corpus also grades the boundary after each word. "joint" trains on pairs of prominence and boundary (9
+labels) and sums the marginals over the boundary, which is never seen at test time: the chain then knows of phrases.
 
-Choices (kernel, labels, weights of the groups, gamma, C; c2 and C of the baselines) are made on two of five folds of dev,
-speakers kept apart; the test set is labelled once by what was chosen. Every fit is kept in the cache folder (embeddings)
-under its settings, so that a run that was interrupted goes on where it was; an empty folder repeats all.
+Choices (kernel, labels, weights of the groups, gamma, C; c2 and C of the baselines) are made on two of five folds of
+dev, speakers kept apart; the test set is labelled by what was chosen. Every fit is kept in the cache folder
+(embeddings) under its settings, so that a run that was interrupted goes on where it was; an empty folder repeats all.
 """
 
 from __future__ import annotations
@@ -311,10 +311,7 @@ def section(results: dict[str, Any]) -> str:
         )
         for row in results["rows"]
     ]
-    rows += [
-        (f"{name} (published, trained on 2.1 million words)", "-", "-", f"{two}", f"{three}", "-")
-        for name, two, three in PUBLISHED
-    ]
+    rows += [(f"{name}, published", "-", "-", f"{two}", f"{three}", "-") for name, two, three in PUBLISHED]
     table = common.markdown(("model", "validation, 2", "3 grades", "test, 2", "test, 3", "seconds"), rows)
     at = {row["name"]: row for row in results["rows"]}
     best = {grades: at[results[f"best_{grades}"]] for grades in (2, 3)}
