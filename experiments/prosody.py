@@ -325,10 +325,11 @@ def section(results: dict[str, Any]) -> str:
         f"{'above' if two > bar else 'below'} {what} ({bar})"
         for bar, what in ((82.1, "the published BiLSTM"), (83.2, "fine-tuned BERT"))
     )
+    train, test = results["words"]
     return f"""## Prosody from text
 
-{results["words"][0]:,} words of 40 speakers to train, {results["words"][1]:,} words of 39 others to test; accuracy, per cent, for 2 and
-for 3 grades of prominence. Choices by the validation columns (two folds of dev, speakers apart), the test set was
+{train:,} words of 40 speakers to train, {test:,} words of 39 others to test; accuracy, per cent, for 2 and for 3 grades
+of prominence. Choices by the validation columns (two folds of dev, speakers apart), the test set was
 labelled by what they chose.
 
 {table}
