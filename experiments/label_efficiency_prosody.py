@@ -117,8 +117,8 @@ def section(results: dict[str, Any]) -> str:
     table = common.markdown(("model", *[f"{size:,}" for size in sizes]), rows)
     return f"""## How many labelled sentences prosody needs
 
-Accuracy, per cent, of 2 grades on {results["words"]:,} words of other speakers against the number of training sentences; mean and
-standard error over random draws of them.
+Accuracy, per cent, of 2 grades on {results["words"]:,} words of other speakers against the number of training
+sentences; mean and standard error over random draws of them.
 
 {table}
 
