@@ -50,10 +50,8 @@ def targets(data: Sentences) -> np.ndarray:
 
 def rates(train: Sentences, test: Sentences, n_folds: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Features of the words of both, float32: rates by six keys of four targets, and how often the word was seen."""
-    both = np.array([*keys(train), *keys(test)], dtype=object)
     n = int(train.lengths.sum())
-    codes = np.stack([np.unique(column.astype(str), return_inverse=True)[1] for column in both.T], axis=1)
-    T = targets(train)
+    codes, T = _codes(train, test), targets(train)
     known = ~np.isnan(T).any(axis=1)
     speakers = np.repeat(train.groups, train.lengths)
     found = np.empty((n, 6 * T.shape[1] + 2), np.float32)
@@ -61,6 +59,20 @@ def rates(train: Sentences, test: Sentences, n_folds: int = 10) -> tuple[np.ndar
         seen = rest[known[rest]]
         found[fold] = _encode(codes[seen], T[seen], codes[fold])
     return found, _encode(codes[:n][known], T[known], codes[n:])
+
+
+def rates_of_others(train: Sentences, test: Sentences) -> np.ndarray:
+    """The same features of the words of `test` alone, by training data that share no speaker with it."""
+    n = int(train.lengths.sum())
+    codes, T = _codes(train, test), targets(train)
+    known = ~np.isnan(T).any(axis=1)
+    return _encode(codes[:n][known], T[known], codes[n:])
+
+
+def _codes(train: Sentences, test: Sentences) -> np.ndarray:
+    """(N, 6) the keys of the words of both as numbers."""
+    columns = zip(*keys(train), *keys(test), strict=True)
+    return np.stack([np.unique(np.array(column), return_inverse=True)[1] for column in columns], axis=1)
 
 
 def _encode(seen: np.ndarray, T: np.ndarray, wanted: np.ndarray) -> np.ndarray:
