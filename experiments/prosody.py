@@ -375,8 +375,10 @@ def section(results: dict[str, Any]) -> str:
     with_early = ""
     if early:
         top = max(early, key=lambda row: row["validation"][0])
-        with_early = f"""- Rates by train_100 of the early release as further inputs (570,708 words, an older annotation), chosen by
-  validation among the rows "+ early": **{top["test"][0]:.2f}** and {top["test"][1]:.2f}.\n"""
+        numbers = f"**{top['test'][0]:.2f}** and {top['test'][1]:.2f}"
+        with_early = f"""- With rates by train_100 of the early release as further inputs (570,708 words, older annotation), the
+  row "+ early" that validation chose: {numbers}.
+"""
     return f"""## Prosody from text
 
 {train:,} words of 40 speakers to train, {test:,} words of 39 others to test; accuracy, per cent, for 2 and for 3 grades
