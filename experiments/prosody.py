@@ -376,8 +376,8 @@ def section(results: dict[str, Any]) -> str:
     if early:
         top = max(early, key=lambda row: row["validation"][0])
         numbers = f"**{top['test'][0]:.2f}** and {top['test'][1]:.2f}"
-        with_early = f"""- With rates by train_100 of the early release as further inputs (570,708 words, older annotation), the
-  row "+ early" that validation chose: {numbers}.
+        with_early = f"""- With rates by train_100 of the early release as further inputs (570,708 words, older
+  annotation), the row "+ early" that validation chose: {numbers}.
 """
     return f"""## Prosody from text
 
