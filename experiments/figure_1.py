@@ -225,4 +225,4 @@ def figure(results: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    common.run(__doc__, __file__, measure, section, figure, sentences=500, components=1200, search=400, seed=0)
+    common.run(__doc__, __file__, measure, section, figure, sentences=500, components=1000, search=300, seed=0)
