@@ -192,8 +192,8 @@ The gap is the certified distance to the optimum within the basis, relative to t
 - **{verdict}**: {gained}.
   The paper found a substantial gain on Switchboard. {CAUSE}
 {"- More sentences, tested on 1,000 others, degree 1 / 2 / 3:" + curve[:-1] + "." if curve else ""}
-For a practitioner: where hand-made features already say what matters, begin with degree 1 in the primal, which is also the
-fastest; try a kernel, and let cross-validation say whether it pays.
+For a practitioner: where hand-made features already say what matters, begin with degree 1 in the primal, which is also
+the fastest; try a kernel, and let cross-validation say whether it pays.
 """
 
 

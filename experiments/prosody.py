@@ -240,7 +240,7 @@ def grid() -> dict[str, list[dict[str, Any]]]:
         "rbf, joint labels": rbf("joint", 1000, (MOST, 0.2, 10.0)),
         "linear, 2 labels": linear("2", ALL, 3.0, 10.0),
         "Nystroem + LR, 2 labels": token("2", (0.2, 10.0), (0.2, 30.0)),
-        "CRFsuite, dicts, 2 labels": dict_crf("2", False, 3.0, 10.0),
+        "CRFsuite, dicts, 2 labels": dict_crf("2", False, 3.0, 10.0, 30.0),
         "linear, joint labels, + early": linear("joint", {**ALL, E: 1.0}, 3.0),
         "linear, joint labels, lexical": linear("joint", {L: 1.0}, 3.0),
         "linear, joint labels, vectors": linear("joint", {V: 1.0}, 3.0),
@@ -388,14 +388,25 @@ labelled by what they chose.
 
 {table}
 
-- Two grades: **{two:.2f}**, by "{best[2]["name"]}", which validation chose: {bars}; those were trained on twenty
-  times the words. Three grades: **{three:.2f}**.
+- Two grades: **{two:.2f}**, by "{best[2]["name"]}", which validation chose: {bars};
+  those were trained on twenty times the words. Three grades: **{three:.2f}**.
 {with_early}- Against the baselines, 2 grades, by resampling sentences: {gains}.
 - All fits, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core.
 {TRIED}"""
 
 
-TRIED = ""
+TRIED = """
+What was tried. Of the inputs, rates help most; the frozen vectors add a tenth of a point once lexical features and
+rates are there. Pairs of prominence and boundary as labels gain little over prominence alone. A Gaussian kernel on all
+groups is within a tenth of a point of the linear one, alone; the mean of the marginals of the two (an ensemble) is a
+tenth above either. The classifier of single tokens on the same inputs is a quarter of a point behind: labels of
+neighbours say little that the text does not. Other weights of the groups, gamma from 0.1 to 0.3 and C around those of
+the table changed the validation by a tenth or less. BERT's lead is in its vectors, fitted to 2.1 million labelled
+words: neither frozen vectors of a small model nor the rates of the early release make it up.
+
+For a practitioner: on a corpus of a hundred thousand words, a linear ChainCRF on out-of-fold rates of the words beside
+lexical features gives most of what there is to have, in half a minute; kernels and vectors add the last tenths.
+"""
 
 
 if __name__ == "__main__":
