@@ -31,7 +31,7 @@ from prosody import beside, components, cut, rows_of, scaled
 from prosody_text import lexical, sentences
 
 GAMMA = 0.2
-GRID: dict[str, tuple[float, ...]] = {"kernel CRF": (1.0, 10.0), "linear CRF": (3.0, 30.0), "per token": (1.0, 10.0)}
+GRID = dict.fromkeys(("kernel CRF", "linear CRF", "per token"), (0.1, 1.0, 10.0))
 
 
 def make(name: str, C: float, n_tokens: int) -> Any:
@@ -73,7 +73,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     usable = np.flatnonzero([(one >= 0).all() for one in dev.y])
     until = time.perf_counter() + 60 * options.minutes
     sizes = [size for size in (10, 30, 100, 300, 1000) if size < len(usable)]
-    parts = [(k, size) for k in range(options.draws) for size in [*sizes, *[len(usable)] * (k == 0)]]
+    parts = [*[(k, size) for k in range(options.draws) for size in sizes], (0, len(usable))]
     rows: list[dict[str, Any]] = []
     for draw, size in parts:
         drawn = np.random.default_rng(draw).choice(usable, size, replace=False)
