@@ -122,6 +122,18 @@ def section(results: dict[str, Any]) -> str:
             for a, b in ((ours[size], theirs[size]) for size in sizes)
         ]
         rows.append((f"kernel CRF less {other} (p)", *cells))
+    ours = _means(results, "kernel CRF")
+    sure = [
+        f"{other} at {size:,}"
+        for other in ("linear CRF", "per token")
+        for size, values in _means(results, other).items()
+        if len(values) > 1 and common.paired_p(ours[size], values) < 0.05
+    ]
+    verdict = (
+        f"The kernel CRF differs from the others beyond the noise of the draws only here: {', '.join(sure)}."
+        if sure
+        else "No difference between the three models is beyond the noise of the draws, at any size."
+    )
     table = common.markdown(("model", *[f"{size:,}" for size in sizes]), rows)
     return f"""## How many labelled sentences prosody needs
 
@@ -131,6 +143,11 @@ sentences; mean and standard error over random draws of them.
 {table}
 
 ![Accuracy against training sentences](figures/label_efficiency_prosody.png)
+
+{verdict}
+
+For a practitioner: on inputs that know as much as these, a hundred labelled sentences give all but about a point of
+what the whole corpus gives, with any of the three models; choose by speed.
 """
 
 
