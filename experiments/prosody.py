@@ -390,6 +390,7 @@ def section(results: dict[str, Any]) -> str:
         for bar, what in ((82.1, "the published BiLSTM"), (83.2, "fine-tuned BERT"))
     )
     train, test = results["words"]
+    error = float(np.sqrt(two * (100 - two) / test))
     early = [row for row in results["rows"] if "early" in row["name"] and not row["name"].startswith(BASELINES)]
     with_early = ""
     if early:
@@ -407,7 +408,8 @@ labelled by what they chose.
 {table}
 
 - Two grades: **{two:.2f}**, by "{best[2]["name"]}", which validation chose: {bars};
-  those were trained on twenty times the words. Three grades: **{three:.2f}**.
+  those were trained on twenty times the words. The standard error of such a figure, tokens taken as independent, is
+  {error:.2f}. Three grades: **{three:.2f}**.
 {with_early}- Against the baselines, 2 grades, by resampling sentences: {gains}.
 - What each part gives on the test set, all else as it is: {parts}.
 - All fits, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core.
