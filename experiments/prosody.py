@@ -390,6 +390,8 @@ def section(results: dict[str, Any]) -> str:
         for bar, what in ((82.1, "the published BiLSTM"), (83.2, "fine-tuned BERT"))
     )
     train, test = results["words"]
+    left = [name for name in grid() if name not in at]
+    missing = f" In the script but not yet measured: {'; '.join(left)}." if left else ""
     error = float(np.sqrt(two * (100 - two) / test))
     early = [row for row in results["rows"] if "early" in row["name"] and not row["name"].startswith(BASELINES)]
     with_early = ""
@@ -412,7 +414,7 @@ labelled by what they chose.
   {error:.2f}. Three grades: **{three:.2f}**.
 {with_early}- Against the baselines, 2 grades, by resampling sentences: {gains}.
 - What each part gives on the test set, all else as it is: {parts}.
-- All fits, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core.
+- All fits, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core.{missing}
 {TRIED}"""
 
 
