@@ -17,7 +17,8 @@ STUDIES = (
     "tagging_tasks",
     "proteins",
     "occupancy",
-    "label_efficiency",
+    "label_efficiency_letters",
+    "label_efficiency_prosody",
 )
 HEAD = """# Results
 
