@@ -14,8 +14,8 @@ kernelcrf, ...   what the speed is good for: richer templates, IOBES labels, pro
 
 The penalty is C = 1 / (2 c2) throughout. Scores: token accuracy, F1 of spans as conlleval counts them
 (kernelcrf.metrics), log-loss and expected calibration error of token marginals (15 bins), CPU seconds of the final fit
-from sparse matrices, or from lists of names for CRFsuite, to weights, on one thread. I-LST, which training never shows, is
-left out of log-loss and calibration (2 tokens of the test set). p-values: bootstrap over the sentences of the test set.
+from sparse matrices, or from lists of names for CRFsuite, to weights, on one thread. I-LST, which training never shows,
+is left out of log-loss and calibration (2 tokens of the test set). p-values: bootstrap over sentences of the test set.
 
 Every part is kept in the folder of KERNELCRF_CACHE (else the system's for temporary files), so that a run that was cut
 short goes on; remove its subfolder tagging_tasks to measure all anew.
@@ -52,6 +52,7 @@ from kernelcrf.metrics import expected_calibration_error, log_loss, span_f1, spa
 from text_features import WindowFeatures, attributes, pairs
 
 TOL = 1e-3
+TEMPERATURES = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0)
 LAYERS = (1, 2, 3, 4)
 SCALE = 0.1
 
@@ -264,10 +265,10 @@ class Product:
             self._s = self._s + one.s[:, place] / len(members)
             self._w = self._w + one.w[np.ix_(place, place)] / len(members)
 
-    def predict(self, data: Data) -> tuple[list[list[str]], list[np.ndarray], list[str]]:
-        """Tags by Viterbi, marginals (T, L) a sentence, and what their columns are."""
+    def predict(self, data: Data, temperature: float = 1.0) -> tuple[list[list[str]], list[np.ndarray], list[str]]:
+        """Tags by Viterbi, marginals (T, L) a sentence of the scores / temperature, and what their columns are."""
         chains = Chains.from_lengths(data.lengths)
-        s, w, states = self._s, self._w, self._states
+        s, w, states = self._s / temperature, self._w / temperature, self._states
         if self._in_spans:
             s, w = legal_labelings("IOBES", states).impose(chains, s, w)
             states = written(states, "IOB2")
@@ -422,8 +423,23 @@ def chosen(task: Task, make: Callable[[Any, bool], Any], candidates: Sequence[An
     _, held_out, _, test = task.parts(False)
     scores = {one: held_out_score(task, make(one, False), held_out) for one in candidates}
     best = max(scores, key=scores.__getitem__)
-    result = tested(task, make(best, True), test)
+    model = make(best, True)
+    result = tested(task, model, test)
+    if isinstance(model, Product):
+        result["tempered"] = tempered(make(best, False), held_out, model, test)
     return result | {"chosen": str(best), "held_out": {str(one): score for one, score in scores.items()}}
+
+
+def tempered(candidate: Product, held_out: Data, model: Product, test: Data) -> dict[str, float]:
+    """Scores divided by the temperature of the least held-out log-loss; Viterbi's tags stay what they are."""
+
+    def losses(product: Product, data: Data, temperature: float) -> dict[str, float]:
+        _, P, classes = product.predict(data, temperature)
+        known = [[tag if tag in classes else None for tag in one] for one in data.y]
+        return {"log_loss": log_loss(known, P, classes), "ece": expected_calibration_error(known, P, classes)}
+
+    best = min(TEMPERATURES, key=lambda one: losses(candidate, held_out, one)["log_loss"])
+    return {"temperature": best} | losses(model, test, best)
 
 
 def per_token(task: Task) -> dict[str, Any]:
@@ -527,6 +543,14 @@ def section(results: dict[str, Any]) -> str:
             f"### {task.title}",
             common.markdown(header, lines),
             f"Published: {task.published}. {_verdict(task, rows)}",
+            "Scores divided by a temperature that the held-out log-loss chose, which leaves the tags as they are: "
+            + "; ".join(
+                f"{name}, {row['tempered']['temperature']:g}: log-loss {row['tempered']['log_loss']:.4f}, "
+                f"ECE {100 * row['tempered']['ece']:.2f} %"
+                for name, row in rows.items()
+                if "tempered" in row
+            )
+            + ".",
             "Candidates by C, and what else they differ in, with their held-out scores:",
             common.markdown(["model", "chosen", "held out"], tried),
         ]
