@@ -93,7 +93,7 @@ class WindowFeatures:
             start += len(known)
         table = np.stack(found, axis=1)
         present = table >= 0
-        pointers = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+        pointers = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int32)
         indices = table[present]
         return sparse.csr_array((np.ones(len(indices)), indices, pointers), shape=(len(table), self.n_features))
 
