@@ -440,13 +440,17 @@ def chosen(task: Task, make: Callable[[Any, bool], Any], candidates: Sequence[An
     return result | {"chosen": str(best), "held_out": {str(one): score for one, score in scores.items()}}
 
 
-def tempered(candidate: Product, held_out: Data, model: Product, test: Data) -> dict[str, float]:
+def tempered(candidate: Product, held_out: Data, model: Product, test: Data) -> dict[str, Any]:
     """Scores divided by the temperature of the least held-out log-loss; Viterbi's tags stay what they are."""
 
-    def losses(product: Product, data: Data, temperature: float) -> dict[str, float]:
+    def losses(product: Product, data: Data, temperature: float) -> dict[str, Any]:
         _, P, classes = product.predict(data, temperature)
         known = [[tag if tag in classes else None for tag in one] for one in data.y]
-        return {"log_loss": log_loss(known, P, classes), "ece": expected_calibration_error(known, P, classes)}
+        return {
+            "log_loss": log_loss(known, P, classes),
+            "ece": expected_calibration_error(known, P, classes),
+            "reliability": reliability(known, P, classes),
+        }
 
     best = min(TEMPERATURES, key=lambda one: losses(candidate, held_out, one)["log_loss"])
     return {"temperature": best} | losses(model, test, best)
@@ -558,7 +562,7 @@ def section(results: dict[str, Any]) -> str:
                 f"{100 * row['accuracy']:.2f}",
                 f"{row['log_loss']:.4f}",
                 f"{100 * row['ece']:.2f}",
-                f"{row['fit_seconds']:.0f} s",
+                "not timed" if row["fit_seconds"] is None else f"{row['fit_seconds']:.0f} s",
                 "" if "p" not in row else f"{100 * row['difference']:+.2f} ({_p(row['p'])})",
             ]
             for name, row in rows.items()
@@ -616,13 +620,15 @@ def figure(results: dict[str, Any]) -> None:
     figure, axes = plt.subplots(1, len(drawn), figsize=(4 * len(drawn), 4.2), sharey=True, squeeze=False)
     for ax, task in zip(axes[0], drawn, strict=True):
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=":")
-        for (name, row), colour, marker in zip(
-            results["tasks"][task.name].items(), common.COLOURS, "sovD^x", strict=False
-        ):
-            bins = row["reliability"]
-            enough = np.asarray(bins["tokens"]) >= 20
-            x, y = np.asarray(bins["confidence"])[enough], np.asarray(bins["accuracy"])[enough]
-            ax.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=1.2, label=name)
+        rows = results["tasks"][task.name]
+        for (name, row), colour, marker in zip(rows.items(), common.COLOURS, "sovD^x", strict=False):
+            shown = [(row["reliability"], "-", name)]
+            if "tempered" in row and row is list(rows.values())[-1]:
+                shown.append((row["tempered"]["reliability"], "--", "the same, tempered"))
+            for bins, style, label in shown:
+                enough = np.asarray(bins["tokens"]) >= 20
+                x, y = np.asarray(bins["confidence"])[enough], np.asarray(bins["accuracy"])[enough]
+                ax.plot(x, y, style, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label)
         ax.set(xlabel="confidence", title=task.title)
         ax.legend(frameon=False, fontsize=8, loc="upper left")
     axes[0][0].set_ylabel("accuracy")
