@@ -623,9 +623,12 @@ def figure(results: dict[str, Any]) -> None:
     for ax, task in zip(axes[0], drawn, strict=True):
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=":")
         rows = results["tasks"][task.name]
-        for (name, row), colour, marker in zip(rows.items(), common.COLOURS, "sovD^x", strict=False):
+        for colour, marker, name in zip(common.COLOURS, "sovD^x", models(task), strict=False):
+            if name not in rows:
+                continue
+            row = rows[name]
             shown = [(row["reliability"], "-", name)]
-            if "tempered" in row and row is list(rows.values())[-1]:
+            if name == list(rows)[-1] and row.get("tempered", {}).get("temperature", 1) != 1:
                 shown.append((row["tempered"]["reliability"], "--", "the same, tempered"))
             for bins, style, label in shown:
                 enough = np.asarray(bins["tokens"]) >= 20
