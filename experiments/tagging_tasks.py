@@ -368,7 +368,7 @@ TASKS = {
             "Emerging entities, WNUT-17",
             True,
             _entities,
-            "shared task 26.30 to 41.86 (F1), with embeddings or gazetteers",
+            "shared task 26.30 to 41.86 (F1), with embeddings or gazetteers; the last fits here are to train and dev",
             41.86,
         ),
         Task("pos", "Parts of speech, UD English EWT 2.16", False, _pos, "none for this release", None),
