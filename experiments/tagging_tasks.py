@@ -344,7 +344,7 @@ of the grid won there, at the price of overconfident marginals, which a temperat
 window of five and pairs of words did worse than a small set of shapes, affixes and lower-cased neighbours. The penalty
 of CRFsuite was not searched apart: objective and optimum are those of kernelcrf but for pairs of feature and label that
 training never shows. It is stopped after 60 iterations, before it converges: where it stays behind with the same
-features, that is the price of the early stop, not of the model. One value of C was tried for the rich templates and for
+features, that is most likely the price of the early stop. One value of C was tried for the rich templates and for
 MiniLM. Not measured: MiniLM for chunks and parts of speech, products of CRFs with different encodings.
 
 In practice: for sparse features take `ChainCRF("linear")` with IOBES labels and generous templates; divide by a
