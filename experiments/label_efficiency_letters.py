@@ -1,8 +1,8 @@
 """Letters against the number of labelled words: when a kernel CRF is worth it, and when it is not.
 
-Data and models are those of `letters.py`. Test: fold 0 (626 words). Training: 10, 30, 100, 300 and 1,000 words drawn at
-random from the other folds (DRAWS draws each, the same for all models), and all 6,251 of them, whose errors are those
-of the first split of the large protocol of `letters.py`, taken from its results. C and gamma are chosen in every draw
+Data and models are those of `letters.py`. Test: fold 0 (626 words). Training: 10, 30, 100 and 300 words drawn at random
+from the other folds (DRAWS draws each, the same for all models). All 6,251 words: the error of the first split of the
+large protocol in the results of `letters.py`, for models that it measures there. C and gamma are chosen in every draw
 on a third of its words, held out, as there.
 
 python experiments/label_efficiency_letters.py [--cache FOLDER]     run letters.py before
@@ -19,14 +19,12 @@ import numpy as np
 import common
 import letters
 
-DRAWS = {10: 5, 30: 5, 100: 5, 300: 3, 1000: 2}
+DRAWS = {10: 3, 30: 3, 100: 3, 300: 2}
 NAMES = {
     "linear, pixels": "linear CRF, pixels",
     "rbf, pixels": "kernel CRF, pixels",
     "rbf, shapes": "kernel CRF, shapes",
-    "rbf, shapes + place + steps": "kernel CRF, shapes + place + steps",
     "SVC, pixels": "SVC a letter, pixels",
-    "SVC, shapes + place": "SVC a letter, shapes + place",
 }
 
 
@@ -57,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         }
     seconds = sum(row["seconds"] for sizes in found.values() for rows in sizes.values() for row in rows)
     for name in NAMES:
-        if name in everything["large"]:
+        if everything["large"].get(name):
             found[name]["6251"] = everything["large"][name][:1]
     return {"errors": found, "seconds": seconds}
 
@@ -85,13 +83,17 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Letters: how many labelled words
 
 The letters' fold 0 as test; mean and standard error over {min(DRAWS.values())} to {max(DRAWS.values())} draws of the
-training words.
+training words; the last column is one fit.
 
 {table}
 
 ![Error of letters against training words](figures/label_efficiency_letters.png)
 
 {crossing}
+
+For use: up to some thirty labelled words an SVC a letter does as well as a chain with the same kernel; from a hundred on
+the chain pulls ahead of it, and the kernel ahead of the linear chain, by more the more labels there are. A better input
+helps at every size, and most with few labels.
 """
 
 
@@ -115,9 +117,7 @@ def figure(results: dict[str, Any]) -> None:
         "linear, pixels": (common.COLOURS[1], "s-"),
         "rbf, pixels": (common.COLOURS[5], "o-"),
         "rbf, shapes": (common.COLOURS[0], "o-"),
-        "rbf, shapes + place + steps": (common.COLOURS[2], "D-"),
         "SVC, pixels": (common.COLOURS[4], "^--"),
-        "SVC, shapes + place": (common.COLOURS[3], "v--"),
     }
     for name, title in NAMES.items():
         sizes, means, spreads = curve(results, name)
@@ -125,8 +125,8 @@ def figure(results: dict[str, Any]) -> None:
         axis.errorbar(sizes, means, np.nan_to_num(spreads), fmt=style, color=colour, label=title, markersize=5, lw=1.4)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xticks([*DRAWS, 6251], ["10", "30", "100", "300", "1,000", "6,251"])
-    axis.set_yticks([0.1, 0.3, 1, 3, 10, 30, 60], ["0.1", "0.3", "1", "3", "10", "30", "60"])
+    axis.set_xticks([*DRAWS, 6251], ["10", "30", "100", "300", "6,251"])
+    axis.set_yticks([3, 10, 20, 30, 60], ["3", "10", "20", "30", "60"])
     axis.minorticks_off()
     axis.grid(alpha=0.3)
     axis.set_xlabel("labelled words for training (7.6 letters each)")
