@@ -91,9 +91,9 @@ training words; the last column is one fit.
 
 {crossing}
 
-For use: up to some thirty labelled words an SVC a letter does as well as a chain with the same kernel; from a hundred on
-the chain pulls ahead of it, and the kernel ahead of the linear chain, by more the more labels there are. A better input
-helps at every size, and most with few labels.
+For use: up to some thirty labelled words an SVC a letter does as well as a chain with the same kernel; from a hundred
+on the chain pulls ahead of it, by more the more labels there are. The kernel is ahead of the linear chain from thirty
+words on, and a better input helps at every size.
 """
 
 
