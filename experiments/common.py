@@ -86,7 +86,9 @@ def run(
     options = parser.parse_args()
     if not options.show:
         start = time.perf_counter()
-        save(name, measure(options) | {"seconds": time.perf_counter() - start})
+        found = measure(options)
+        # A study that keeps parts between runs states the seconds of all of them itself.
+        save(name, {"seconds": time.perf_counter() - start, **found})
     results = load(name)
     if results is None:
         raise SystemExit(f"no results of {name} on file: run it without --show")
