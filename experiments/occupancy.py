@@ -1,20 +1,20 @@
 """Is an office occupied? Climate sensors a minute, without the light sensor: accuracy and honest probabilities.
 
 Protocol. Train on the authors' training week, test on their two test sets, which come from other weeks; Light is
-left out, for it nearly decides (Candanedo and Feldheim 2016). Sequences are days. Three sets of features, all
-standardised on the training week:
+left out, for it nearly decides (Candanedo and Feldheim 2016). Sequences are days. Four sets of features:
 
     sensors   Temperature, Humidity, CO2, HumidityRatio: what the published figures without Light used
     climate   the sensors, and for each, over windows of 5, 15, 30 and 60 minutes, how much the mean of the window after
               a minute differs from the mean of the window before it (a smoothed slope; both inside the recording)
     time      climate, and sine and cosine of the hour (daily and half-daily) and whether it is a weekend
+    relative  time, with each sensor less its mean over 24 hours around the minute: the weather of a week drops out
 
-Slopes look ahead by up to an hour: this labels a recording, it is no alarm. Every model has the same features
-(CRFsuite gets each cut into ten quantile bins) and its hyperparameters are chosen in the training week alone, by the
-log-loss (SVC: accuracy) over three folds of whole days: 4-5, 6-7 and 8-10 February. Labels of ChainCRF and CRFsuite are
-decoded by the marginals, for token accuracy is the score.
+Slopes and means look ahead: this labels a recording, it is no alarm. Columns are standardised on the training week, or
+turned into their ranks in it, whichever is better in cross-validation; CRFsuite gets each column cut into ten
+quantile bins. Hyperparameters are chosen in the training week alone, by the log-loss (SVC: accuracy) over three folds
+of whole days: 4-5, 6-7 and 8-10 February. Labels are decoded by the marginals, for token accuracy is the score.
 
-python experiments/occupancy.py
+python experiments/occupancy.py [--parts FOLDER]     (FOLDER keeps what is done, to go on later)
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import argparse
 import itertools
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from kernelcrf.datasets import load_occupancy
 from kernelcrf.metrics import expected_calibration_error, log_loss
 from parts import kept
 
-SETS = ("sensors", "climate", "time")
+SETS = ("sensors", "climate", "time", "relative")
 TESTS = ("test1", "test2")
 WINDOWS = (5, 15, 30, 60)
 FOLDS = (("2015-02-04", "2015-02-05"), ("2015-02-06", "2015-02-07"), ("2015-02-08", "2015-02-09", "2015-02-10"))
@@ -67,52 +68,68 @@ def crf(**params: Any) -> ChainCRF:
     return ChainCRF(n_components=300, decoding="marginal", random_state=0, **params)
 
 
+class Scaled:
+    """A model with the gamma of an rbf kernel in units of 1 / n_features, on standardised columns or on their ranks.
+
+    Ranks are those among the training data, from -sqrt(3) to sqrt(3): what is beyond the training data stays there.
+    """
+
+    def __init__(self, make: Any, ranks: bool, **params: float) -> None:
+        self.make, self.ranks, self.params = make, ranks, params
+
+    def fit(self, X: list[np.ndarray], y: list[np.ndarray]) -> Scaled:
+        params = dict(self.params)
+        if "scale" in params:
+            params["gamma"] = params.pop("scale") / X[0].shape[1]
+        self.sorted = np.sort(np.concatenate(X), axis=0)
+        self.model = self.make(**params).fit(self._inputs(X), y)
+        self.classes_ = self.model.classes_
+        return self
+
+    def predict(self, X: list[np.ndarray]) -> list[np.ndarray]:
+        return self.model.predict(self._inputs(X))
+
+    def predict_proba(self, X: list[np.ndarray]) -> list[np.ndarray]:
+        return self.model.predict_proba(self._inputs(X))
+
+    def _inputs(self, X: list[np.ndarray]) -> list[np.ndarray]:
+        return [self._ranked(x) for x in X] if self.ranks else X
+
+    def _ranked(self, x: np.ndarray) -> np.ndarray:
+        sides = [
+            [np.searchsorted(c, v, side) for c, v in zip(self.sorted.T, x.T, strict=True)] for side in ("left", "right")
+        ]
+        return np.sqrt(12) * (np.mean(sides, axis=0).T / len(self.sorted) - 0.5)
+
+
+def scaled(make: Any, **values: Sequence[float]) -> tuple[Any, list[dict[str, Any]]]:
+    """A maker and its grid: every combination of the values, on standardised columns and on ranks."""
+    grid = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
+    return lambda **params: Scaled(make, **params), [{"ranks": r} | one for r in (False, True) for one in grid]
+
+
+Cs, SCALES = (1e-3, 1e-2, 1e-1, 1.0), (0.03, 0.1, 0.3)
 MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
-    "LDA": (lambda: PerToken(LinearDiscriminantAnalysis()), [{}]),
-    "logistic regression": (
-        lambda C: PerToken(LogisticRegression(C=C, max_iter=500)),
-        [{"C": C} for C in (1e-3, 1e-2, 1e-1, 1.0)],
-    ),
-    "SVC (rbf)": (
-        lambda C, scale: PerTokenScaled(svc, C, scale),
-        [{"C": C, "scale": s} for C, s in itertools.product((0.1, 1.0, 10.0), (0.03, 0.3))],
-    ),
-    "Nystroem + logistic regression": (
-        lambda C, scale: PerTokenScaled(lambda C, gamma: nystroem(C, gamma, 300), C, scale),
-        [{"C": C, "scale": s} for C, s in itertools.product((1e-3, 1e-2, 1e-1, 1.0), (0.03, 0.1, 0.3))],
-    ),
-    "CRFsuite (binned)": (Binned, [{"c2": c2} for c2 in (0.1, 1.0, 10.0, 100.0)]),
-    "kernelcrf linear": (
-        lambda C: crf(kernel="linear", C=C),
-        [{"C": C} for C in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)],
-    ),
-    "kernelcrf rbf": (
-        lambda C, scale: PerTokenScaled(lambda C, gamma: crf(kernel="rbf", C=C, gamma=gamma), C, scale),
-        [{"C": C, "scale": s} for C, s in itertools.product((1e-3, 1e-2, 1e-1, 1.0), (0.03, 0.1, 0.3))],
-    ),
+    "LDA": scaled(lambda: PerToken(LinearDiscriminantAnalysis())),
+    "logistic regression": scaled(lambda C: PerToken(LogisticRegression(C=C, max_iter=500)), C=Cs),
+    "SVC (rbf)": scaled(svc, C=(0.1, 1.0, 10.0), scale=(0.03, 0.3)),
+    "Nystroem + logistic regression": scaled(lambda C, gamma: nystroem(C, gamma, 300), C=Cs, scale=SCALES),
+    "CRFsuite (binned)": (Binned, [{"c2": c2} for c2 in (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)]),
+    "kernelcrf linear": scaled(lambda C: crf(kernel="linear", C=C), C=Cs),
+    "kernelcrf rbf": scaled(lambda C, gamma: crf(kernel="rbf", C=C, gamma=gamma), C=Cs, scale=SCALES),
 }
 OURS = ("kernelcrf linear", "kernelcrf rbf")
-BEST = "climate"
-
-
-class PerTokenScaled:
-    """A model with the gamma of an rbf kernel, given in units of 1 / n_features."""
-
-    def __init__(self, make: Any, C: float, scale: float) -> None:
-        self.make, self.C, self.scale = make, C, scale
-
-    def fit(self, X: list[np.ndarray], y: list[np.ndarray]) -> Any:
-        return self.make(self.C, gamma=self.scale / X[0].shape[1]).fit(X, y)
+BEST = "relative"
 
 
 def features(data: Any, name: str) -> list[np.ndarray]:
     """Of one whole recording, cut into its days afterwards."""
     sensors = [data.feature_names.index(column) for column in ("Temperature", "Humidity", "CO2", "HumidityRatio")]
     X, when = np.concatenate(data.X)[:, sensors], np.concatenate(data.extras["date"])
-    columns = [X]
+    columns = [X - _centred_mean(X, 720) if name == "relative" else X]
     if name != "sensors":
         columns += [_slope(X, width) for width in WINDOWS]
-    if name == "time":
+    if name in ("time", "relative"):
         day = when.astype("datetime64[D]")
         angle = 2 * np.pi * (when - day).astype(float) / 86400
         weekend = (day.astype(int) + 3) % 7 >= 5
@@ -128,6 +145,13 @@ def _slope(X: np.ndarray, width: int) -> np.ndarray:
     after = (sums[high] - sums[t]) / (high - t)[:, None]
     before = (sums[t + 1] - sums[low]) / (t + 1 - low)[:, None]
     return after - before
+
+
+def _centred_mean(X: np.ndarray, half: int) -> np.ndarray:
+    sums = np.concatenate([np.zeros((1, X.shape[1])), np.cumsum(X, axis=0)])
+    t = np.arange(len(X))
+    low, high = np.maximum(t - half, 0), np.minimum(t + half + 1, len(X))
+    return (sums[high] - sums[low]) / (high - low)[:, None]
 
 
 def choose(name: str, X: list[np.ndarray], y: list[np.ndarray], days: np.ndarray) -> dict[str, Any]:
@@ -222,12 +246,51 @@ def section(results: dict[str, Any]) -> str:
         rows.append([f"{name}, {kind}", *cells, f"{row['fit']:.1f}"])
     head = ["model, features", "accuracy 1", "2", "log-loss 1", "2", "calibration error 1", "2", "fit, s"]
     published = "; ".join(f"{name} {a} / {b}" for name, (a, b) in PUBLISHED.items())
-    return TEXT.format(table=common.markdown(head, rows), published=published)
+    ours = [results["models"]["sensors/kernelcrf rbf"][test]["accuracy"] * 100 for test in TESTS]
+    verdicts = ["met" if own >= bar else "missed" for own, bar in zip(ours, PUBLISHED["LDA"], strict=True)]
+    tests = []
+    for kind in SETS:
+        for name in MODELS:
+            if name not in OURS:
+                pairs = [[results["models"][f"{kind}/{m}"][t] for m in ("kernelcrf rbf", name)] for t in TESTS]
+                cells = [f"{100 * gain:+.2f} (p {p:.2g})" for gain, p in (compare(*pair) for pair in pairs)]
+                tests.append([f"{name}, {kind}", *cells])
+    return TEXT.format(
+        table=common.markdown(head, rows),
+        published=published,
+        ours=" / ".join(f"{own:.2f}" for own in ours),
+        verdicts=" / ".join(verdicts),
+        tests=common.markdown(["kernelcrf rbf against", "test 1", "test 2"], tests),
+    )
 
 
-TEXT = """## Occupancy of an office
+TEXT = """## Occupancy of an office, without the light sensor
+
+Trained on one week, tested on two others; accuracy in percent.
 
 {table}
+
+Published on the four sensors, accuracy on test 1 / test 2: {published}. The bar is LDA. kernelcrf rbf on
+the same four sensors: {ours}, {verdicts}; CART's figure on test 2 is above it.
+
+Differences in accuracy, with p by resampling blocks of six hours:
+
+{tests}
+
+![Reliability of the probability of being occupied](figures/reliability_occupancy.png)
+
+What was tried. The week of test 2 has another climate than the training week, and absolute levels mislead every model
+there; more features of the same kind (climate) lift test 1 by eight points and test 2 not at all. The hour of the day
+helps, and taking the drift out of the features (relative) helps all models most. Ranks in place of standardised
+columns hold what lies beyond the training data, but cross-validation inside one week cannot see a drift that this week
+does not have, and so chooses between them by chance; the quantile bins of CRFsuite have that protection always, and
+show it on test 2. On test 1 no model has a lower log-loss than kernelcrf rbf with any set of features; on test 2 this
+holds for the set time only, and with the others it is surer of itself than it should be. With six hours as the unit of
+chance, most differences between models on the same features are within it.
+
+For use: remove slow drift from sensors before anything else. A chain with an rbf kernel then labels as well as the best
+of the others, with the lowest log-loss where the new week resembles the training week; under drift, check its
+probabilities on a few labelled hours before trusting them.
 """
 SHOWN = ("kernelcrf rbf", "kernelcrf linear", "Nystroem + logistic regression", "LDA")
 
@@ -255,4 +318,4 @@ def figure(results: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    common.run(__doc__, __file__, measure, section, figure, parts="/tmp/gs/oparts")
+    common.run(__doc__, __file__, measure, section, figure, parts="")
