@@ -166,14 +166,15 @@ def candidates(task: str, n_labels: int, active: float) -> dict[str, dict[str, A
     }
     for form, grid in {"cosine": (3.0,), "poly 2": (3.0, 10.0), "rbf": (10.0,)}.items():
         found[form] = {f"C={C:g}": kernel(form, C) for C in grid}
-    if task == "segmentation":
+    if n_labels == 2:
         found["steps"] = {
             f"{form}, C={C:g}, steps={E:g}": ours(
-                kernel=Cosine(form, C * active), C=1.0, edge_kernel=Cosine(form, E * active), n_components=None
+                kernel=Cosine(form, C * active),
+                C=1.0,
+                edge_kernel=Cosine(form, E * active),
+                n_components=n_landmarks,
             )
-            for form in ("cosine", "poly 2")
-            for C in (1.0,)
-            for E in (0.1, 0.5)
+            for form, C, E in (("cosine", 1.0, 0.5), ("poly 2", 3.0, 0.1), ("poly 2", 3.0, 0.5))
         }
     return found
 
