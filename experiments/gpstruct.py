@@ -379,7 +379,7 @@ Seconds to fit one split:
 Families with the lowest log-loss in cross-validation, and in how many of the five splits: {picks}. Decoding these
 models by Viterbi instead of by the marginals gives {viterbi} for {marginal}.
 
-What was tried. One model for a split, chosen by its error on a few held-out sentences, is a draw from noise: the log-loss
+What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise: the log-loss
 chooses better, and the mean of the marginals of the five best needs no single choice. Products of features (poly 2) and
 steps that depend on the input help segmentation, where features are few; with tens of thousands of features that are
 already conjunctions (chunking, named entities) the linear kernel is as good as any, and rbf is worse. Prior variances
