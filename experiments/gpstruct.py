@@ -385,16 +385,17 @@ Seconds to fit one split:
 Families with the lowest log-loss in cross-validation, and in how many of the five splits: {picks}. Decoding these
 models by Viterbi instead of by the marginals gives {viterbi} for {marginal}.
 
-How far to trust it. No rule of choice meets all four bars. The rule by log-loss and the grid of steps were settled after
-test errors of segmentation, under the rule by error, had been seen, and test errors of linear models on all tasks were
-seen while the families were drawn up; the choices inside each split never saw a test label. GPstruct's own figures are
-{against} by the models chosen by log-loss.
+How far to trust it. No rule of choice meets all four bars. The rule by log-loss and the grid of steps were settled
+after test errors of segmentation, under the rule by error, had been seen, and test errors of linear models on all
+tasks were seen while the families were drawn up; the choices inside each split never saw a test label. GPstruct's own
+figures are {against} by the models chosen by log-loss.
 
-What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise: the log-loss
-chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no single choice. Products of features (poly 2) and
-steps that depend on the input help segmentation, where features are few; with tens of thousands of features that are
-already conjunctions (chunking, named entities) the linear kernel is as good as any, and rbf is worse. Prior variances
-of transitions and biases apart from those of the features, tried outside this script, changed next to nothing.
+What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise: the
+log-loss chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no
+single choice. Products of features (poly 2) and steps that depend on the input help segmentation, where features are
+few; with tens of thousands of features that are already conjunctions (chunking, named entities) the linear kernel is
+as good as any, and rbf is worse. Prior variances of transitions and biases apart from those of the features, tried
+outside this script, changed next to nothing.
 
 For use: start with the linear kernel; where features are few and plain, try `kernel="poly"` with degree 2 and an
 `edge_kernel`; choose by the log-loss, not by the error, when training data are few.
