@@ -385,10 +385,10 @@ Seconds to fit one split:
 Families with the lowest log-loss in cross-validation, and in how many of the five splits: {picks}. Decoding these
 models by Viterbi instead of by the marginals gives {viterbi} for {marginal}.
 
-How far to trust it. No rule of choice meets all four bars. The rule by log-loss and the grid of steps were settled
-after test errors of segmentation, under the rule by error, had been seen, and test errors of linear models on all
-tasks were seen while the families were drawn up; the choices inside each split never saw a test label. GPstruct's own
-figures are {against} by the models chosen by log-loss.
+How far to trust it. No rule of choice meets all four bars. The rule by log-loss, the mean of five and the grid of
+steps were settled after test errors of segmentation, under the rule by error, had been seen, and test errors of
+linear models on all tasks were seen while the families were drawn up; the choices inside each split never saw a test
+label. GPstruct's own figures are {against} by the models chosen by log-loss.
 
 What was tried. One model for a split, chosen by its error on few held-out sentences, is a draw from noise: the
 log-loss chose better on two tasks and worse on named entities, and the mean of the marginals of the five best needs no
