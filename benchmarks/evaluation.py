@@ -1,7 +1,7 @@
 """One evaluation of the objective, value and gradient, beside the two bare products `F @ W` and `F.T @ R` of all of F.
 
 N = 100,000 tokens in sequences of 20, n = 512 features. An evaluation forms scores, runs inference and pulls residuals
-back while the features of a few hundred tokens are in the cache, so that F is read from memory once where the bare
+back while the features of a hundred tokens or so are in the cache, so that F is read from memory once where the bare
 products read it twice. `faster` is the same two products as `W.T @ F.T` and `R.T @ F`. A Hessian product likewise.
 """
 

@@ -37,7 +37,6 @@ def main() -> None:
         module = import_module(name)
         title, _, text = (module.__doc__ or "").strip().partition("\n\n")
         facts = ", ".join(f"{package} {value}" for package, value in results["environment"].items())
-        text = text.partition("\n\n    ")[0].strip()
         parts.append(f"## {title.rstrip('.')}\n\n`{name}.py`. {text}\n\n{module.table(results)}\n\n*{facts}*\n")
     (folder / "README.md").write_text("\n".join(parts))
 

@@ -99,11 +99,8 @@ def evaluate(layout: Layout, partition: Partition, theta: Floats, *, keep: bool)
     W, bias, w = templates.split(theta, n_labels, dtype)
     first = last = np.ones(n_labels, bool)
     if partition.legal is not None:
-        first, last, w = (
-            partition.legal.first,
-            partition.legal.last,
-            np.where(partition.legal.steps, w, dtype.type(-np.inf)),
-        )
+        first, last = partition.legal.first, partition.legal.last
+        w = np.where(partition.legal.steps, w, dtype.type(-np.inf))
     edges, cuts = Edges.of(w), partition.block_cuts
     if edges.too_wide:
         return None

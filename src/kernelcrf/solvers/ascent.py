@@ -120,8 +120,8 @@ def epoch(
     order, offsets, rows, pointers, columns, values, weights, first, last, steps,
     lam, lam_edge, W, w, a, b, p, q, entropies, etas,
 ):  # fmt: skip
-    """One step for each sequence, in the given order; returns the attempts that failed."""
-    n_labels, width, longest, rejected = p.shape[1], W.shape[1], 0, 0
+    """One step for each sequence, in the given order."""
+    n_labels, width, longest = p.shape[1], W.shape[1], 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     s, change = np.empty((longest, width)), np.empty(width)
@@ -151,7 +151,6 @@ def epoch(
                 u[:T], alpha[:T], new_p[:T], new_q, log_z, failed,
             )  # fmt: skip
             if failed[0]:
-                rejected += 1
                 eta *= 0.5
                 continue
             for t in range(T):
@@ -189,7 +188,6 @@ def epoch(
                 entropies[i] = entropy
                 eta = min(GROWTH * eta, 1.0)
                 break
-            rejected += 1
             for t in range(T):
                 row = rows[low + t]
                 for k in range(pointers[row], pointers[row + 1]):
@@ -201,4 +199,3 @@ def epoch(
                     w[k, j] -= step_edge[k, j]
             eta *= 0.5
         etas[i] = eta
-    return rejected

@@ -76,27 +76,32 @@ class Dual:
         if ascent is None:
             return LBFGS().solve(start, progress)
         rng, gains, over = np.random.default_rng(self.seed), [np.inf], GAP_OVER_REST
+        value = ascent.value
         try:
             for k in range(1, progress.max_iter + 1):
-                before = ascent.value
                 ascent.epoch(rng)
                 progress.passes += 1
-                gains.append(ascent.value - before)
+                before, value = value, ascent.value
+                gains.append(value - before)
                 if k == TRIAL_PASSES and _ratio(gains, TRIAL_PASSES // 2) > TRIAL_RATIO:
-                    return LBFGS().solve(start, progress)
-                if gains[-1] <= LEAST_GAIN * abs(ascent.value) or _ratio(gains, SLOW_PASSES) > SLOW_RATIO:
-                    return LBFGS().solve(ascent.theta, progress)
+                    taken_over = start
+                    break
+                if gains[-1] <= LEAST_GAIN * abs(value) or _ratio(gains, SLOW_PASSES) > SLOW_RATIO:
+                    taken_over = ascent.theta
+                    break
                 rest = _rest(gains)
-                if over * rest <= progress.tol * abs(ascent.value) or k in (4, 16):
+                if over * rest <= progress.tol * abs(value) or k in (4, 16):
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
                     over = max(over, progress.history[-1].gap / rest)
+            else:
+                ascent.report(progress)
+                return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
         except KeyboardInterrupt:
             ascent.report(progress)
             raise
-        ascent.report(progress)
-        return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
+        return LBFGS().solve(taken_over, progress)
 
 
 def _rest(gains: list[float]) -> float:
