@@ -27,7 +27,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import Record, Solution, solver_named
 from kernelcrf.solvers.loop import minimise
 
@@ -101,9 +102,14 @@ class Fit:
     found: Distinct
     features: Features
     edge_features: Features | None
-    layout: Layout
+    objective: Objective
     solution: Solution
     certificate: Certificate
+
+    @property
+    def layout(self) -> Layout:
+        """How the templates' weights lie in theta."""
+        return self.objective.layout
 
     @property
     def end(self) -> Start:
@@ -174,13 +180,13 @@ def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
     return Layout(tuple(blocks))
 
 
-def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[Partition]:
+def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[ChainPartition]:
     shared = found.U < INDEX_BELOW * found.N
     tokens = {
         name: TokenFeatures(features.F, found.index) if shared else TokenFeatures(found.expand(features.F))
         for name, features in by_template.items()
     }
-    return Partition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
+    return ChainPartition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
 
 
 def _solved(
@@ -206,27 +212,26 @@ def _solved(
     solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
     certificate = solution.certificate
     if settings.certify_full and objective.is_convex:
-        gap, _ = gap_full(layout, solution.evaluation, found, by_template, engine)
+        gap, _ = gap_full(objective, solution.evaluation, found, by_template)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(found, features, edges, layout, solution, certificate)
+    return Fit(found, features, edges, objective, solution, certificate)
 
 
 def gap_full(
-    layout: Layout, at: Evaluation, found: Distinct, by_template: Mapping[str, Features], engine: LocalEngine
+    objective: Objective, at: Evaluation, found: Distinct, by_template: Mapping[str, Features]
 ) -> tuple[float, Floats]:
     """P(theta) minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes."""
     gap, scores = at.value - at.lower_bound, np.zeros(found.U)
-    for block in layout.blocks:
+    for block in objective.layout.blocks:
         features = by_template.get(block.clique.name)
         if features is None or features.basis is None or block.clique.k_x is None:
             continue
-        of_nodes = block.clique.nodes == 1
-        residuals = np.concatenate([local.residuals.r if of_nodes else local.residuals.q for local in at.parts])
-        tokens = block.clique.adjoint(residuals.astype(np.float64))
+        pairs = zip(objective.partitions, at.parts, strict=True)
+        tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
         R = found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
-        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, engine)
+        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, objective.engine)
         gap += 0.5 * block.C * float(np.vdot(R, ER))
-        if of_nodes:
+        if block.clique.nodes == 1:
             residual = features.basis.residual
             squares = np.einsum("ul,ul->u", ER, ER)
             scores = np.divide(squares, residual, out=np.zeros(found.U), where=residual > 0)
@@ -251,7 +256,7 @@ def _grown(
     while True:
         fitted = _solved(data, found, features, None, inner, engine, callback, theta)
         at = fitted.solution.evaluation
-        gap, scores = gap_full(fitted.layout, at, found, {"node": features}, engine)
+        gap, scores = gap_full(fitted.objective, at, found, {"node": features})
         certificate = replace(fitted.certificate, gap_full=gap)
         n = features.F.shape[1]
         if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():

@@ -23,7 +23,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.features import TokenFeatures
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -134,29 +134,38 @@ class Preconditioning:
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """M at a point, with `share` times the spread p (1 - p) of its marginals."""
-        spread = [share * local.residuals.nodes * (1 - local.residuals.nodes) for local in at.parts]
         slices = self.objective.layout.slices
         return Preconditioner(
-            tuple((slices[block.clique.name], self._factor(block, spread)) for block in self.objective.layout.blocks)
+            tuple((slices[block.clique.name], self._factor(block, at, share)) for block in self.objective.layout.blocks)
         )
 
-    def _factor(self, block: TemplateBlock, spread: list[Array]) -> Factor:
+    def _factor(self, block: TemplateBlock, at: Evaluation, share: float) -> Factor:
         objective, lam = self.objective, 1.0 / block.C
-        if block.clique.name in self.spectra:
+        spread = _spread(objective, block, at, share)
+        if spread is not None and block.clique.name in self.spectra:
             values, vectors = self.spectra[block.clique.name]
             return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, spread)) + lam)
-        if block.clique.nodes == 1 and block.clique.name in objective.partitions[0].features:
+        if spread is not None and block.clique.name in objective.partitions[0].features:
             if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
                 return _per_label(objective, block, spread, lam)
             return Diagonal(_squares(objective, block, spread).ravel() + lam)
         size = int(np.prod(block.shape))
-        tokens = sum(_mass(partition) for partition in objective.partitions)
-        return Diagonal(np.full(size, tokens / size + lam))
+        return Diagonal(np.full(size, _mass(objective, block) / size + lam))
 
 
-def _mass(partition: Partition) -> float:
-    lengths = partition.chains.lengths
-    return float(lengths.sum() if partition.weights is None else np.dot(partition.weights, lengths))
+def _mass(objective: Objective, block: TemplateBlock) -> float:
+    return sum(partition.mass(block) for partition in objective.partitions)
+
+
+def _spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> list[Array] | None:
+    """`share` times omega p (1 - p) of a template's cliques in each partition."""
+    found = []
+    for partition, local in zip(objective.partitions, at.parts, strict=True):
+        spread = partition.spread(block, local)
+        if spread is None:
+            return None
+        found.append(share * spread)
+    return found
 
 
 def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
@@ -174,11 +183,10 @@ def _summed(objective: Objective, block: TemplateBlock, term: Callable[[TokenFea
 
 
 def _gram(objective: Objective, block: TemplateBlock, d: list[Array] | None) -> Floats:
-    """F' diag(omega d) F, d (N,) in each partition; None is 1."""
+    """F' diag(d) F, d (rows,) in each partition; None is omega."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        partition = objective.partitions[k]
-        return features.gram(partition.weighted(np.ones(partition.chains.n_nodes) if d is None else d[k]))
+        return features.gram(objective.partitions[k].clique_weights(block) if d is None else d[k])
 
     return _summed(objective, block, term)
 
@@ -187,7 +195,7 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
     """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L); their mean over labels where labels share strength."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        return features.squares_transposed_times(objective.partitions[k].weighted(spread[k]))
+        return features.squares_transposed_times(spread[k])
 
     squares = _summed(objective, block, term)
     if block.clique.k_y.is_identity:
@@ -197,9 +205,8 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
 
 def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
     """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
-    pairs = list(zip(objective.partitions, spread, strict=True))
-    total = np.sum([partition.weighted(s).sum(axis=0, dtype=np.float64) for partition, s in pairs], axis=0)
-    c = total / max(sum(_mass(partition) for partition, _ in pairs), np.finfo(np.float64).tiny)
+    total = np.sum([part.sum(axis=0, dtype=np.float64) for part in spread], axis=0)
+    c = total / max(_mass(objective, block), np.finfo(np.float64).tiny)
     if block.clique.k_y.is_identity:
         return np.asarray(c)
     return np.full(block.clique.shape, c.mean() * _label_norm(block))
