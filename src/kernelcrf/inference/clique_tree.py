@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from kernelcrf.graphs.junction import CliqueTree, clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.assembly import Assemblies, IndexPool, local
 from kernelcrf.inference.loops import clique_tree as loops
+from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Loss, clamped
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -57,16 +58,6 @@ class TreewidthError(ValueError):
         )
         self.width = width
         self.entries = entries
-
-
-class InfeasibleSampleError(ValueError):
-    """A sample of which every labelling is forbidden by -inf."""
-
-    def __init__(self, sample: int) -> None:
-        super().__init__(
-            f"sample {sample} has no labelling that is not forbidden: every one has a score of -inf; allow one"
-        )
-        self.sample = sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +198,8 @@ class Calibrated:
 class Exact:
     """Exact inference on one graph."""
 
+    is_exact: ClassVar[bool] = True
+
     graph: Graph
     most_entries: int = MOST_ENTRIES
 
@@ -258,6 +251,22 @@ class Exact:
         _over_rows(work, m, n_threads)
         self._raise_if_infeasible(log_partition)
         return log_partition, conditionals, out
+
+    def entropy(self, scores: Array, n_threads: int = 1) -> Floats:
+        """-sum_y p(y) log p(y) of each sample: (m, n_samples)."""
+        return self.calibrate(scores, n_threads).entropy()
+
+    def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
+        """-log p of labels (m, V), of all labelings that agree with them where some are missing."""
+        tables = self._checked(tables)
+        kept = self.calibrate(tables, n_threads) if curvature else None
+        model = kept.moments if kept else self.moments(tables, n_threads)
+        if (labels == MISSING).any():
+            target = self.moments(clamped(self.graph, tables, labels), n_threads)
+            return Loss(model.log_partition - target.log_partition, model.cliques - target.cliques, model.cliques, kept)
+        residual, chosen = model.cliques.copy(), self.graph.chosen(labels)
+        np.put_along_axis(residual, chosen, np.take_along_axis(model.cliques, chosen, axis=1) - 1, axis=1)
+        return Loss(model.log_partition - self.labelling_scores(tables, labels), residual, model.cliques, kept)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
         """The labelling of the highest score, (m, V), and that score, (m, n_samples)."""

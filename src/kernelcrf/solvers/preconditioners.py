@@ -126,10 +126,14 @@ class Preconditioning:
     def of(cls, objective: Objective) -> Preconditioning:
         """Decompose where it pays."""
         spectra = {}
+        known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for block in objective.layout.blocks:
             if block.clique.nodes == 1 and PER_LABEL_UP_TO < block.n <= KRONECKER_UP_TO and _is_dense(objective, block):
-                values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
-                spectra[block.clique.name] = np.maximum(values, 0), vectors
+                same = tuple(id(partition.features[block.clique.name]) for partition in objective.partitions)
+                if same not in known:
+                    values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
+                    known[same] = np.maximum(values, 0), vectors
+                spectra[block.clique.name] = known[same]
         return cls(objective, spectra)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
