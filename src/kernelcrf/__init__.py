@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.loading import load
+    from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.persistence import ModelFileError
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "ModelFileError": "kernelcrf.persistence",
+        "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "load": "kernelcrf.estimators.loading",
     }
 
@@ -31,4 +33,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "ModelFileError", "__version__", "load"]
+__all__ = ["ChainCRF", "ModelFileError", "MultiLabelCRF", "__version__", "load"]

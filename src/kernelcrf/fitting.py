@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis
-from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, make_features
+from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
 from kernelcrf.certificate import Certificate, residual_products
 from kernelcrf.engines.local import LocalEngine
@@ -36,7 +36,6 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 FIRST_ATOMS = 64
-INDEX_BELOW = 0.8
 IN_SPAN_SHARE = 0.25
 
 
@@ -144,10 +143,14 @@ def fit(
         return _grown(data, found, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
-    features = _features(settings.kernel, found, settings, settings.n_components, engine)
+    features = features_of(
+        settings.kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
+    )
     edges = None
     if settings.edge_kernel is not None:
-        edges = _features(settings.edge_kernel, found, settings, settings.n_components, engine)
+        edges = features_of(
+            settings.edge_kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
+        )
     return _solved(data, found, features, edges, settings, engine, callback, None)
 
 
@@ -162,9 +165,7 @@ def _carried_over(earlier: FeatureMap, kernel: InputKernel, found: Distinct, eng
 
 
 def _features(kernel: InputKernel, found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
-    if n is None or n >= found.U:
-        return make_features(kernel, found.inputs, None, "exact", engine=engine)
-    return make_features(kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine)
+    return features_of(kernel, found.inputs, n, settings.rule, settings.random_state, engine)
 
 
 def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
@@ -181,11 +182,7 @@ def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
 
 
 def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[ChainPartition]:
-    shared = found.U < INDEX_BELOW * found.N
-    tokens = {
-        name: TokenFeatures(features.F, found.index) if shared else TokenFeatures(found.expand(features.F))
-        for name, features in by_template.items()
-    }
+    tokens = {name: TokenFeatures.of(found, features.F) for name, features in by_template.items()}
     return ChainPartition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
 
 
@@ -250,7 +247,9 @@ def _grown(
             "n_components='auto' grows the basis of nodes alone, and edge_kernel has one too: expected a number"
         )
     most = found.U if settings.max_components is None else min(settings.max_components, found.U)
-    features = _features(settings.kernel, found, settings, min(FIRST_ATOMS, most), engine)
+    features = features_of(
+        settings.kernel, found.inputs, min(FIRST_ATOMS, most), settings.rule, settings.random_state, engine
+    )
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     theta: Floats | None = None
     while True:

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from kernelcrf.basis.distinct import add_rows
+from kernelcrf.basis.distinct import Distinct, add_rows
 from kernelcrf.engines.local import LocalEngine
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 ROWS = 4096
+INDEX_BELOW = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,11 @@ class TokenFeatures:
 
     F: Any
     index: npt.NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(cls, found: Distinct, F: Any) -> TokenFeatures:
+        """Features F (U, n) of distinct inputs: shared where many are equal, else a row for each."""
+        return cls(F, found.index) if found.U < INDEX_BELOW * found.N else cls(found.expand(F))
 
     @property
     def is_sparse(self) -> bool:

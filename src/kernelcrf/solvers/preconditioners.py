@@ -6,9 +6,9 @@ Between the weights of one label the block of a node template is F' diag(omega p
     kronecker    F' Omega F (x) diag(c) + lam, c_l the mean of p_l (1 - p_l): one eigendecomposition serves all points
     diagonal     their diagonals: all that is left where n is large or F is sparse
 
-Templates without inputs, and those on edges, take a constant: the tokens that they see, spread evenly over their
-entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T for a change of variables theta = E^-T phi,
-under which M becomes the identity.
+Templates without inputs have the sum of p_l (1 - p_l); edges whose marginals are not at hand take a constant: the
+tokens that they see, spread evenly over their entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T
+for a change of variables theta = E^-T phi, under which M becomes the identity.
 """
 
 from __future__ import annotations
@@ -153,6 +153,8 @@ class Preconditioning:
             if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
                 return _per_label(objective, block, spread, lam)
             return Diagonal(_squares(objective, block, spread).ravel() + lam)
+        if spread is not None:
+            return Diagonal(_summed_spread(block, spread) + lam)
         size = int(np.prod(block.shape))
         return Diagonal(np.full(size, _mass(objective, block) / size + lam))
 
@@ -209,11 +211,15 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
 
 def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
     """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
+    return _summed_spread(block, spread) / max(_mass(objective, block), np.finfo(np.float64).tiny)
+
+
+def _summed_spread(block: TemplateBlock, spread: list[Array]) -> Floats:
+    """p_l (1 - p_l) by weight, summed over cliques; its mean over labels where labels share strength."""
     total = np.sum([part.sum(axis=0, dtype=np.float64) for part in spread], axis=0)
-    c = total / max(_mass(objective, block), np.finfo(np.float64).tiny)
     if block.clique.k_y.is_identity:
-        return np.asarray(c)
-    return np.full(block.clique.shape, c.mean() * _label_norm(block))
+        return np.asarray(total)
+    return np.full(block.clique.shape, total.mean() * _label_norm(block))
 
 
 def _label_norm(block: TemplateBlock) -> float:
