@@ -96,9 +96,11 @@ class Network:
     inference: Callable[[Graph], Inference] = Exact
 
     @property
-    def n_samples(self) -> int:
-        """Labelled samples."""
-        return len(self.labels) if self.samples is None else int(np.max(self.samples, initial=-1)) + 1
+    def mass(self) -> float:
+        """Labelled samples, by weight."""
+        if self.weights is not None:
+            return float(self.weights.sum())
+        return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
 
     def objective(self, templates: Collection[str], engine: LocalEngine) -> Objective:
         """P of the terms of some templates."""

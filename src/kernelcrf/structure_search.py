@@ -152,7 +152,7 @@ def _threshold(network: Network, candidate: Candidate, rule: SearchSettings) -> 
     if rule.min_gain is not None:
         return rule.min_gain
     size = sum(int(np.prod(term.block.shape)) for term in network.terms if term.template == candidate.template)
-    return 0.5 * size * float(np.log(max(network.n_samples, 2)))
+    return 0.5 * size * float(np.log(max(network.mass, 2.0)))
 
 
 def _groups(network: Network, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:

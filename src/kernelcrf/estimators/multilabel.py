@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
@@ -25,6 +25,7 @@ from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.cliques import interactions, one_against_other
+from kernelcrf.kernels.inputs import is_sparse
 from kernelcrf.networks import CliqueInputs, Network, NetworkFit, Settings, Term, fit
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
@@ -41,7 +42,7 @@ BLOCK_ENTRIES = 2**22
 class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    Y is scikit-learn's indicator matrix (m, n_labels); -1 is a missing label.
+    y is scikit-learn's indicator matrix (m, n_labels), dense or sparse; -1 is a missing label.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : list of (2,) arrays, the values of each label.
+    classes_ : (n_labels,) numbers of the labels; the two values of the label where y is a single column.
     edges_ : (n_edges, 2) the pairs of labels that interact.
     interactions_ : (n_edges,) log odds ratios of each pair that do not depend on inputs.
     intercept_ : (n_labels,) log odds of each label that do not depend on inputs.
@@ -128,20 +129,22 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, Y: Any, sample_weight: npt.ArrayLike | None = None) -> MultiLabelCRF:
-        """Fit to rows of X with label sets Y; `sample_weight` (m,) says what each row counts for."""
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> MultiLabelCRF:
+        """Fit to rows of X with label sets y; `sample_weight` (m,) says what each row counts for."""
         self._check_decoding()
-        X, Y = validate_data(
-            self, X, Y, accept_sparse="csr", multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=1
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=1
         )
-        self._one_column = Y.ndim == 1
-        classes, labels = _encoded(Y.reshape(len(Y), -1))
+        self._one_column = y.ndim == 1
+        values, labels = _encoded(_columns(y))
         weights = None if sample_weight is None else _weights(sample_weight, len(labels))
+        if weights is not None and not weights.all():
+            X, labels, weights = X[weights > 0], labels[weights > 0], weights[weights > 0]
         engine = LocalEngine(self.n_jobs)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         n_labels = labels.shape[1]
-        inputs = self._inputs(self.kernel, X, seed, engine)
-        edge_inputs = None if self.edge_kernel is None else self._inputs(self.edge_kernel, X, seed, engine)
+        inputs = self._inputs(self.kernel, X, weights, seed, engine)
+        edge_inputs = None if self.edge_kernel is None else self._inputs(self.edge_kernel, X, weights, seed, engine)
         pairs = self._pairs(labels, weights)
         network = self._network(labels, weights, inputs, edge_inputs, pairs)
         nodes = [_node(j) for j in range(n_labels)]
@@ -159,7 +162,8 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fit, self._map = fitted, inputs.features.map
         self._edge_map = None if edge_inputs is None else edge_inputs.features.map
         self._exact = Exact(_graph(fitted))
-        self.classes_ = classes
+        self._values = values
+        self.classes_ = values[0] if self._one_column else np.arange(n_labels)
         self.landmarks_ = getattr(self._map, "landmarks", None)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
         contrast = one_against_other(2).factor[:, 0]
@@ -184,8 +188,9 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._decoded(np.concatenate(blocks).astype(np.intp))
 
     def predict_proba(self, X: Any) -> Floats:
-        """(m, n_labels): p(y_j = 1 | x)."""
-        return np.concatenate([self._node_marginals(tables)[:, :, 1] for tables in self._tables(X)])
+        """(m, n_labels): p(y_j = 1 | x); (m, 2) where y of the fit was a single column."""
+        p = np.concatenate([self._node_marginals(tables) for tables in self._tables(X)])
+        return np.asarray(p[:, 0] if self._one_column else p[:, :, 1])
 
     def decode(self, X: Any, n_best: int = 1) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest sets of labels of each row with their log-probabilities, best first."""
@@ -197,10 +202,11 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 found.append([(y, float(score - z)) for y, score in zip(decoded, scores, strict=True)])
         return found
 
-    def log_prob(self, X: Any, Y: Any) -> Floats:
-        """log p(y|x) of each row, (m,); of all sets that agree with Y where labels are missing."""
+    def log_prob(self, X: Any, y: Any) -> Floats:
+        """log p(y|x) of each row, (m,); of all sets that agree with y where labels are missing."""
         check_is_fitted(self)
-        labels = self._indices(Y)
+        labels = self._indices(y)
+        check_consistent_length(X, labels)
         found, low = [], 0
         for tables in self._tables(X):
             own = labels[low : low + len(tables)]
@@ -210,8 +216,6 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 tables, self._n_threads
             )
             found.append(difference[:, 0])
-        if low != len(labels):
-            raise ValueError(f"Y has {len(labels)} rows but X has {low}: expected as many")
         return np.concatenate(found)
 
     def entropy(self, X: Any) -> Floats:
@@ -225,8 +229,8 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.concatenate(draws).astype(np.intp).transpose(1, 0, 2)
         return np.stack([self._decoded(one) for one in labels])
 
-    def _inputs(self, kernel: Any, X: Any, seed: int, engine: LocalEngine) -> CliqueInputs:
-        chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0)
+    def _inputs(self, kernel: Any, X: Any, weights: Floats | None, seed: int, engine: LocalEngine) -> CliqueInputs:
+        chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
         return CliqueInputs.of(chosen, X, self.n_components, self.pivots, seed, engine)
 
     def _pairs(self, labels: Array, weights: Floats | None) -> list[tuple[int, int]]:
@@ -291,15 +295,14 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.stack([marginals[:, slices[_node(j)]] for j in range(self._exact.graph.n_nodes)], axis=1)
 
     def _decoded(self, indices: Array) -> Array:
-        columns = [values[indices[:, j]] for j, values in enumerate(self.classes_)]
+        columns = [values[indices[:, j]] for j, values in enumerate(self._values)]
         return columns[0] if self._one_column else np.column_stack(columns)
 
-    def _indices(self, Y: Any) -> Array:
-        Y = check_array(Y, ensure_2d=False, dtype=None)
-        Y = Y.reshape(len(Y), -1)
-        if Y.shape[1] != len(self.classes_):
-            raise ValueError(f"Y has {Y.shape[1]} columns: expected {len(self.classes_)}, one for each label")
-        return np.column_stack([_column(Y[:, j], values, j) for j, values in enumerate(self.classes_)])
+    def _indices(self, y: Any) -> Array:
+        Y = _columns(check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None))
+        if Y.shape[1] != len(self._values):
+            raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self._values)}, one for each label")
+        return np.column_stack([_column(Y[:, j], values, j) for j, values in enumerate(self._values)])
 
     @property
     def _n_threads(self) -> int:
@@ -337,11 +340,19 @@ def _log_odds_ratio(weights: Floats) -> float:
 
 def _weights(sample_weight: npt.ArrayLike, m: int) -> Floats:
     weights = np.asarray(sample_weight, np.float64)
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: expected at least one above 0")
     if weights.shape != (m,) or not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(
             f"sample_weight has shape {weights.shape}: expected ({m},) numbers from 0 up, one for each row"
         )
     return weights
+
+
+def _columns(y: Any) -> Array:
+    """y as a dense matrix, a column a label."""
+    dense = np.asarray(y.toarray() if is_sparse(y) else y)
+    return dense.reshape(len(dense), -1)
 
 
 def _encoded(Y: Array) -> tuple[list[Array], npt.NDArray[np.int32]]:
@@ -354,8 +365,8 @@ def _encoded(Y: Array) -> tuple[list[Array], npt.NDArray[np.int32]]:
         values = np.unique(known)
         if len(values) > 2:
             raise ValueError(
-                f"label {j} has the values {values[:5].tolist()}: Unknown label type: expected an indicator matrix, "
-                "two values a label; ChainCRF and MarkovNetwork take more"
+                f"Only binary classification is supported. The type of the target is {type_of_target(known)}: column "
+                f"{j} of y has the values {values[:5].tolist()}; expected an indicator matrix, two values a label"
             )
         if np.isin(values, (0, 1)).all():
             values = np.array([0, 1], values.dtype)
