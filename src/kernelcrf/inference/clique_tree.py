@@ -35,7 +35,7 @@ from kernelcrf.graphs.junction import CliqueTree, clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.assembly import Assemblies, IndexPool, local
 from kernelcrf.inference.loops import clique_tree as loops
-from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Loss, clamped
+from kernelcrf.inference.loss import InfeasibleSampleError, Loss, Moments, loss_of
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -148,14 +148,6 @@ def _homes(graph: Graph, tree: CliqueTree) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
-    """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, P) of the graph's cliques."""
-
-    log_partition: Floats
-    cliques: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class Calibrated:
     """Scores after a pass: moments, and the conditionals kappa (m, entries) of the tree's cliques."""
 
@@ -173,7 +165,7 @@ class Calibrated:
                 program.n_values, program.base, program.widest, self.conditionals[rows], out[rows],
             )  # fmt: skip
 
-        _over_rows(work, len(direction), n_threads)
+        over_rows(work, len(direction), n_threads)
         return out
 
     def entropy(self) -> Floats:
@@ -248,7 +240,7 @@ class Exact:
                 out[rows] if marginals else out,
             )  # fmt: skip
 
-        _over_rows(work, m, n_threads)
+        over_rows(work, m, n_threads)
         self._raise_if_infeasible(log_partition)
         return log_partition, conditionals, out
 
@@ -261,12 +253,7 @@ class Exact:
         tables = self._checked(tables)
         kept = self.calibrate(tables, n_threads) if curvature else None
         model = kept.moments if kept else self.moments(tables, n_threads)
-        if (labels == MISSING).any():
-            target = self.moments(clamped(self.graph, tables, labels), n_threads)
-            return Loss(model.log_partition - target.log_partition, model.cliques - target.cliques, model.cliques, kept)
-        residual, chosen = model.cliques.copy(), self.graph.chosen(labels)
-        np.put_along_axis(residual, chosen, np.take_along_axis(model.cliques, chosen, axis=1) - 1, axis=1)
-        return Loss(model.log_partition - self.labelling_scores(tables, labels), residual, model.cliques, kept)
+        return loss_of(self, tables, labels, model, kept, n_threads)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
         """The labelling of the highest score, (m, V), and that score, (m, n_samples)."""
@@ -280,7 +267,7 @@ class Exact:
                 program.widest, program.homes, labels[rows], totals[rows],
             )  # fmt: skip
 
-        _over_rows(work, len(scores), n_threads)
+        over_rows(work, len(scores), n_threads)
         self._raise_if_infeasible(totals)
         return labels, totals
 
@@ -329,14 +316,6 @@ class Exact:
             labels[rank] = (chosen[home] // stride) % card
         return labels, np.array([score for score, _ in whole])
 
-    def labelling_scores(self, scores: Array, labels: Array) -> Floats:
-        """sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
-        chosen = np.take_along_axis(self._checked(scores), self.graph.chosen(np.asarray(labels)), axis=1)
-        if self.graph.n_samples == 1:
-            return np.asarray(chosen.sum(axis=1, keepdims=True))
-        totals = [np.bincount(self.graph.clique_samples, row, self.graph.n_samples) for row in chosen]
-        return np.array(totals)
-
     def _checked(self, scores: Array) -> Floats:
         scores = np.ascontiguousarray(scores, np.float64)
         if scores.ndim != 2 or scores.shape[1] != self.graph.n_entries:
@@ -376,6 +355,7 @@ def _chosen(link: Link) -> Iterator[tuple[int, int]]:
             waiting.extend(link)
 
 
-def _over_rows(work: Callable[[slice], None], m: int, n_threads: int) -> None:
+def over_rows(work: Callable[[slice], None], m: int, n_threads: int) -> None:
+    """`work` on runs of m rows, in threads."""
     size = max(-(-m // TASKS), 1)
     LocalEngine(n_threads).map(work, [slice(low, min(low + size, m)) for low in range(0, m, size)])

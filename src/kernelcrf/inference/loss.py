@@ -42,6 +42,14 @@ class Loss:
     curvature: Curvature | None
 
 
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, P) of the graph's cliques."""
+
+    log_partition: Floats
+    cliques: Floats
+
+
 class Inference(Protocol):
     """A way to -log p of labels on one graph, and to its derivatives."""
 
@@ -53,6 +61,10 @@ class Inference(Protocol):
     @property
     def is_exact(self) -> bool:
         """Whether the loss is -log p itself."""
+        ...
+
+    def moments(self, tables: Floats, n_threads: int) -> Moments:
+        """Log-partitions and marginals, or what takes their place."""
         ...
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
@@ -94,3 +106,26 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
             "are missing, expected a template of single nodes on all others"
         )
     return tables
+
+
+def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
+    """sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
+    chosen = np.take_along_axis(tables, graph.chosen(np.asarray(labels)), axis=1)
+    if graph.n_samples == 1:
+        return np.asarray(chosen.sum(axis=1, keepdims=True))
+    return np.array([np.bincount(graph.clique_samples, row, graph.n_samples) for row in chosen])
+
+
+def loss_of(
+    inference: Inference, tables: Floats, labels: Array, model: Moments, curvature: Curvature | None, n_threads: int
+) -> Loss:
+    """log Z - log Z(labels) and its gradient, given the moments of the model at the tables."""
+    graph = inference.graph
+    if (labels == MISSING).any():
+        target = inference.moments(clamped(graph, tables, labels), n_threads)
+        losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
+    else:
+        losses, residual = model.log_partition - labelling_scores(graph, tables, labels), model.cliques.copy()
+        chosen = graph.chosen(labels)
+        np.put_along_axis(residual, chosen, np.take_along_axis(residual, chosen, axis=1) - 1, axis=1)
+    return Loss(losses, residual, model.cliques, curvature)
