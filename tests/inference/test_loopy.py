@@ -38,7 +38,7 @@ def test_marginals_are_normalised_and_agree_between_edges_and_nodes(problem):
     graph = problem.graph
     loopy = Loopy(graph, tol=1e-12, max_sweeps=5000)
     # Strong couplings converge slowly: sweeps then end before all marginals agree.
-    messages, moments, _ = loopy.calibrate(problem.scores / max(1.0, np.abs(problem.scores).max() / 3))
+    messages, moments, _ = loopy.calibrate(problem.scores / max(1.0, np.abs(problem.scores).max(initial=0) / 3))
     assert messages.converged(1e-9).all()
     own = {}
     for name, nodes in graph.cliques.items():
