@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
+    from kernelcrf.estimators.graph import GraphCRF
     from kernelcrf.estimators.loading import load
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.persistence import ModelFileError
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
+        "GraphCRF": "kernelcrf.estimators.graph",
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "load": "kernelcrf.estimators.loading",
@@ -33,4 +35,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "ModelFileError", "MultiLabelCRF", "__version__", "load"]
+__all__ = ["ChainCRF", "GraphCRF", "ModelFileError", "MultiLabelCRF", "__version__", "load"]

@@ -172,6 +172,12 @@ def interactions(*cards: int) -> LabelKernel:
     return LabelKernel.of(gram, len(gram))
 
 
+def symmetric_pairs(L: int) -> LabelKernel:
+    """Of the labels of two nodes in no order, [(a, b) = (c, d)] / 2 + [(a, b) = (d, c)] / 2: rank L (L + 1) / 2."""
+    gram = np.eye(L * L).reshape(L, L, L, L)
+    return LabelKernel.of((0.5 * (gram + gram.transpose(0, 1, 3, 2))).reshape(L * L, L * L), L * L)
+
+
 def relevant(cliques: Iterable[CliqueKernel]) -> list[CliqueKernel]:
     """The cliques that p(y|x) depends on: those with a label (Lemma 12)."""
     return [clique for clique in cliques if clique.nodes > 0]
