@@ -186,7 +186,7 @@ def test_samples_come_from_the_model():
 
 
 def test_a_wide_grid_is_refused_and_loopy_takes_it():
-    X, y = images(0, 2, side=40)
+    X, y = images(0, 2, side=28)
     with pytest.raises(TreewidthError, match=r"inference='loopy'"):
         GraphCRF("linear").fit(X, y)
     model = GraphCRF("linear", inference="loopy", tol=1e-2).fit(X, y)

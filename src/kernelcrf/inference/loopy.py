@@ -12,13 +12,16 @@ and for *any* messages the mean over forests of (b on all nodes + c on the fores
 where each term is a tree's, and exact. The updates M_ij(y_j) <- sum_{y_i} exp(t_ij / rho_ij + b_i - log M_ji) tighten
 it (Wainwright, Jaakkola, Willsky 2005); where they converge it is the least over all messages. Marginals are the means
 of the forests' own: for messages held fixed, they are the gradient of the bound in the tables.
+
+Strong potentials need many sweeps. A solver asks for one point close to another, so that sweeps begin with the messages
+of the call before, which a `Loopy` keeps; the bound holds with any.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -121,6 +124,27 @@ class Cover:
         rho = used / max(len(chosen), 1)
         return cls(graph, node_starts, edge_nodes, edge_sizes, edge_entries, rho, tuple(forests))
 
+    @cached_property
+    def message_entries(self) -> tuple[Ints, Ints]:
+        """For each entry of the edges' tables, that of the messages into its first node, and into its second."""
+        first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        at_i, at_j = 0, 0
+        for n_i, n_j in self.graph.cards[self.edge_nodes].tolist():
+            first.append(np.repeat(np.arange(at_i, at_i + n_i), n_j))
+            second.append(np.tile(np.arange(at_j, at_j + n_j), n_i))
+            at_i, at_j = at_i + n_i, at_j + n_j
+        return np.concatenate(first), np.concatenate(second)
+
+    @cached_property
+    def message_nodes(self) -> tuple[Ints, Ints]:
+        """For each entry of the messages into first nodes, and into second ones, that of the node."""
+        starts, cards = self.node_starts, self.graph.cards
+        first, second = (
+            np.concatenate([np.empty(0, np.int64), *(np.arange(starts[v], starts[v] + cards[v]) for v in nodes)])
+            for nodes in self.edge_nodes.T
+        )
+        return first, second
+
     def node_scores(self, tables: Floats) -> Floats:
         """(m, sum of cards): the tables of single nodes, summed where a node has several."""
         scores = np.zeros((len(tables), int(self.node_starts[-1])))
@@ -198,47 +222,56 @@ class Loopy:
     is_exact: ClassVar[bool] = False
 
     graph: Graph
-    tol: float = 1e-6
-    max_sweeps: int = 200
+    tol: float = 1e-4
+    max_sweeps: int = 100
+    _kept: dict[str, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def cover(self) -> Cover:
         """The forests."""
         return Cover.of(self.graph)
 
-    def messages(self, tables: Array, n_threads: int = 1) -> Messages:
-        """Sweeps until convergence or `max_sweeps`."""
+    def messages(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> Messages:
+        """Sweeps until convergence or `max_sweeps`, from the messages kept of the last call `of` the same name."""
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
-        cards = self.graph.cards
         b = cover.node_scores(tables)
-        c = np.ascontiguousarray(tables[:, cover.edge_entries])
-        heads, tails = cards[cover.edge_nodes[:, 0]], cards[cover.edge_nodes[:, 1]]
-        ends = np.column_stack([np.cumsum(sizes) - sizes for sizes in (heads, tails)])
-        into_i, into_j = (np.zeros((len(tables), int(sizes.sum()))) for sizes in (heads, tails))
+        c = tables[:, cover.edge_entries] / np.repeat(cover.rho, cover.edge_sizes)
+        sizes = self.graph.cards[cover.edge_nodes]
+        ends = np.cumsum(sizes, axis=0) - sizes
+        shapes = [(len(tables), int(size)) for size in sizes.sum(axis=0)]
+        kept = self._kept.get(of)
+        if kept is None or [part.shape for part in kept] != shapes:
+            kept = np.zeros(shapes[0]), np.zeros(shapes[1])
+        into_i, into_j = (np.where(np.isfinite(part), part, 0.0) for part in kept)
+        for part, own in zip((into_i, into_j), cover.message_nodes, strict=True):
+            np.add.at(b.T, own, (part * np.repeat(cover.rho, sizes[:, 0 if part is into_i else 1])).T)
         starts = np.cumsum(cover.edge_sizes) - cover.edge_sizes
         edges = np.column_stack((cover.edge_nodes, starts)).astype(np.int64)
         status = np.zeros((len(tables), 2))
 
         def work(rows: slice) -> None:
             loops.sweeps(
-                b[rows], c[rows], cover.node_starts, edges, ends.astype(np.int64), cover.rho,
+                b[rows], c[rows], cover.node_starts, edges, ends, cover.rho,
                 into_i[rows], into_j[rows], self.tol, self.max_sweeps, status[rows],
             )  # fmt: skip
 
         if len(edges):
             over_rows(work, len(tables), n_threads)
-        c /= np.repeat(cover.rho, cover.edge_sizes)
+        self._kept[of] = into_i, into_j
+        first, second = cover.message_entries
         with np.errstate(invalid="ignore"):
-            c -= into_i[:, _spread(heads, tails, ends[:, 0], outer=True)]
-            c -= into_j[:, _spread(heads, tails, ends[:, 1], outer=False)]
+            c -= into_i[:, first]
+            c -= into_j[:, second]
         # A message of -inf has taken its label out of b already.
         c[np.isnan(c)] = -np.inf
         c[c == np.inf] = 0.0
         return Messages(b, c, status[:, 0], status[:, 1].astype(np.int64))
 
-    def calibrate(self, tables: Array, n_threads: int = 1) -> tuple[Messages, Moments, LoopyCurvature]:
+    def calibrate(
+        self, tables: Array, n_threads: int = 1, *, of: str = "model"
+    ) -> tuple[Messages, Moments, LoopyCurvature]:
         """Messages, the bound with its marginals, and their curvature."""
-        messages = self.messages(tables, n_threads)
+        messages = self.messages(tables, n_threads, of=of)
         parts = tuple(
             forest.exact.calibrate(np.concatenate((messages.b, messages.c[:, forest.entries]), axis=1), n_threads)
             for forest in self.cover.forests
@@ -249,7 +282,7 @@ class Loopy:
 
     def moments(self, tables: Array, n_threads: int = 1) -> Moments:
         """The bound on log Z, (m, n_samples), and approximate marginals (m, P)."""
-        return self.calibrate(tables, n_threads)[1]
+        return self.calibrate(tables, n_threads, of="moments")[1]
 
     def log_partition(self, tables: Array, n_threads: int = 1) -> Floats:
         """The bound on log Z, (m, n_samples)."""
@@ -273,12 +306,3 @@ class Loopy:
         """A bound on -log p of labels (m, V): from above where all of them are observed."""
         _, model, kept = self.calibrate(tables, n_threads)
         return loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
-
-
-def _spread(heads: Ints, tails: Ints, starts: Ints, *, outer: bool) -> Ints:
-    """For each entry of the edges' tables, the entry of the message into its first node (outer), or its second."""
-    pieces = [np.empty(0, np.int64)]
-    for n_i, n_j, start in zip(heads.tolist(), tails.tolist(), starts.tolist(), strict=True):
-        own = start + np.arange(n_i if outer else n_j)
-        pieces.append(np.repeat(own, n_j) if outer else np.tile(own, n_i))
-    return np.concatenate(pieces)

@@ -1,7 +1,8 @@
 """Tree-reweighted messages, compiled: see `inference.loopy`.
 
-Node v has the entries nodes[v] .. nodes[v + 1] of a row of beliefs. A row of `edges` is (i, j, table); `into_i` and
-`into_j` are the logarithms of the messages into either end, at `ends[e]`.
+Node v has the entries nodes[v] .. nodes[v + 1] of a row of beliefs. A row of `edges` is (i, j, table), and `tables` are
+those of edges over their share of forests; `into_i` and `into_j` are the logarithms of the messages into either end, at
+`ends[e]`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcrf.inference.loops.compiled import compiled
+
+DAMPING = 0.6
+"""The share of an update that is taken: whole ones may swing to and fro where potentials are strong."""
 
 
 @compiled
@@ -32,26 +36,28 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, 
                 for x in range(n_i):
                     pre[x] = beliefs[r, a + x] - into_i[r, at_i + x] if beliefs[r, a + x] > -np.inf else -np.inf
                 for y in range(n_j):
-                    peak = -np.inf
+                    peak, total = -np.inf, 0.0
                     for x in range(n_i):
-                        peak = max(peak, pre[x] + tables[r, table + x * n_j + y] / rho[e])
-                    total = 0.0
-                    if peak > -np.inf:
-                        for x in range(n_i):
-                            total += np.exp(pre[x] + tables[r, table + x * n_j + y] / rho[e] - peak)
+                        value = pre[x] + tables[r, table + x * n_j + y]
+                        if value > peak:
+                            total = total * np.exp(peak - value) + 1.0
+                            peak = value
+                        elif value > -np.inf:
+                            total += np.exp(value - peak)
                     new[y] = peak + np.log(total) if peak > -np.inf else -np.inf
                 moved = max(moved, _take(new, n_j, rho[e], into_j[r], at_j, beliefs[r], b))
                 # Into i from j.
                 for y in range(n_j):
                     pre[y] = beliefs[r, b + y] - into_j[r, at_j + y] if beliefs[r, b + y] > -np.inf else -np.inf
                 for x in range(n_i):
-                    peak = -np.inf
+                    peak, total = -np.inf, 0.0
                     for y in range(n_j):
-                        peak = max(peak, pre[y] + tables[r, table + x * n_j + y] / rho[e])
-                    total = 0.0
-                    if peak > -np.inf:
-                        for y in range(n_j):
-                            total += np.exp(pre[y] + tables[r, table + x * n_j + y] / rho[e] - peak)
+                        value = pre[y] + tables[r, table + x * n_j + y]
+                        if value > peak:
+                            total = total * np.exp(peak - value) + 1.0
+                            peak = value
+                        elif value > -np.inf:
+                            total += np.exp(value - peak)
                     new[x] = peak + np.log(total) if peak > -np.inf else -np.inf
                 moved = max(moved, _take(new, n_i, rho[e], into_i[r], at_i, beliefs[r], a))
             done += 1
@@ -74,6 +80,7 @@ def _take(new, size, rho, messages, at, beliefs, start):
         elif old > -np.inf:
             if beliefs[start + x] > -np.inf:
                 moved = max(moved, abs(value - old))
+            value = old + DAMPING * (value - old)
             beliefs[start + x] += rho * (value - old)
         messages[at + x] = value
     return moved
