@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.graph import GraphCRF
     from kernelcrf.estimators.loading import load
+    from kernelcrf.estimators.markov_network import MarkovNetwork
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.persistence import ModelFileError
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "GraphCRF": "kernelcrf.estimators.graph",
+        "MarkovNetwork": "kernelcrf.estimators.markov_network",
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "load": "kernelcrf.estimators.loading",
@@ -35,4 +37,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "GraphCRF", "ModelFileError", "MultiLabelCRF", "__version__", "load"]
+__all__ = ["ChainCRF", "GraphCRF", "MarkovNetwork", "ModelFileError", "MultiLabelCRF", "__version__", "load"]

@@ -85,6 +85,7 @@ class Network:
     cliques : (K, arity) by template.
     weights : of the samples, or None for one each.
     inference : how, given a graph.
+    pooled : whether rows differ in their labels alone, no term having inputs, and are so one row of shares.
     """
 
     cards: Array
@@ -94,6 +95,7 @@ class Network:
     samples: Array | None = None
     weights: Floats | None = None
     inference: Callable[[Graph], Inference] = Exact
+    pooled: bool = False
 
     @property
     def mass(self) -> float:
@@ -108,12 +110,27 @@ class Network:
             self.cards, {name: self.cliques[name] for name in self.cliques if name in templates}, self.samples
         )
         terms = [term for term in self.terms if term.template in templates]
+        if self.pooled:
+            return self._pooled(graph, terms, engine)
         partition = GraphPartition(
             self.inference(graph),
             self.labels,
             {term.name: term.inputs.rows for term in terms if term.inputs is not None},
             {term.name: term.template for term in terms},
             self.weights,
+        )
+        return Objective(Layout(tuple(term.block for term in terms)), [partition], engine)
+
+    def _pooled(self, graph: Graph, terms: Sequence[Term], engine: LocalEngine) -> Objective:
+        counts, chosen = np.zeros(graph.n_entries), graph.chosen(self.labels)
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
+        np.add.at(counts, chosen.ravel(), np.repeat(weights, chosen.shape[1]))
+        partition = GraphPartition(
+            self.inference(graph),
+            self.labels[:1],
+            templates={term.name: term.template for term in terms},
+            weights=np.array([self.mass]),
+            statistics=counts[None] / self.mass,
         )
         return Objective(Layout(tuple(term.block for term in terms)), [partition], engine)
 

@@ -129,3 +129,14 @@ def loss_of(
         chosen = graph.chosen(labels)
         np.put_along_axis(residual, chosen, np.take_along_axis(residual, chosen, axis=1) - 1, axis=1)
     return Loss(losses, residual, model.cliques, curvature)
+
+
+def loss_of_statistics(
+    inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
+) -> Loss:
+    """log Z - <statistics, tables>: the mean loss of many samples whose labelings have these shares (m, P)."""
+    anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
+    model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
+    log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]
+    losses = log_partition - np.einsum("ip,ip->i", tables, statistics)
+    return Loss(losses[:, None], model.marginals - statistics, model.marginals, model.curvature)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.graphs.structure import Graph
-from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Inference, Loss
+from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Inference, Loss, loss_of_statistics
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import Local, Sums
@@ -44,6 +44,8 @@ class GraphPartition:
     """Some samples with their features and labels, all on one graph or on a union of graphs.
 
     labels : (m, V), MISSING where there is none.
+    statistics : (m, P), shares of the labelings of each clique, in place of labels: a row then stands for many samples
+        with the same inputs.
     features : of each block of theta that has inputs, by its name; rows are cliques, sample by sample.
     templates : the graph's template that each block of theta speaks of; its own name where it is not listed.
     weights : (m * n_samples,), what each sample counts for, or None for one each.
@@ -56,6 +58,7 @@ class GraphPartition:
     templates: Mapping[str, str] = field(default_factory=dict)
     weights: Floats | None = None
     first: int = 0
+    statistics: Floats | None = None
 
     @property
     def graph(self) -> Graph:
@@ -76,7 +79,7 @@ class GraphPartition:
     @cached_property
     def is_convex(self) -> bool:
         """Whether all labels are observed."""
-        return not (self.labels == MISSING).any()
+        return self.statistics is not None or not (self.labels == MISSING).any()
 
     def _place(self, block: TemplateBlock) -> slice:
         return self.graph.slices[self.templates.get(block.clique.name, block.clique.name)]
@@ -147,7 +150,10 @@ class GraphPartition:
 
     def _loss(self, tables: Floats, n_jobs: int, curvature: bool) -> tuple[float, Loss]:
         try:
-            found = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
+            if self.statistics is None:
+                found = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
+            else:
+                found = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
         except InfeasibleSampleError as error:
             raise InfeasibleSampleError(self.first + error.sample) from None
         losses = found.losses.ravel()
