@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.basis.distinct import Distinct, distinct
-from kernelcrf.basis.features import Features, features_of
+from kernelcrf.basis.features import FeatureMap, Features, features_of
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -159,6 +159,19 @@ class NetworkFit:
     solution: Solution
 
     @property
+    def graph(self) -> Graph:
+        """The graph of every row."""
+        return self.partition.graph
+
+    @property
+    def partition(self) -> GraphPartition:
+        """The samples; a network has them in one part."""
+        partition = self.objective.partitions[0]
+        if not isinstance(partition, GraphPartition):
+            raise TypeError(f"partition is of type {type(partition).__name__}: expected graphs")
+        return partition
+
+    @property
     def certificate(self) -> Certificate:
         """What is certified within the templates present."""
         return self.solution.certificate
@@ -167,6 +180,47 @@ class NetworkFit:
     def weights(self) -> dict[str, Floats]:
         """theta by term."""
         return self.objective.layout.split(self.solution.theta)
+
+
+@dataclass(frozen=True, eq=False)
+class Potentials:
+    """What is left of a fit for new samples: the weights, and the maps of the terms that have inputs."""
+
+    layout: Layout
+    theta: Floats
+    templates: tuple[str, ...]
+    of_term: Mapping[str, str]
+    maps: Mapping[str, FeatureMap]
+
+    @classmethod
+    def of(cls, fitted: NetworkFit) -> Potentials:
+        """Without the training data."""
+        terms = [term for term in fitted.network.terms if term.template in fitted.templates]
+        return cls(
+            fitted.objective.layout,
+            fitted.solution.theta,
+            fitted.templates,
+            {term.name: term.template for term in terms},
+            {term.name: term.inputs.features.map for term in terms if term.inputs is not None},
+        )
+
+    def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
+        """The tables (m, P) of new samples, given the inputs of each template's cliques."""
+        known: dict[int, TokenFeatures] = {}
+        features = {}
+        for name, own in self.maps.items():
+            if id(own) not in known:
+                known[id(own)] = TokenFeatures(own.transform(inputs[self.of_term[name]], engine))
+            features[name] = known[id(own)]
+        anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
+        return GraphPartition(inference, anyhow, features, self.of_term).tables(
+            self.layout, self.theta, engine.n_threads
+        )
+
+    def potential(self, term: str) -> Floats:
+        """The table of a term without inputs."""
+        block = next(block for block in self.layout.blocks if block.clique.name == term)
+        return np.asarray(block.clique.expand(self.layout.split(self.theta)[term])[0])
 
 
 def fit(

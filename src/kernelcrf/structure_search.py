@@ -25,7 +25,7 @@ from kernelcrf.solvers.preconditioners import Preconditioning
 
 Floats = npt.NDArray[np.float64]
 
-SEARCH_ENTRIES = 2**15
+SEARCH_ENTRIES = 2**10
 """Labelings of a sample's tree up to which candidates are looked at together."""
 ADD_SHARE = 0.5
 """Candidates join together whose expected gain is at least this share of the best one's."""
@@ -56,23 +56,22 @@ class Round:
     joined: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Search:
-    """A grown network: the last fit, how it grew, and the candidates that stayed out with their bounds."""
+    """How a network grew, and what stayed out.
 
-    fit: NetworkFit
+    lower_bound : P with all candidates is nowhere below this.
+    absent : the candidates that stayed out, with their bounds.
+    """
+
     rounds: tuple[Round, ...]
     absent: tuple[Candidate, ...]
+    lower_bound: float
 
     @property
     def left_out(self) -> float:
         """No set of absent templates gains more than this, and the solver's gap, over the fit."""
         return sum(candidate.bound for candidate in self.absent)
-
-    @property
-    def lower_bound(self) -> float:
-        """P with all candidates is nowhere below this."""
-        return self.fit.solution.evaluation.lower_bound - self.left_out
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def search(
     rule: SearchSettings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None = None,
-) -> Search:
+) -> tuple[NetworkFit, Search]:
     """Add templates to those present, the best of the candidates first, until no absent one matters."""
     inside, outside = list(present), list(candidates)
     most = len(outside) if rule.max_templates is None else rule.max_templates
@@ -114,7 +113,7 @@ def search(
             joined = _best(network, absent, rule)[: most - (len(inside) - len(present))]
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
-            return Search(fitted, tuple(rounds), tuple(absent))
+            return fitted, Search(tuple(rounds), tuple(absent), at.lower_bound - left_out)
         names = {candidate.template for candidate in joined}
         inside += [name for name in outside if name in names]
         outside = [name for name in outside if name not in names]

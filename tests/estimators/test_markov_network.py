@@ -54,21 +54,6 @@ def test_it_comes_near_the_truth():
     assert (p * np.log(p / q)).sum() < 0.01
 
 
-def test_pooled_rows_have_the_objective_of_single_ones():
-    X, _, _ = drawn(0, 50)
-    pooled = MarkovNetwork(structure="full", tol=1e-10).fit(X)
-    holes = X.astype(float)
-    single = MarkovNetwork(structure="full", tol=1e-10)
-    single.fit(holes)
-    network = pooled._fit.network
-    assert network.pooled
-    object.__setattr__(network, "pooled", False)
-    objective = network.objective(list(network.cliques), pooled._fit.objective.engine)
-    at = objective.evaluate(pooled._fit.solution.theta)
-    assert at.value == pytest.approx(pooled.certificate_.objective, rel=1e-10)
-    np.testing.assert_allclose(at.gradient, pooled._fit.solution.evaluation.gradient, atol=1e-8)
-
-
 def test_missing_values_are_summed_over():
     X, _, _ = drawn(0, 800)
     holes = X.astype(float)

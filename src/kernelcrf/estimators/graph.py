@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.estimators.labels import LabelReader
@@ -30,9 +29,7 @@ from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel, symmetric_pairs
 from kernelcrf.kernels.inputs import Inputs
-from kernelcrf.networks import CliqueInputs, Network, NetworkFit, Settings, Term, fit
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.graphs import GraphPartition
+from kernelcrf.networks import CliqueInputs, Network, Potentials, Settings, Term, fit
 from kernelcrf.structure_search import Search, SearchSettings, search
 
 Array = npt.NDArray[Any]
@@ -73,7 +70,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : (L,) labels.
     cliques_ : what has a potential beside nodes.
-    edge_potentials_ : (L, L), T, [from, to].
+    edge_potentials_ : (L, L), T, [from, to]; None without edges.
     certificate_ : of the fit. With inference="loopy" it speaks of the bound, with "gibbs" of the pseudo-likelihood:
         `covers_` says so.
     covers_ : what the certificate's objective is made of.
@@ -82,8 +79,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
     """
 
     _labels: LabelReader
-    _fit: NetworkFit
-    _maps: dict[str, FeatureMap]
+    _potentials: Potentials
 
     def __init__(
         self,
@@ -160,19 +156,19 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
             if self.cliques == "auto":
                 rule = SearchSettings(self.structure_tol, self.min_gain)
                 absent = [name for name in cliques if name not in ("nodes", "edges")]
-                self.search_ = search(network, ["nodes", "edges"], absent, settings, rule, engine, callback)
-                fitted = self.search_.fit
+                fitted, self.search_ = search(network, ["nodes", "edges"], absent, settings, rule, engine, callback)
             else:
                 fitted = fit(network, list(cliques), settings, engine, callback)
         warn_where_short(fitted.solution, self.tol)
-        self._labels, self._fit, self._directed = reader, fitted, graphs.directed
-        self._maps = {term.name: term.inputs.features.map for term in terms if term.inputs is not None}
+        self._labels, self._potentials, self._directed = reader, Potentials.of(fitted), graphs.directed
         self._has_edge_features = graphs.edge_features is not None
         self.classes_ = reader.classes
         self.n_features_in_ = graphs.nodes.shape[1]
-        self.landmarks_ = getattr(self._maps["nodes"], "landmarks", None)
+        self.landmarks_ = getattr(self._potentials.maps["nodes"], "landmarks", None)
         self.cliques_ = tuple(name for name in fitted.templates if name != "nodes")
-        self.edge_potentials_ = self._expanded("edges constant", (L, L))
+        self.edge_potentials_ = None
+        if "edges" in fitted.templates:
+            self.edge_potentials_ = self._potentials.potential("edges constant").reshape(L, L)
         self.certificate_, self.n_iter_ = fitted.certificate, fitted.solution.n_iter
         self.covers_ = {
             "exact": "the negative log posterior",
@@ -287,13 +283,6 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0)
         return CliqueInputs.of(chosen, X, self.n_components, self.pivots, self._seed, engine)
 
-    def _expanded(self, term: str, shape: tuple[int, ...]) -> Array | None:
-        weights = self._fit.weights.get(term)
-        if weights is None:
-            return None
-        block = next(block for block in self._fit.objective.layout.blocks if block.clique.name == term)
-        return np.asarray(block.clique.expand(weights)[0].reshape(shape))
-
     def _tables(self, X: Any) -> tuple[GraphSamples, Any, Floats]:
         """The graphs of X as one, how to infer on them, and their tables."""
         check_is_fitted(self)
@@ -305,18 +294,13 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         if graphs.directed != self._directed or (len(graphs.edges) and self._needs_edge_features(graphs)):
             raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
         engine, L = LocalEngine(self.n_jobs), len(self.classes_)
-        present, members = self._fit.templates, self._members(graphs)
+        present, members = self._potentials.templates, self._members(graphs)
         samples = graphs.samples if graphs.n_samples > 1 else None
         graph = Graph(np.full(graphs.nodes.shape[0], L), {name: members[name] for name in present}, samples)
-        features = {}
-        for term in self._fit.network.terms:
-            if term.inputs is not None and term.template in present:
-                inputs = graphs.nodes if term.name == "nodes" else graphs.edge_inputs
-                features[term.name] = TokenFeatures(self._maps[term.name].transform(inputs, engine))
-        templates = {term.name: term.template for term in self._fit.network.terms}
-        inference = self._inference(graph)
-        partition = GraphPartition(inference, np.zeros((1, graph.n_nodes), np.int32), features, templates)
-        tables = partition.tables(self._fit.objective.layout, self._fit.solution.theta, self._n_threads)
+        inference, inputs = self._inference(graph), {"nodes": graphs.nodes}
+        if any(name != "nodes" for name in self._potentials.maps):
+            inputs["edges"] = inputs["edge inputs"] = graphs.edge_inputs
+        tables = self._potentials.tables(inference, 1, inputs, engine)
         return graphs, inference, tables
 
     def _needs_edge_features(self, graphs: GraphSamples) -> bool:

@@ -24,7 +24,7 @@ from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel
-from kernelcrf.networks import Network, NetworkFit, Settings, Term, fit
+from kernelcrf.networks import Network, Potentials, Settings, Term, fit
 from kernelcrf.structure_search import Search, SearchSettings, search
 
 Array = npt.NDArray[Any]
@@ -62,7 +62,6 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, n_iter_
     """
 
-    _fit: NetworkFit
     _exact: Exact
     _tables: Floats
 
@@ -112,14 +111,12 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
             if isinstance(self.structure, str) and self.structure == "auto":
                 rule = SearchSettings(self.structure_tol, self.min_gain)
                 edges = [_edge(*pair) for pair in pairs]
-                self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
-                fitted = self.search_.fit
+                fitted, self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
             else:
                 fitted = fit(network, list(network.cliques), settings, engine, callback)
         warn_where_short(fitted.solution, self.tol)
-        partition: Any = fitted.objective.partitions[0]
-        self._fit, self._exact = fitted, Exact(partition.graph)
-        self._tables = partition.tables(fitted.objective.layout, fitted.solution.theta)[:1]
+        self._exact = Exact(fitted.graph)
+        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, engine)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
         slices = self._exact.graph.slices
         self.potentials_ = [

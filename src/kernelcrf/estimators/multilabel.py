@@ -18,7 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
@@ -26,9 +25,7 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.cliques import interactions, one_against_other
 from kernelcrf.kernels.inputs import is_sparse
-from kernelcrf.networks import CliqueInputs, Network, NetworkFit, Settings, Term, fit
-from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.graphs import GraphPartition
+from kernelcrf.networks import CliqueInputs, Network, Potentials, Settings, Term, fit
 from kernelcrf.structure_search import Search, SearchSettings, search
 
 Array = npt.NDArray[Any]
@@ -37,6 +34,7 @@ Floats = npt.NDArray[np.float64]
 DECODINGS = ("joint", "marginal")
 STRUCTURES = ("auto", "full", "tree", "none")
 BLOCK_ENTRIES = 2**22
+LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 
 
 class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,9 +79,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_, n_iter_
     """
 
-    _fit: NetworkFit
-    _map: FeatureMap
-    _edge_map: FeatureMap | None
+    _potentials: Potentials
     _exact: Exact
 
     def __init__(
@@ -154,24 +150,19 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with progress("MultiLabelCRF", self.verbose) as callback:
             if isinstance(self.structure, str) and self.structure == "auto":
                 rule = SearchSettings(self.structure_tol, self.min_gain)
-                self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
-                fitted = self.search_.fit
+                fitted, self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
             else:
                 fitted = fit(network, [*nodes, *edges], settings, engine, callback)
         warn_where_short(fitted.solution, self.tol)
-        self._fit, self._map = fitted, inputs.features.map
-        self._edge_map = None if edge_inputs is None else edge_inputs.features.map
-        self._exact = Exact(_graph(fitted))
+        self._potentials, self._exact = Potentials.of(fitted), Exact(fitted.graph)
         self._values = values
         self.classes_ = values[0] if self._one_column else np.arange(n_labels)
-        self.landmarks_ = getattr(self._map, "landmarks", None)
+        self.landmarks_ = getattr(inputs.features.map, "landmarks", None)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
-        contrast = one_against_other(2).factor[:, 0]
-        scale = float(contrast[1] - contrast[0])
-        self.intercept_ = np.array([scale * fitted.weights[f"{_node(j)} constant"][0, 0] for j in range(n_labels)])
-        self.interactions_ = np.array(
-            [_log_odds_ratio(fitted.weights[f"{_edge(*pair)} constant"]) for pair in self.edges_.tolist()]
-        )
+        tables = [self._potentials.potential(f"{_node(j)} constant") for j in range(n_labels)]
+        self.intercept_ = np.array([table[1] - table[0] for table in tables])
+        tables = [self._potentials.potential(f"{_edge(*pair)} constant") for pair in self.edges_.tolist()]
+        self.interactions_ = np.array([table @ LOG_ODDS_RATIO for table in tables])
         self.certificate_ = fitted.certificate
         self.n_iter_ = fitted.solution.n_iter
         return self
@@ -272,22 +263,11 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The tables of new rows, block by block."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        program, layout = self._exact.program, self._fit.objective.layout
-        engine = LocalEngine(self.n_jobs)
-        rows = max(BLOCK_ENTRIES // program.n_values, 1)
+        engine, rows = LocalEngine(self.n_jobs), max(BLOCK_ENTRIES // self._exact.program.n_values, 1)
         for low in range(0, X.shape[0], rows):
             own = X[low : low + rows]
-            F = TokenFeatures(self._map.transform(own, engine))
-            edge_F = None if self._edge_map is None else TokenFeatures(self._edge_map.transform(own, engine))
-            features = {
-                term.name: edge_F if edge_F is not None and term.template.startswith("edge") else F
-                for term in self._fit.network.terms
-                if term.inputs is not None
-            }
-            templates = {term.name: term.template for term in self._fit.network.terms}
-            labels = np.zeros((own.shape[0], self._exact.graph.n_nodes), np.int32)
-            partition = GraphPartition(self._exact, labels, features, templates)
-            yield partition.tables(layout, self._fit.solution.theta, self._n_threads)
+            inputs = dict.fromkeys(self._potentials.templates, own)
+            yield self._potentials.tables(self._exact, own.shape[0], inputs, engine)
 
     def _node_marginals(self, tables: Floats) -> Floats:
         """(m, n_labels, 2)."""
@@ -327,15 +307,6 @@ def _node(j: int) -> str:
 
 def _edge(j: int, k: int) -> str:
     return f"edge {j} {k}"
-
-
-def _graph(fitted: NetworkFit) -> Any:
-    return fitted.objective.partitions[0].graph  # type: ignore[attr-defined]
-
-
-def _log_odds_ratio(weights: Floats) -> float:
-    table = (interactions(2, 2).factor @ weights[0]).reshape(2, 2)
-    return float(table[0, 0] + table[1, 1] - table[0, 1] - table[1, 0])
 
 
 def _weights(sample_weight: npt.ArrayLike, m: int) -> Floats:

@@ -207,8 +207,8 @@ class GraphPartition:
 
     def spread(self, block: TemplateBlock, at: Local) -> Array | None:
         """(m * K, S)."""
-        p = at.residuals.marginals
-        return self._rows(block, self._weighted(p * (1 - p)))
+        p = self._rows(block, at.residuals.marginals)
+        return np.asarray(p * (1 - p) * self.clique_weights(block)[:, None])
 
     def mass(self, block: TemplateBlock) -> float:
         """Cliques, by weight."""
