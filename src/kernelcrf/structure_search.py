@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 SEARCH_ENTRIES = 2**10
 """Labelings of a sample's tree up to which candidates are looked at together."""
 ADD_SHARE = 0.5
-"""Candidates join together whose expected gain is at least this share of the best one's."""
+"""Candidates may join together whose expected gain is at least this share of the best one's."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ def search(
             joined = _best(network, absent, rule)[: most - (len(inside) - len(present))]
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
-            return fitted, Search(tuple(rounds), tuple(absent), at.lower_bound - left_out)
+            # A loss is -log p, and a penalty a square: P is never below zero.
+            return fitted, Search(tuple(rounds), tuple(absent), max(at.lower_bound - left_out, 0.0))
         names = {candidate.template for candidate in joined}
         inside += [name for name in outside if name in names]
         outside = [name for name in outside if name not in names]
@@ -141,10 +142,17 @@ def _scored(network: Network, objective: Objective, at: Evaluation, group: Seque
 
 
 def _best(network: Network, absent: Sequence[Candidate], rule: SearchSettings) -> list[Candidate]:
-    """The candidates that gain enough and come near the best one, the best first."""
+    """The best candidate, and others near it that share no node with a better one, and so explain something else."""
     worth = [candidate for candidate in absent if candidate.expected_gain > _threshold(network, candidate, rule)]
     worth.sort(key=lambda candidate: -candidate.expected_gain)
-    return [candidate for candidate in worth if candidate.expected_gain >= ADD_SHARE * worth[0].expected_gain]
+    joined: list[Candidate] = []
+    taken: set[int] = set()
+    for candidate in worth:
+        nodes = set(np.asarray(network.cliques[candidate.template]).ravel().tolist())
+        if candidate.expected_gain >= ADD_SHARE * worth[0].expected_gain and not nodes & taken:
+            joined.append(candidate)
+            taken |= nodes
+    return joined
 
 
 def _threshold(network: Network, candidate: Candidate, rule: SearchSettings) -> float:
