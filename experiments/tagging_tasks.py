@@ -387,7 +387,7 @@ MAX_ITERATIONS = 400
 # with; one value alone is taken as it is.
 OURS: dict[str, dict[str, tuple[str, str, tuple[float, ...]]]] = {
     "chunking": {"rich templates, IOBES": ("rich", "IOBES", (2.0,))},
-    "entities": {"MiniLM": ("entities + vectors", "IOB2", (0.3, 1.0, 3.0))},
+    "entities": {"MiniLM": ("entities + vectors", "IOB2", (1.0,))},
     "pos": {},
 }
 
