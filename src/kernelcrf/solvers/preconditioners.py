@@ -43,6 +43,11 @@ class Factor(Protocol):
         """E^-T v."""
         ...
 
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
@@ -57,6 +62,11 @@ class Diagonal:
     def back(self, v: Floats) -> Floats:
         """v / sqrt(d)."""
         return v / np.sqrt(self.d)
+
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log d."""
+        return float(np.log(self.d).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +84,11 @@ class Kronecker:
         """Q diag(scale)^-1/2 v."""
         return np.asarray(self.Q @ (v.reshape(self.scale.shape) / np.sqrt(self.scale))).ravel()
 
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log scale."""
+        return float(np.log(self.scale).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class PerLabel:
@@ -88,6 +103,11 @@ class PerLabel:
     def back(self, v: Floats) -> Floats:
         """E_l^-T v_l of each label."""
         return self._solved(v, transposed=True)
+
+    @property
+    def log_determinant(self) -> float:
+        """Twice the sum of the logarithms of the factors' diagonals."""
+        return 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in self.factors))
 
     def _solved(self, v: Floats, transposed: bool) -> Floats:
         V = v.reshape(-1, len(self.factors))
@@ -113,6 +133,11 @@ class Preconditioner:
     def back(self, v: Floats) -> Floats:
         """E^-T v."""
         return np.concatenate([factor.back(v[part]) for part, factor in self.parts])
+
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        return sum(factor.log_determinant for _, factor in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +177,28 @@ class Preconditioning:
         size = int(np.prod(block.shape))
         tokens = sum(_mass(partition) for partition in objective.partitions)
         return Diagonal(np.full(size, tokens / size + lam))
+
+
+def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
+    """Where samples are single nodes: F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), of the template with inputs.
+
+    That is all of the curvature of the loss. None where there is more, or where features are sparse.
+    """
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
+    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in objective.partitions)
+    if not single or len(nodes) != 1 or not nodes[0].clique.k_y.is_identity or not _is_dense(objective, nodes[0]):
+        return None
+    p = [local.residuals.nodes for local in at.parts]
+    n_labels, n = p[0].shape[1], nodes[0].n
+    found = np.zeros((n_labels, n_labels, n, n))
+    for row in range(n_labels):
+        for column in range(row):
+            gram = _gram(objective, nodes[0], [one[:, row] * one[:, column] for one in p])
+            found[row, column] = found[column, row] = -gram
+            # Probabilities sum to one, and with them each row of blocks to zero.
+            found[row, row] += gram
+            found[column, column] += gram
+    return nodes[0].clique.name, found
 
 
 def _mass(partition: Partition) -> float:
