@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
+    from kernelcrf.estimators.classifier import KernelClassifier
     from kernelcrf.estimators.loading import load
     from kernelcrf.persistence import ModelFileError
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
+        "KernelClassifier": "kernelcrf.estimators.classifier",
         "ModelFileError": "kernelcrf.persistence",
         "load": "kernelcrf.estimators.loading",
     }
@@ -31,4 +33,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "ModelFileError", "__version__", "load"]
+__all__ = ["ChainCRF", "KernelClassifier", "ModelFileError", "__version__", "load"]

@@ -96,7 +96,10 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them."""
+    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them.
+
+    objective : what was minimised, with the data in it.
+    """
 
     found: Distinct
     features: Features
@@ -104,6 +107,7 @@ class Fit:
     layout: Layout
     solution: Solution
     certificate: Certificate
+    objective: Objective
 
     @property
     def end(self) -> Start:
@@ -208,7 +212,7 @@ def _solved(
     if settings.certify_full and objective.is_convex:
         gap, _ = gap_full(layout, solution.evaluation, found, by_template, engine)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(found, features, edges, layout, solution, certificate)
+    return Fit(found, features, edges, layout, solution, certificate, objective)
 
 
 def gap_full(

@@ -8,22 +8,15 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
-from kernelcrf.basis.features import FeatureMap
 from kernelcrf.basis.folded import Weights, fold
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.labels import LabelReader
@@ -32,12 +25,10 @@ from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
 from kernelcrf.estimators.weights import sequence_weights
-from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import LabelledSequences, Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
-from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
 from kernelcrf.persistence import write
-from kernelcrf.solvers import Record
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -45,7 +36,7 @@ Floats = npt.NDArray[np.float64]
 DECODINGS = ("viterbi", "marginal")
 
 
-class ChainCRF(BaseEstimator):  # type: ignore[misc]
+class ChainCRF(KernelEstimator):
     """Conditional random field on sequences, with kernels.
 
     X is a list of (T_i, d) arrays, of CSR matrices, or of lists of feature dicts; or all tokens in one, with `lengths`.
@@ -77,6 +68,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         Labels to know beyond those that y shows; None takes those that it shows.
     class_weight : None, "balanced" or dict
         A sequence counts for the mean, over its observed tokens, of their labels' weights.
+    laplace : bool
+        Keep the posterior of the weights, for `log_marginal_likelihood` and `predict_proba(posterior="laplace")`.
     decoding : "viterbi" or "marginal"
         What `predict` returns: the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
@@ -112,13 +105,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     _reader: SequenceReader
     _labels: LabelReader
-    _kernel: InputKernel
-    _map: FeatureMap
-    _edge_kernel: InputKernel | None
-    _edge_map: FeatureMap | None
     _node_weights: Weights
     _edge_weights: Weights | None
-    _theta: Floats
     _legal: Legal | None
 
     def __init__(
@@ -136,6 +124,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         constraints: Any = None,
         classes: Any = None,
         class_weight: Any = None,
+        laplace: bool = False,
         decoding: str = "viterbi",
         hash_features: int | None = None,
         solver: str = "auto",
@@ -158,6 +147,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.constraints = constraints
         self.classes = classes
         self.class_weight = class_weight
+        self.laplace = laplace
         self.decoding = decoding
         self.hash_features = hash_features
         self.solver = solver
@@ -193,43 +183,13 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             sequence_weights(sample_weight, self.class_weight, chains, indices, labels),
             legal,
         )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        settings = Settings(
-            kernel,
-            edge_kernel,
-            C=self.C,
-            C_edge=self.C,
-            label_kernel=self.label_kernel,
-            n_components=self.n_components,
-            rule=self.pivots,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=seed,
-        )
-        with self._progress() as callback:
-            fitted = fit(data, settings, LocalEngine(self.n_jobs), callback, start)
-        if fitted.solution.status != "optimal":
-            warnings.warn(
-                f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
-                f"{fitted.solution.history[-1].relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self._reader, self._labels, self._kernel, self._legal = reader, labels, kernel, legal
-        self._map, self._theta, self._edge_kernel = fitted.features.map, fitted.solution.theta, edge_kernel
-        self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
-        node = fitted.layout.blocks[0].clique
+        fitted = self._fitted(data, kernel, edge_kernel, start)
+        self._reader, self._labels, self._legal = reader, labels, legal
         self.classes_ = labels.classes
         self.n_features_in_ = reader.n_features
-        self.coef_ = node.expand(fitted.weights["node"])
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
-        self.landmarks_ = getattr(self._map, "landmarks", None)
-        self.landmark_positions_ = landmark_positions(fitted, kernel, chains, LocalEngine(self.n_jobs))
-        self.certificate_ = fitted.certificate
-        self.n_iter_ = fitted.solution.n_iter
-        self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
+        self.landmark_positions_ = landmark_positions(fitted, kernel, chains, self._engine)
         self._fold_weights()
         return self
 
@@ -325,36 +285,11 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _n_threads(self) -> int:
-        return LocalEngine(self.n_jobs).n_threads
+        return self._engine.n_threads
 
     def _check_decoding(self) -> None:
         if self.decoding not in DECODINGS:
             raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
-
-    def _input_kernel(self, kernel: Any, flat: Inputs) -> InputKernel:
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
-            variance = _variance(flat) if self.gamma == "scale" else 1.0
-            gamma = 1.0 / (flat.shape[1] * variance) if variance > 0 else 1.0
-        else:
-            gamma = self.gamma
-        if isinstance(kernel, str):
-            return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
-        return InputKernel(kernel)
-
-    @contextmanager
-    def _progress(self) -> Iterator[Callable[[Record], None] | None]:
-        if not self.verbose:
-            yield None
-            return
-        with tqdm(desc="ChainCRF", unit=" iterations") as bar:
-
-            def show(record: Record) -> None:
-                bar.update()
-                bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
-
-            yield show
 
     def _fold_weights(self) -> None:
         """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""
@@ -370,7 +305,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_node_weights"):
             check_is_fitted(self)
         flat, chains = self._reader.read_entries(X, lengths)
-        engine, L = LocalEngine(self.n_jobs), len(self.classes_)
+        engine, L = self._engine, len(self.classes_)
         s = self._node_weights.scores(flat, engine)
         w = self.transitions_.astype(s.dtype)
         if self._edge_weights is not None:
@@ -378,14 +313,6 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains
-
-
-def _variance(flat: Inputs) -> float:
-    """The variance of all entries, stored or not."""
-    if not is_sparse(flat):
-        return float(flat.var())
-    mean = flat.mean()
-    return float(flat.multiply(flat).mean() - mean * mean)
 
 
 def _check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader) -> None:

@@ -15,6 +15,8 @@ from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.laplace import FactoredPosterior, Laplace, SampledPosterior
+from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 
 if TYPE_CHECKING:
@@ -39,7 +41,14 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
     if model._legal is not None:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
-    certificate = model.certificate_
+    certificate, laplace = model.certificate_, model._laplace
+    if laplace is not None:
+        posterior = laplace.posterior
+        arrays |= (
+            {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+            if isinstance(posterior, FactoredPosterior)
+            else {"posterior.drawn": posterior.drawn}
+        )
     config = {
         "estimator": "ChainCRF",
         "parameters": _plain_parameters(model),
@@ -57,6 +66,14 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
             "rounding": certificate.rounding,
         },
         "n_iter": model.n_iter_,
+        "layout": model._layout.to_config(),
+        "laplace": None
+        if laplace is None
+        else {
+            "log_evidence": laplace.log_evidence,
+            "error": laplace.error,
+            "n_effective": laplace.n_effective,
+        },
     }
     return config, arrays
 
@@ -125,11 +142,26 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.landmark_positions_ = positions
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
-    model._theta = _array(arrays, "theta", None, "f")
+    model._layout = Layout.from_config(config["layout"])
+    model._theta = _array(arrays, "theta", (model._layout.size,), "f")
+    model._laplace = _laplace(config["laplace"], arrays, model._theta)
     model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
     model.certificate_ = Certificate(**config["certificate"])
     model.n_iter_ = int(config["n_iter"])
     model._fold_weights()
+
+
+def _laplace(config: Mapping[str, float] | None, arrays: Mapping[str, Array], theta: Array) -> Laplace | None:
+    if config is None:
+        return None
+    posterior: FactoredPosterior | SampledPosterior
+    if "posterior.G" in arrays:
+        scale = _array(arrays, "posterior.scale", theta.shape, "f")
+        posterior = FactoredPosterior(theta, scale, _array(arrays, "posterior.G", theta.shape * 2, "f"))
+    else:
+        drawn = arrays["posterior.drawn"]
+        posterior = SampledPosterior(theta, _array(arrays, "posterior.drawn", (len(drawn), len(theta)), "f"))
+    return Laplace(config["log_evidence"], config["error"], config["n_effective"], posterior)
 
 
 def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:

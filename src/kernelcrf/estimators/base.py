@@ -1,0 +1,178 @@
+"""What the estimators share: kernels as users name them, seeds, progress, the fit itself and what is kept of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from kernelcrf.basis.features import FeatureMap
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.posterior import ScorePosterior
+from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
+from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
+from kernelcrf.laplace import Laplace, SampledPosterior, laplace
+from kernelcrf.parameters import Layout
+from kernelcrf.solvers import Record
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+POSTERIORS = ("map", "laplace")
+N_SAMPLES = 100
+
+
+class KernelEstimator(BaseEstimator):  # type: ignore[misc]
+    """The part of an estimator that does not depend on what its samples are."""
+
+    gamma: float | str
+    degree: int
+    coef0: float
+    C: float
+    n_components: int | str | None
+    pivots: Any
+    label_kernel: Any
+    laplace: bool
+    solver: str
+    tol: float
+    max_iter: int
+    warm_start: bool
+    n_jobs: int
+    random_state: Any
+    verbose: int
+
+    _kernel: InputKernel
+    _edge_kernel: InputKernel | None
+    _map: FeatureMap
+    _edge_map: FeatureMap | None
+    _layout: Layout
+    _theta: Floats
+    _laplace: Laplace | None
+
+    def log_marginal_likelihood(self) -> float:
+        """Log p(y | X) of the training data by Laplace's approximation."""
+        return self._kept_laplace.log_evidence
+
+    def _fitted(
+        self, data: LabelledSequences, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
+    ) -> Fit:
+        """Fit, say so where the fit fell short, and keep what predictions need."""
+        engine = LocalEngine(self.n_jobs)
+        settings = Settings(
+            kernel,
+            edge_kernel,
+            C=self.C,
+            C_edge=self.C,
+            label_kernel=self.label_kernel,
+            n_components=self.n_components,
+            rule=self.pivots,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
+        )
+        with self._progress() as callback:
+            fitted = fit(data, settings, engine, callback, start)
+        self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
+        self._warn_where_short(fitted)
+        self._kernel, self._edge_kernel = kernel, edge_kernel
+        self._map, self._theta, self._layout = fitted.features.map, fitted.solution.theta, fitted.layout
+        self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
+        self.coef_ = fitted.layout.blocks[0].clique.expand(fitted.weights["node"])
+        self.landmarks_ = getattr(self._map, "landmarks", None)
+        self.certificate_ = fitted.certificate
+        self.n_iter_ = fitted.solution.n_iter
+        self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
+        return fitted
+
+    def _warn_where_short(self, fitted: Fit) -> None:
+        if fitted.solution.status != "optimal":
+            warnings.warn(
+                f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
+                f"{fitted.solution.history[-1].relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _input_kernel(self, kernel: Any, X: Inputs, weights: Floats | None = None) -> InputKernel:
+        """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
+        if isinstance(self.gamma, str):
+            if self.gamma not in ("scale", "auto"):
+                raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
+            variance = _variance(X, weights) if self.gamma == "scale" else 1.0
+            gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        else:
+            gamma = self.gamma
+        if isinstance(kernel, str):
+            return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
+        return InputKernel(kernel)
+
+    @contextmanager
+    def _progress(self) -> Iterator[Callable[[Record], None] | None]:
+        if not self.verbose:
+            yield None
+            return
+        with tqdm(desc=type(self).__name__, unit=" iterations") as bar:
+
+            def show(record: Record) -> None:
+                bar.update()
+                bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+
+            yield show
+
+    @property
+    def _engine(self) -> LocalEngine:
+        return LocalEngine(self.n_jobs)
+
+    @property
+    def _kept_laplace(self) -> Laplace:
+        check_is_fitted(self)
+        if self._laplace is None:
+            raise AttributeError(
+                f"this {type(self).__name__} was fitted with laplace=False, and keeps no posterior of its weights: "
+                "fit it with laplace=True"
+            )
+        return self._laplace
+
+    @staticmethod
+    def _averages(posterior: str) -> bool:
+        if posterior not in POSTERIORS:
+            raise ValueError(f"posterior={posterior!r}: expected one of {', '.join(POSTERIORS)}")
+        return posterior == "laplace"
+
+    def _drawn_scores(
+        self, X: Inputs, n_samples: int | None, temperature: float, random_state: Any
+    ) -> Iterator[tuple[Array, Array]]:
+        """Node and edge scores at inputs X under draws from the posterior."""
+        kept = self._kept_laplace.posterior
+        if n_samples is None:
+            n_samples = len(kept.drawn) if isinstance(kept, SampledPosterior) else N_SAMPLES
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return self._score_posterior.draws(X, n_samples, rng, temperature, self._engine)
+
+    @property
+    def _score_posterior(self) -> ScorePosterior:
+        maps = {"node": self._map} | ({} if self._edge_map is None else {"steps": self._edge_map})
+        return ScorePosterior(self._layout, self._kept_laplace.posterior, maps)
+
+
+def _variance(X: Inputs, weights: Floats | None) -> float:
+    """The variance of all entries, stored or not."""
+    if weights is not None:
+        share = weights / (weights.sum() * X.shape[1])
+        mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
+        squares = X.multiply(X).sum(axis=1) if is_sparse(X) else np.einsum("ij,ij->i", X, X)
+        return float(share @ np.asarray(squares).ravel()) - mean * mean
+    if not is_sparse(X):
+        return float(X.var())
+    mean = X.mean()
+    return float(X.multiply(X).mean() - mean * mean)
