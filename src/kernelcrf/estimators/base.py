@@ -18,6 +18,7 @@ from tqdm.auto import tqdm
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.posterior import ScorePosterior
+from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
 from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
 from kernelcrf.laplace import Laplace, SampledPosterior, laplace
@@ -37,7 +38,9 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
     gamma: float | str
     degree: int
     coef0: float
-    C: float
+    C: float | str
+    optimize_kernel: bool
+    n_restarts_optimizer: int
     n_components: int | str | None
     pivots: Any
     label_kernel: Any
@@ -50,6 +53,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any
     verbose: int
 
+    C_: float
     _kernel: InputKernel
     _edge_kernel: InputKernel | None
     _map: FeatureMap
@@ -67,11 +71,15 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> Fit:
         """Fit, say so where the fit fell short, and keep what predictions need."""
         engine = LocalEngine(self.n_jobs)
+        by_evidence = self._by_evidence
+        C: Any = self.C
+        if by_evidence:
+            C = FIRST_C if start is None else self.C_
         settings = Settings(
             kernel,
             edge_kernel,
-            C=self.C,
-            C_edge=self.C,
+            C=C,
+            C_edge=C,
             label_kernel=self.label_kernel,
             n_components=self.n_components,
             rule=self.pivots,
@@ -82,9 +90,12 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         )
         with self._progress() as callback:
             fitted = fit(data, settings, engine, callback, start)
-        self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
+            if by_evidence or self.optimize_kernel:
+                fitted, settings, self._laplace = self._selected(data, fitted, settings, callback)
+            else:
+                self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
         self._warn_where_short(fitted)
-        self._kernel, self._edge_kernel = kernel, edge_kernel
+        self.C_, self._kernel, self._edge_kernel = settings.C, settings.kernel, edge_kernel
         self._map, self._theta, self._layout = fitted.features.map, fitted.solution.theta, fitted.layout
         self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
         self.coef_ = fitted.layout.blocks[0].clique.expand(fitted.weights["node"])
@@ -93,6 +104,47 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fitted.solution.n_iter
         self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
         return fitted
+
+    def _selected(
+        self, data: LabelledSequences, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None
+    ) -> tuple[Fit, Settings, Laplace]:
+        """The fit at the C and the kernel of the greatest evidence."""
+        if self.optimize_kernel:
+            found = choose_kernel(
+                data,
+                fitted,
+                settings,
+                self._engine,
+                with_C=self._by_evidence,
+                n_restarts=self.n_restarts_optimizer,
+                callback=callback,
+            )
+        else:
+            found = choose_C(fitted, settings, callback)
+        if not found.converged:
+            warnings.warn(
+                f"the search for the greatest evidence did not converge: it ended at C={found.settings.C:.3g} and "
+                f"{found.settings.kernel}; widen the bounds of the kernel, or give C as a number",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        if settings.n_components != "auto":
+            return found.fit, found.settings, found.laplace
+        # The landmarks that `tol` needs depend on C and the kernel.
+        grown = fit(data, found.settings, self._engine, callback)
+        return grown, found.settings, laplace(grown.objective, grown.solution.evaluation)
+
+    @property
+    def _by_evidence(self) -> bool:
+        if isinstance(self.C, str) and self.C != "evidence":
+            raise ValueError(f"C={self.C!r}: expected a number above 0, or 'evidence'")
+        return isinstance(self.C, str)
+
+    @property
+    def kernel_(self) -> InputKernel:
+        """The input kernel of the fit, with the hyperparameters that were found."""
+        check_is_fitted(self)
+        return self._kernel
 
     def _warn_where_short(self, fitted: Fit) -> None:
         if fitted.solution.status != "optimal":
@@ -138,8 +190,8 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._laplace is None:
             raise AttributeError(
-                f"this {type(self).__name__} was fitted with laplace=False, and keeps no posterior of its weights: "
-                "fit it with laplace=True"
+                f"this {type(self).__name__} was fitted with laplace=False and without a choice by the evidence, and "
+                "keeps no posterior of its weights: fit it with laplace=True"
             )
         return self._laplace
 

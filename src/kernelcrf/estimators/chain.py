@@ -51,8 +51,14 @@ class ChainCRF(KernelEstimator):
         As in sklearn.svm.SVC: 1 / (n_features * X.var()), 1 / n_features, or the number.
     degree, coef0 : int, float
         Of the polynomial kernel.
-    C : float
-        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C).
+    C : float or "evidence"
+        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C). "evidence" finds the C under
+        which the labels are most probable.
+    optimize_kernel : bool
+        Maximise the evidence over the kernel's hyperparameters, from those given: within the bounds of a kernel of
+        sklearn.gaussian_process; gamma of a kernel by name, within a factor of 1,000. With C="evidence" over C too.
+    n_restarts_optimizer : int
+        Searches beyond the first, from hyperparameters drawn at random within their bounds.
     n_components : int, None or "auto"
         Number of landmarks. None takes every distinct input; "auto" as many as `tol` needs in the kernel's whole space.
     pivots : str or rule of kernelcrf.basis
@@ -69,7 +75,8 @@ class ChainCRF(KernelEstimator):
     class_weight : None, "balanced" or dict
         A sequence counts for the mean, over its observed tokens, of their labels' weights.
     laplace : bool
-        Keep the posterior of the weights, for `log_marginal_likelihood` and `predict_proba(posterior="laplace")`.
+        Keep the posterior of the weights, as every choice by the evidence does: for `log_marginal_likelihood` and
+        `predict_proba(posterior="laplace")`.
     decoding : "viterbi" or "marginal"
         What `predict` returns: the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
@@ -98,6 +105,7 @@ class ChainCRF(KernelEstimator):
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), the sequence and token of each landmark in X, or of the input nearest to a
         landmark that is none; None for the linear kernel.
+    C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_ : number of columns of the inputs.
@@ -116,7 +124,9 @@ class ChainCRF(KernelEstimator):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 1.0,
-        C: float = 1.0,
+        C: float | str = 1.0,
+        optimize_kernel: bool = False,
+        n_restarts_optimizer: int = 0,
         n_components: int | str | None = 500,
         pivots: Any = "auto",
         label_kernel: Any = "delta",
@@ -140,6 +150,8 @@ class ChainCRF(KernelEstimator):
         self.degree = degree
         self.coef0 = coef0
         self.C = C
+        self.optimize_kernel = optimize_kernel
+        self.n_restarts_optimizer = n_restarts_optimizer
         self.n_components = n_components
         self.pivots = pivots
         self.label_kernel = label_kernel
@@ -189,7 +201,7 @@ class ChainCRF(KernelEstimator):
         self.n_features_in_ = reader.n_features
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
-        self.landmark_positions_ = landmark_positions(fitted, kernel, chains, self._engine)
+        self.landmark_positions_ = landmark_positions(fitted, self._kernel, chains, self._engine)
         self._fold_weights()
         return self
 

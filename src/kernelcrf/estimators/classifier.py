@@ -45,9 +45,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         As in sklearn.svm.SVC; "scale" takes the variance of X by `sample_weight`.
     degree, coef0 : int, float
         Of the polynomial kernel.
-    C : float
+    C : float or "evidence"
         Prior variance of the latent function of each class, times the kernel. GaussianProcessClassifier with the kernel
-        2 C k is this model of two classes.
+        2 C k is this model of two classes. "evidence" finds the C under which the labels are most probable.
+    optimize_kernel : bool
+        Maximise the evidence over the kernel's hyperparameters, from those given: within the bounds of a kernel of
+        sklearn.gaussian_process; gamma of a kernel by name, within a factor of 1,000. With C="evidence" over C too.
+    n_restarts_optimizer : int
+        Searches beyond the first, from hyperparameters drawn at random within their bounds.
     n_components : int, None or "auto"
         Number of landmarks. None takes every distinct row; "auto" as many as `tol` needs in the kernel's whole space.
     pivots : str or rule of kernelcrf.basis
@@ -57,8 +62,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     class_weight : None, "balanced" or dict
         What rows of each class count for.
     laplace : bool
-        Keep the posterior of the weights: for `log_marginal_likelihood`, `latent_mean_and_variance` and
-        `predict_proba(posterior="laplace")`.
+        Keep the posterior of the weights, as every choice by the evidence does: for `log_marginal_likelihood`,
+        `latent_mean_and_variance` and `predict_proba(posterior="laplace")`.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace"
         "auto" is "dual" for the linear kernel on sparse rows, else "lbfgs".
     tol, max_iter : float, int
@@ -77,6 +82,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     classes_ : (L,) labels; columns of probabilities are in their order.
     coef_ : (n_features, L) weights of the linear kernel; (n_landmarks, L), in the whitened basis, of others.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
+    C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_, feature_names_in_ : the columns of X.
@@ -92,7 +98,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 1.0,
-        C: float = 1.0,
+        C: float | str = 1.0,
+        optimize_kernel: bool = False,
+        n_restarts_optimizer: int = 0,
         n_components: int | str | None = 500,
         pivots: Any = "auto",
         label_kernel: Any = "delta",
@@ -111,6 +119,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         self.degree = degree
         self.coef0 = coef0
         self.C = C
+        self.optimize_kernel = optimize_kernel
+        self.n_restarts_optimizer = n_restarts_optimizer
         self.n_components = n_components
         self.pivots = pivots
         self.label_kernel = label_kernel

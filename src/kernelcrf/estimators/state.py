@@ -66,6 +66,7 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
             "rounding": certificate.rounding,
         },
         "n_iter": model.n_iter_,
+        "C": float(model.C_),
         "layout": model._layout.to_config(),
         "laplace": None
         if laplace is None
@@ -148,6 +149,7 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
     model.certificate_ = Certificate(**config["certificate"])
     model.n_iter_ = int(config["n_iter"])
+    model.C_ = float(config["C"])
     model._fold_weights()
 
 
