@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.classifier import KernelClassifier
     from kernelcrf.estimators.loading import load
+    from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "KernelClassifier": "kernelcrf.estimators.classifier",
         "ModelFileError": "kernelcrf.persistence",
+        "TemperatureScaling": "kernelcrf.estimators.temperature",
         "load": "kernelcrf.estimators.loading",
     }
 
@@ -33,4 +35,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "KernelClassifier", "ModelFileError", "__version__", "load"]
+__all__ = ["ChainCRF", "KernelClassifier", "ModelFileError", "TemperatureScaling", "__version__", "load"]

@@ -98,6 +98,7 @@ def _fixed_point(fitted: Fit, found: Laplace, preconditioning: Preconditioning |
 def _curvature_change(fitted: Fit, found: Laplace, preconditioning: Preconditioning | None) -> float:
     """Delta = tr(H^-1 dH_L / dlog C), by a central difference along the path of theta_hat."""
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
+    assert posterior is not None
     prior_gradient = objective.layout.times_lam(theta)
     if isinstance(posterior, FactoredPosterior):
         covariance = posterior.covariance(slice(0, len(theta)))
@@ -108,10 +109,8 @@ def _curvature_change(fitted: Fit, found: Laplace, preconditioning: Precondition
     inverse = (_moved(preconditioning, fitted) or Preconditioning.of(objective)).at(at).inverse
     path, _ = solve_cg(lambda v: objective.hessian_product(at, v), -prior_gradient, inverse, PATH_RTOL, PATH_STEPS)
     ends = _ends(objective, theta, path)
-    changes = [
-        np.dot(v, objective.hessian_product(ends[1], v) - objective.hessian_product(ends[0], v))
-        for v in posterior.drawn
-    ]
+    draws = posterior.deviations(SEARCH_DRAWS, np.random.default_rng(0))
+    changes = [np.dot(v, objective.hessian_product(ends[1], v) - objective.hessian_product(ends[0], v)) for v in draws]
     return float(np.mean(changes)) / (2 * DIFFERENCE)
 
 

@@ -18,15 +18,17 @@ gamma the number of weights that the data determine (MacKay 1992). Two ways to H
                  so that one run of `lanczos` from z gives a term of the trace and a draw from the posterior. The
                  spread of the terms gives the standard error of the evidence.
 
+Weights of sparse features that never occur in the data have their prior for a posterior, and are left aside.
+
 Where labels are missing, H is not known (`objective` has its Gauss-Newton part), and there is no evidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,7 @@ from scipy.linalg.lapack import dtrtri
 from kernelcrf.lanczos import krylov
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout
+from kernelcrf.partition import TokenFeatures
 from kernelcrf.solvers.preconditioners import Preconditioning, node_covariances
 
 Floats = npt.NDArray[np.float64]
@@ -56,8 +59,9 @@ class Posterior(Protocol):
         """Draws minus the mode, (n, size)."""
         ...
 
-    def covariance(self, block: slice) -> Floats:
-        """The covariance of a run of weights."""
+    @property
+    def n_kept(self) -> int | None:
+        """How many draws there are; None where any number can be made."""
         ...
 
 
@@ -68,6 +72,7 @@ class FactoredPosterior:
     mode: Floats
     scale: Floats
     G: Floats
+    n_kept: ClassVar[int | None] = None
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
         """D G^-T z."""
@@ -105,10 +110,32 @@ class SampledPosterior:
             )
         return np.asarray(self.drawn[rng.permutation(len(self.drawn))[:n]])
 
-    def covariance(self, block: slice) -> Floats:
-        """The covariance of the draws; its entries have a relative error of about (2 / S)^1/2."""
-        own = self.drawn[:, block]
-        return np.asarray(own.T @ own / len(own))
+    @property
+    def n_kept(self) -> int | None:
+        """S."""
+        return len(self.drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class PartialPosterior:
+    """That of the weights `kept`, whose features the data show; the prior N(0, scale^2) of all others."""
+
+    mode: Floats
+    scale: Floats
+    kept: npt.NDArray[np.intp]
+    inner: FactoredPosterior | SampledPosterior
+
+    def deviations(self, n: int, rng: np.random.Generator) -> Floats:
+        """Draws of both kinds."""
+        inner = self.inner.deviations(n, rng)
+        found = self.scale * rng.standard_normal((n, len(self.mode)))
+        found[:, self.kept] = inner
+        return np.asarray(found)
+
+    @property
+    def n_kept(self) -> int | None:
+        """Those of the weights kept."""
+        return self.inner.n_kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +145,13 @@ class Laplace:
     log_evidence : log p(labels | inputs), approximately.
     error : its standard error where it was sampled, 0 where it is exact.
     n_effective : gamma, the number of weights that the data determine.
+    posterior : None where it was not kept.
     """
 
     log_evidence: float
     error: float
     n_effective: float
-    posterior: FactoredPosterior | SampledPosterior
+    posterior: FactoredPosterior | SampledPosterior | PartialPosterior | None
 
 
 def laplace(
@@ -133,24 +161,67 @@ def laplace(
     n_draws: int = N_DRAWS,
     seed: int = 0,
     preconditioning: Preconditioning | None = None,
-    most_exact: int = MOST_EXACT,
+    most_exact: int | None = None,
 ) -> Laplace:
     """Laplace's approximation at the minimum of P.
 
     n_draws, seed : of the stochastic way; the same seed gives the same directions z.
     preconditioning : of an objective on the same data, to spare its eigendecompositions.
+    most_exact : the most weights for the exact way; None is MOST_EXACT.
     """
     if not objective.is_convex:
         raise ValueError(
             "labels are missing, and with them the curvature of the objective: expected all labels observed for the "
             "evidence and the posterior of the weights"
         )
+    seen = _seen(objective)
+    if seen is not None:
+        fewer, kept = seen
+        own = fewer.evaluate(at.theta[kept])
+        inner = laplace(fewer, own, n_draws=n_draws, seed=seed, most_exact=most_exact)
+        assert isinstance(inner.posterior, FactoredPosterior | SampledPosterior)
+        posterior = PartialPosterior(at.theta, prior_scale(objective.layout), kept, inner.posterior)
+        return replace(inner, posterior=posterior)
     at = objective.evaluate(at.theta, curvature=True)
-    if objective.layout.size <= most_exact:
+    if objective.layout.size <= (MOST_EXACT if most_exact is None else most_exact):
         return _exact(objective, at)
     if preconditioning is None:
         preconditioning = Preconditioning.of(objective)
     return _stochastic(objective, at, preconditioning, n_draws, np.random.default_rng(seed))
+
+
+def _seen(objective: Objective) -> tuple[Objective, npt.NDArray[np.intp]] | None:
+    """The objective of the weights whose sparse features occur, and their places; None where all of them do.
+
+    A feature that never occurs has a weight of zero and no curvature but the prior's: it adds nothing to the evidence.
+    """
+    layout, partitions = objective.layout, list(objective.partitions)
+    blocks, kept, fewer = [], [], False
+    for block in layout.blocks:
+        name, place = block.clique.name, layout.slices[block.clique.name]
+        own = [partition.features[name] for partition in partitions if name in partition.features]
+        columns = np.arange(block.n)
+        if own and own[0].is_sparse:
+            counts = sum(np.bincount(features.F.indices, minlength=block.n) for features in own)
+            columns = np.flatnonzero(counts)
+            if len(columns) < block.n:
+                fewer = True
+                partitions = [
+                    replace(
+                        partition,
+                        features={
+                            **partition.features,
+                            name: TokenFeatures(partition.features[name].F[:, columns], partition.features[name].index),
+                        },
+                    )
+                    for partition in partitions
+                ]
+        blocks.append(replace(block, n=len(columns)))
+        width = (place.stop - place.start) // block.n
+        kept.append((place.start + columns[:, None] * width + np.arange(width)).ravel())
+    if not fewer:
+        return None
+    return Objective(Layout(tuple(blocks)), partitions, objective.engine), np.concatenate(kept)
 
 
 def hessian(objective: Objective, at: Evaluation) -> Floats:

@@ -129,6 +129,16 @@ def test_few_landmarks_come_close_and_are_certified():
     assert 0 <= grown.certificate_.gap_full <= 1e-3 * grown.certificate_.objective
 
 
+def test_many_weights_have_their_variances_from_draws(monkeypatch):
+    X, y = problem(150, 3)
+    exact = KernelClassifier(gamma=0.5, n_components=30, random_state=0, laplace=True).fit(X, y)
+    monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
+    sampled = KernelClassifier(gamma=0.5, n_components=30, random_state=0, laplace=True).fit(X, y)
+    np.testing.assert_allclose(sampled.latent_mean_and_variance(X)[1], exact.latent_mean_and_variance(X)[1], rtol=1.0)
+    ratio = sampled.latent_mean_and_variance(X)[1] / exact.latent_mean_and_variance(X)[1]
+    assert abs(ratio.mean() - 1) < 0.1
+
+
 def test_it_composes_and_says_what_is_wrong():
     X, y = problem(120, 2)
     names = np.array(["no", "yes"])[y]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,7 @@ from kernelcrf.estimators.posterior import ScorePosterior
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
 from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
-from kernelcrf.laplace import Laplace, SampledPosterior, laplace
+from kernelcrf.laplace import Laplace, laplace
 from kernelcrf.parameters import Layout
 from kernelcrf.solvers import Record
 
@@ -66,6 +68,13 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         """Log p(y | X) of the training data by Laplace's approximation."""
         return self._kept_laplace.log_evidence
 
+    def _tempered(self, temperature: float) -> Self:
+        """A copy with the weights divided by a temperature; its posterior, that of other weights, is left out."""
+        model = copy(self)
+        model._theta, model._laplace = self._theta / temperature, None
+        model.coef_ = self.coef_ / temperature
+        return model
+
     def _fitted(
         self, data: LabelledSequences, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
     ) -> Fit:
@@ -91,7 +100,8 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         with self._progress() as callback:
             fitted = fit(data, settings, engine, callback, start)
             if by_evidence or self.optimize_kernel:
-                fitted, settings, self._laplace = self._selected(data, fitted, settings, callback)
+                fitted, settings, found = self._selected(data, fitted, settings, callback)
+                self._laplace = found if self.laplace else replace(found, posterior=None)
             else:
                 self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
         self._warn_where_short(fitted)
@@ -190,8 +200,8 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._laplace is None:
             raise AttributeError(
-                f"this {type(self).__name__} was fitted with laplace=False and without a choice by the evidence, and "
-                "keeps no posterior of its weights: fit it with laplace=True"
+                f"this {type(self).__name__} was fitted with laplace=False, and knows no evidence: fit it with "
+                "laplace=True"
             )
         return self._laplace
 
@@ -205,16 +215,22 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         self, X: Inputs, n_samples: int | None, temperature: float, random_state: Any
     ) -> Iterator[tuple[Array, Array]]:
         """Node and edge scores at inputs X under draws from the posterior."""
-        kept = self._kept_laplace.posterior
         if n_samples is None:
-            n_samples = len(kept.drawn) if isinstance(kept, SampledPosterior) else N_SAMPLES
+            n_samples = self._score_posterior.posterior.n_kept or N_SAMPLES
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         return self._score_posterior.draws(X, n_samples, rng, temperature, self._engine)
 
     @property
     def _score_posterior(self) -> ScorePosterior:
+        check_is_fitted(self)
+        posterior = None if self._laplace is None else self._laplace.posterior
+        if posterior is None:
+            raise AttributeError(
+                f"this {type(self).__name__} was fitted with laplace=False, and keeps no posterior of its weights: fit "
+                "it with laplace=True"
+            )
         maps = {"node": self._map} | ({} if self._edge_map is None else {"steps": self._edge_map})
-        return ScorePosterior(self._layout, self._kept_laplace.posterior, maps)
+        return ScorePosterior(self._layout, posterior, maps)
 
 
 def _variance(X: Inputs, weights: Floats | None) -> float:

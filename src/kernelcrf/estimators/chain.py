@@ -8,10 +8,12 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,8 +24,10 @@ from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
+from kernelcrf.estimators.selection import COSTS, STRATEGIES, diverse
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
+from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import sequence_weights
 from kernelcrf.fitting import LabelledSequences, Start
 from kernelcrf.graphs.structure import Chains, Legal
@@ -75,8 +79,8 @@ class ChainCRF(KernelEstimator):
     class_weight : None, "balanced" or dict
         A sequence counts for the mean, over its observed tokens, of their labels' weights.
     laplace : bool
-        Keep the posterior of the weights, as every choice by the evidence does: for `log_marginal_likelihood` and
-        `predict_proba(posterior="laplace")`.
+        Keep the evidence and the posterior of the weights: for `log_marginal_likelihood`, `uncertainty` and
+        `predict_proba(posterior="laplace")`. A choice by the evidence keeps the evidence alone.
     decoding : "viterbi" or "marginal"
         What `predict` returns: the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
@@ -210,10 +214,75 @@ class ChainCRF(KernelEstimator):
         indices, chains = self._predicted(X, lengths)
         return Ragged(self._labels.decode(indices, chains))
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
-        """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
-        s, w, chains = self._scores(X, lengths)
-        return Ragged(np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1]))
+    def predict_proba(
+        self,
+        X: Any,
+        lengths: Any = None,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: Any = 0,
+    ) -> list[Array]:
+        """(T_i, L) for each sequence: p(y_t = classes_[j] | x).
+
+        posterior : "map" takes the mode of the posterior of the weights, "laplace" the mean over draws from it.
+        n_samples : draws; None is 100, or as many as the fit kept where it has more than 5,000 weights.
+        variance_temperature : what the posterior's covariance is multiplied by.
+        random_state : of the draws.
+        """
+        if self._averages(posterior):
+            flat, chains = self._read(X, lengths)
+            p = averaged(self._drawn(flat, chains, n_samples, variance_temperature, random_state))[0]
+        else:
+            s, w, chains = self._scores(X, lengths)
+            p = chain.moments(s, w, chains, n_threads=self._n_threads).nodes
+        return Ragged(np.split(p, chains.offsets[1:-1]))
+
+    def uncertainty(
+        self,
+        X: Any,
+        lengths: Any = None,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: Any = 0,
+    ) -> Uncertainty:
+        """Epistemic and aleatoric parts of the entropy of averaged marginals, (T_i,) for each sequence, in nats."""
+        flat, chains = self._read(X, lengths)
+        draws = self._drawn(flat, chains, n_samples, variance_temperature, random_state)
+        _, epistemic, aleatoric = averaged(draws)
+        return Uncertainty(*(Ragged(np.split(part, chains.offsets[1:-1])) for part in (epistemic, aleatoric)))
+
+    def select_for_labelling(
+        self, X_pool: Any, k: int, strategy: str = "entropy", cost: str = "token", lengths: Any = None
+    ) -> npt.NDArray[np.intp]:
+        """The places (k,) of the sequences of a pool whose labels would teach most, unlike each other, best first.
+
+        strategy : "entropy" of whole labelings, "margin" between the best two, or "information" about the weights,
+            for which the fit needs laplace=True.
+        cost : "token" where labels are paid by the token, so that scores are too; "sequence" where by the sequence.
+        """
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+        if cost not in COSTS:
+            raise ValueError(f"cost={cost!r}: expected one of {', '.join(COSTS)}")
+        flat, chains = self._read(X_pool, lengths)
+        if not 1 <= k <= chains.n_samples:
+            raise ValueError(f"k={k!r}: expected at least 1 and at most the {chains.n_samples} sequences of the pool")
+        if strategy == "entropy":
+            scores = self.entropy(X_pool, lengths)
+        elif strategy == "margin":
+            ranked = self.decode(X_pool, 2, lengths)
+            scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
+        else:
+            scores = np.array([part.sum() for part in self.uncertainty(X_pool, lengths).epistemic])
+        tokens = np.maximum(chains.lengths, 1)
+        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
+        shape = chains.n_samples, chains.n_nodes
+        mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
+        phi = mean @ self._map.transform(flat, self._engine)
+        return diverse(scores / tokens if cost == "token" else scores, phi, k)
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict of label to probability for each token, as CRFsuite returns them."""
@@ -302,6 +371,36 @@ class ChainCRF(KernelEstimator):
     def _check_decoding(self) -> None:
         if self.decoding not in DECODINGS:
             raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
+
+    def _read(self, X: Any, lengths: Any) -> tuple[Any, Chains]:
+        check_is_fitted(self)
+        return self._reader.read(X, lengths)
+
+    def _drawn(
+        self, flat: Any, chains: Chains, n_samples: int | None, temperature: float, random_state: Any
+    ) -> Iterator[Array]:
+        """Marginals (N, L) under draws from the posterior."""
+        for s, w in self._drawn_scores(flat, n_samples, temperature, random_state):
+            if self._legal is not None:
+                s, w = self._legal.impose(chains, s, w)
+            yield chain.moments(s, w, chains, n_threads=self._n_threads).nodes
+
+    def _tempered(self, temperature: float) -> ChainCRF:
+        model = super()._tempered(temperature)
+        model.transitions_ = self.transitions_ / temperature
+        model.edge_coef_ = None if self.edge_coef_ is None else self.edge_coef_ / temperature
+        model._fold_weights()
+        return model
+
+    def _log_likelihood(self, X: Any, y: Any) -> float:
+        return float(self.log_prob(X, y).mean())
+
+    def _mean_log_probability(self, X: Any, y: Any, proba: list[Array]) -> float:
+        """The mean log-probability of the known labels of tokens, under given marginals."""
+        p = np.concatenate(proba)
+        indices, _ = self._labels.encode(y, Chains.from_lengths([len(rows) for rows in proba]))
+        known = np.flatnonzero(indices >= 0)
+        return float(np.log(np.maximum(p[known, indices[known]], np.finfo(np.float64).tiny)).mean())
 
     def _fold_weights(self) -> None:
         """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""

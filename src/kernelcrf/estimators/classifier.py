@@ -12,6 +12,7 @@ for two classes, in mode, evidence and predictive moments of f, where every inpu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.estimators.base import KernelEstimator
+from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import checked_weights
 from kernelcrf.fitting import LabelledSequences, Start
 from kernelcrf.graphs.structure import Chains
@@ -32,6 +34,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 DTYPES = (np.float64, np.float32)
+TINY = np.finfo(np.float64).tiny
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
@@ -62,8 +65,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     class_weight : None, "balanced" or dict
         What rows of each class count for.
     laplace : bool
-        Keep the posterior of the weights, as every choice by the evidence does: for `log_marginal_likelihood`,
-        `latent_mean_and_variance` and `predict_proba(posterior="laplace")`.
+        Keep the evidence and the posterior of the weights: for `log_marginal_likelihood`, `latent_mean_and_variance`,
+        `uncertainty` and `predict_proba(posterior="laplace")`. A choice by the evidence keeps the evidence alone.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi" or "subspace"
         "auto" is "dual" for the linear kernel on sparse rows, else "lbfgs".
     tol, max_iter : float, int
@@ -194,8 +197,14 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         """
         if not self._averages(posterior):
             return np.asarray(softmax(self._scores(X), axis=1))
-        draws = self._drawn_scores(self._rows(X), n_samples, variance_temperature, random_state)
-        return np.asarray(np.mean([softmax(scores, axis=1) for scores, _ in draws], axis=0))
+        return averaged(self._drawn(X, n_samples, variance_temperature, random_state))[0]
+
+    def uncertainty(
+        self, X: Any, *, n_samples: int | None = None, variance_temperature: float = 1.0, random_state: Any = 0
+    ) -> Uncertainty:
+        """Epistemic and aleatoric parts of the entropy of the averaged probabilities, (N,) each, in nats."""
+        _, epistemic, aleatoric = averaged(self._drawn(X, n_samples, variance_temperature, random_state))
+        return Uncertainty(epistemic, aleatoric)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[Floats, Floats]:
         """Mean and variance of the latent functions at rows of X, under the posterior.
@@ -224,6 +233,27 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         rows = self._rows(X)
         return self._weights.scores(rows, self._engine)
+
+    def _drawn(self, X: Any, n_samples: int | None, temperature: float, random_state: Any) -> Iterator[Array]:
+        """Probabilities (N, L) under draws from the posterior."""
+        for scores, _ in self._drawn_scores(self._rows(X), n_samples, temperature, random_state):
+            yield softmax(scores, axis=1)
+
+    def _tempered(self, temperature: float) -> KernelClassifier:
+        model = super()._tempered(temperature)
+        model._weights = fold(model._map, model.coef_)
+        return model
+
+    def _log_likelihood(self, X: Any, y: Any) -> float:
+        return self._mean_log_probability(X, y, self.predict_proba(X))
+
+    def _mean_log_probability(self, X: Any, y: Any, proba: Array) -> float:
+        """The mean log-probability of labels y (N,)."""
+        labels = np.asarray(y)
+        columns = np.searchsorted(self.classes_, labels)
+        if not np.array_equal(self.classes_[np.minimum(columns, len(self.classes_) - 1)], labels):
+            raise ValueError(f"y has labels that are not among the classes {self.classes_.tolist()[:10]}")
+        return float(np.log(np.maximum(proba[np.arange(len(labels)), columns], TINY)).mean())
 
     def _row_weights(self, sample_weight: npt.ArrayLike | None, y: Array) -> Floats | None:
         weights = None if sample_weight is None else checked_weights(sample_weight, len(y), "row")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Inputs
-from kernelcrf.laplace import Posterior
+from kernelcrf.laplace import FactoredPosterior, Posterior
 from kernelcrf.parameters import Layout, TemplateBlock
 
 Array = npt.NDArray[Any]
@@ -30,6 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 GROUP_VALUES = 2**22
 ROWS = 2048
+N_DRAWS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ class ScorePosterior:
         """Cov[s(x)], (rows, L, L), of the template "node" alone."""
         block = next(block for block in self.layout.blocks if block.clique.name == "node")
         r = block.clique.shape[0]
+        if not isinstance(self.posterior, FactoredPosterior):
+            return self._sampled_covariances(block, X, engine)
         covariance = self.posterior.covariance(self.layout.slices["node"]).reshape(block.n, r, block.n, r)
         by_label = np.ascontiguousarray(covariance.transpose(1, 3, 0, 2))
         F = self.maps["node"].transform(X, engine)
@@ -58,6 +61,17 @@ class ScorePosterior:
                     found[low : low + ROWS, j, i] = found[low : low + ROWS, i, j]
         A = block.clique.k_y.factor
         return np.asarray(A @ found @ A.T + rest[:, None, None] * block.clique.k_y.gram)
+
+    def _sampled_covariances(self, block: TemplateBlock, X: Inputs, engine: LocalEngine) -> Floats:
+        """The same from draws; entries have a relative error of about (2 / draws)^1/2."""
+        n = self.posterior.n_kept or N_DRAWS
+        F = self.maps["node"].transform(X, engine)
+        deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices["node"]]
+        found = np.zeros((F.shape[0], block.clique.k_y.L, block.clique.k_y.L))
+        for W in deviations:
+            s = block.clique.expand(np.asarray(F @ W.reshape(block.n, -1), np.float64))
+            found += s[:, :, None] * s[:, None, :] / n
+        return np.asarray(found + self._rest(block, X, F)[:, None, None] * block.clique.k_y.gram)
 
     def draws(
         self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine

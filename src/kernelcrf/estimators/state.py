@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.laplace import FactoredPosterior, Laplace, SampledPosterior
+from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 
@@ -42,13 +43,8 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
     certificate, laplace = model.certificate_, model._laplace
-    if laplace is not None:
-        posterior = laplace.posterior
-        arrays |= (
-            {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
-            if isinstance(posterior, FactoredPosterior)
-            else {"posterior.drawn": posterior.drawn}
-        )
+    if laplace is not None and laplace.posterior is not None:
+        arrays |= _posterior_arrays(laplace.posterior)
     config = {
         "estimator": "ChainCRF",
         "parameters": _plain_parameters(model),
@@ -153,17 +149,42 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model._fold_weights()
 
 
+def _posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> dict[str, Array]:
+    """What a posterior has beside its mode."""
+    if isinstance(posterior, PartialPosterior):
+        own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
+        return own | _posterior_arrays(posterior.inner)
+    if isinstance(posterior, FactoredPosterior):
+        return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+    return {"posterior.drawn": posterior.drawn}
+
+
 def _laplace(config: Mapping[str, float] | None, arrays: Mapping[str, Array], theta: Array) -> Laplace | None:
     if config is None:
         return None
-    posterior: FactoredPosterior | SampledPosterior
+    evidence = Laplace(config["log_evidence"], config["error"], config["n_effective"], None)
+    if "partial.kept" not in arrays:
+        return replace(evidence, posterior=_posterior(arrays, theta))
+    kept = _array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
+    if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
+        raise ModelFileError("tensor 'partial.kept' names weights that are not there")
+    inner = _posterior(arrays, theta[kept])
+    if inner is None:
+        raise ModelFileError("a posterior of some weights is not there")
+    return replace(
+        evidence,
+        posterior=PartialPosterior(theta, _array(arrays, "partial.scale", theta.shape, "f"), kept, inner),
+    )
+
+
+def _posterior(arrays: Mapping[str, Array], mode: Array) -> FactoredPosterior | SampledPosterior | None:
     if "posterior.G" in arrays:
-        scale = _array(arrays, "posterior.scale", theta.shape, "f")
-        posterior = FactoredPosterior(theta, scale, _array(arrays, "posterior.G", theta.shape * 2, "f"))
-    else:
+        scale = _array(arrays, "posterior.scale", mode.shape, "f")
+        return FactoredPosterior(mode, scale, _array(arrays, "posterior.G", mode.shape * 2, "f"))
+    if "posterior.drawn" in arrays:
         drawn = arrays["posterior.drawn"]
-        posterior = SampledPosterior(theta, _array(arrays, "posterior.drawn", (len(drawn), len(theta)), "f"))
-    return Laplace(config["log_evidence"], config["error"], config["n_effective"], posterior)
+        return SampledPosterior(mode, _array(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))
+    return None
 
 
 def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:
