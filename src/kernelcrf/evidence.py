@@ -30,7 +30,7 @@ from kernelcrf.basis.features import WhitenedMap, make_features
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
 from kernelcrf.kernels.hyperparameters import hyperparameters, with_hyperparameters
-from kernelcrf.laplace import FactoredPosterior, Laplace, hessian, laplace
+from kernelcrf.laplace import N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout
 from kernelcrf.solvers import Record, solver_named
@@ -44,7 +44,7 @@ Callback = Callable[[Record], None] | None
 FIRST_C = 1.0
 LEAST_C, MOST_C = 1e-6, 1e6
 CLOSE, MOST_STEPS, LONGEST_STEP = 0.03, 30, np.log(30.0)
-EXACT_IN_SEARCH, SEARCH_DRAWS = 1000, 8
+EXACT_IN_SEARCH, SEARCH_DRAWS, SEARCH_RTOL = 1000, 4, 1e-2
 PATH_RTOL, PATH_STEPS = 1e-2, 100
 DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
 
@@ -62,8 +62,11 @@ class Selected:
     converged: bool
 
 
-def choose_C(fitted: Fit, settings: Settings, callback: Callback = None) -> Selected:
-    """MacKay's fixed point, from a fit with `settings`; templates share one C."""
+def choose_C(fitted: Fit, settings: Settings, callback: Callback = None, *, n_draws: int = N_DRAWS) -> Selected:
+    """MacKay's fixed point, from a fit with `settings`; templates share one C.
+
+    n_draws : of the approximation that is returned, where it is sampled.
+    """
     large = fitted.layout.size > EXACT_IN_SEARCH
     preconditioning = Preconditioning.of(fitted.objective) if large else None
     x, before, converged = float(np.log(settings.C)), None, False
@@ -79,13 +82,9 @@ def choose_C(fitted: Fit, settings: Settings, callback: Callback = None) -> Sele
         if x == before[0]:
             break
         fitted = _with_variance(fitted, float(np.exp(x)), settings, callback)
-    C = float(np.exp(x))
-    return Selected(
-        fitted,
-        replace(settings, C=C, C_edge=C),
-        laplace(fitted.objective, fitted.solution.evaluation, preconditioning=_moved(preconditioning, fitted)),
-        converged,
-    )
+    C, own = float(np.exp(x)), _moved(preconditioning, fitted)
+    found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
+    return Selected(fitted, replace(settings, C=C, C_edge=C), found, converged)
 
 
 def _fixed_point(fitted: Fit, found: Laplace, preconditioning: Preconditioning | None) -> float:
@@ -133,6 +132,7 @@ def _searched(fitted: Fit, preconditioning: Preconditioning | None) -> Laplace:
         fitted.objective,
         fitted.solution.evaluation,
         n_draws=SEARCH_DRAWS,
+        rtol=SEARCH_RTOL,
         preconditioning=_moved(preconditioning, fitted),
         most_exact=EXACT_IN_SEARCH,
     )
@@ -163,10 +163,12 @@ def choose_kernel(
     with_C: bool,
     n_restarts: int = 0,
     callback: Callback = None,
+    n_draws: int = N_DRAWS,
 ) -> Selected:
     """The hyperparameters of the node kernel, and C with them where `with_C`, at which the evidence is greatest.
 
     n_restarts : searches beyond the first, from hyperparameters drawn evenly within their bounds.
+    n_draws : of the approximation that is returned, where it is sampled.
     """
     theta, bounds = hyperparameters(settings.kernel)
     if not len(theta):
@@ -192,7 +194,8 @@ def choose_kernel(
     best = min(results, key=lambda result: float(result.fun))
     final = search.fitted_at(best.x, search.latest)
     chosen = replace(search.settings_at(best.x), tol=settings.tol)
-    return Selected(final, chosen, laplace(final.objective, final.solution.evaluation), bool(best.success))
+    found = laplace(final.objective, final.solution.evaluation, n_draws=n_draws)
+    return Selected(final, chosen, found, bool(best.success))
 
 
 @dataclass(eq=False)

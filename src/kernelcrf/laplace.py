@@ -35,7 +35,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
-from kernelcrf.lanczos import krylov
+from kernelcrf.lanczos import RTOL, krylov
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout
 from kernelcrf.partition import TokenFeatures
@@ -159,13 +159,15 @@ def laplace(
     at: Evaluation,
     *,
     n_draws: int = N_DRAWS,
+    rtol: float = RTOL,
     seed: int = 0,
     preconditioning: Preconditioning | None = None,
     most_exact: int | None = None,
 ) -> Laplace:
     """Laplace's approximation at the minimum of P.
 
-    n_draws, seed : of the stochastic way; the same seed gives the same directions z.
+    n_draws, rtol, seed : of the stochastic way: directions z, the accuracy of each run, and where they come from; the
+        same seed gives the same directions.
     preconditioning : of an objective on the same data, to spare its eigendecompositions.
     most_exact : the most weights for the exact way; None is MOST_EXACT.
     """
@@ -178,7 +180,7 @@ def laplace(
     if seen is not None:
         fewer, kept = seen
         own = fewer.evaluate(at.theta[kept])
-        inner = laplace(fewer, own, n_draws=n_draws, seed=seed, most_exact=most_exact)
+        inner = laplace(fewer, own, n_draws=n_draws, rtol=rtol, seed=seed, most_exact=most_exact)
         assert isinstance(inner.posterior, FactoredPosterior | SampledPosterior)
         posterior = PartialPosterior(at.theta, prior_scale(objective.layout), kept, inner.posterior)
         return replace(inner, posterior=posterior)
@@ -187,7 +189,7 @@ def laplace(
         return _exact(objective, at)
     if preconditioning is None:
         preconditioning = Preconditioning.of(objective)
-    return _stochastic(objective, at, preconditioning, n_draws, np.random.default_rng(seed))
+    return _stochastic(objective, at, preconditioning, n_draws, rtol, np.random.default_rng(seed))
 
 
 def _seen(objective: Objective) -> tuple[Objective, npt.NDArray[np.intp]] | None:
@@ -275,7 +277,12 @@ def _factor(A: Floats) -> Floats:
 
 
 def _stochastic(
-    objective: Objective, at: Evaluation, preconditioning: Preconditioning, n_draws: int, rng: np.random.Generator
+    objective: Objective,
+    at: Evaluation,
+    preconditioning: Preconditioning,
+    n_draws: int,
+    rtol: float,
+    rng: np.random.Generator,
 ) -> Laplace:
     layout, M = objective.layout, preconditioning.at(at)
     scale = prior_scale(layout)
@@ -283,7 +290,7 @@ def _stochastic(
     drawn, traces, gammas = np.empty((n_draws, layout.size)), np.empty(n_draws), np.empty(n_draws)
     for k in range(n_draws):
         z = rng.standard_normal(layout.size)
-        found = krylov(product, z)
+        found = krylov(product, z, rtol)
         traces[k] = layout.size * found.quadrature(np.log)
         drawn[k] = M.back(found.applied(lambda values: 1 / np.sqrt(values)))
         # E |z|^2 = size: where the data say nothing z and the scaled draw have one length, and cancel.

@@ -23,7 +23,7 @@ from kernelcrf.estimators.posterior import ScorePosterior
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
 from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
-from kernelcrf.laplace import Laplace, laplace
+from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
 from kernelcrf.solvers import Record
 
@@ -119,6 +119,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         self, data: LabelledSequences, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None
     ) -> tuple[Fit, Settings, Laplace]:
         """The fit at the C and the kernel of the greatest evidence."""
+        n_draws = N_DRAWS if self.laplace else N_DRAWS // 4
         if self.optimize_kernel:
             found = choose_kernel(
                 data,
@@ -128,9 +129,10 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
                 with_C=self._by_evidence,
                 n_restarts=self.n_restarts_optimizer,
                 callback=callback,
+                n_draws=n_draws,
             )
         else:
-            found = choose_C(fitted, settings, callback)
+            found = choose_C(fitted, settings, callback, n_draws=n_draws)
         if not found.converged:
             warnings.warn(
                 f"the search for the greatest evidence did not converge: it ended at C={found.settings.C:.3g} and "
@@ -142,7 +144,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
             return found.fit, found.settings, found.laplace
         # The landmarks that `tol` needs depend on C and the kernel.
         grown = fit(data, found.settings, self._engine, callback)
-        return grown, found.settings, laplace(grown.objective, grown.solution.evaluation)
+        return grown, found.settings, laplace(grown.objective, grown.solution.evaluation, n_draws=n_draws)
 
     @property
     def _by_evidence(self) -> bool:
