@@ -96,7 +96,10 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them."""
+    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them.
+
+    objective : what was minimised, with the data in it.
+    """
 
     found: Distinct
     features: Features

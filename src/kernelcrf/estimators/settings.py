@@ -1,4 +1,4 @@
-"""What the estimators on networks share: kernels as users name them, progress, and a word where a fit fell short."""
+"""What all estimators share: kernels as users name them, progress, and a word where a fit fell short."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def input_kernel(
 
 def _variance(X: Inputs, weights: Floats | None) -> float:
     """The variance of all entries, stored or not."""
+    if weights is None and not is_sparse(X):
+        return float(X.var())
     share = np.full(X.shape[0], 1.0 / X.shape[0]) if weights is None else weights / weights.sum()
     squares = X.multiply(X) if is_sparse(X) else np.square(X)
     mean, mean_square = (float(share @ np.asarray(rows.mean(axis=1)).ravel()) for rows in (X, squares))
@@ -62,5 +64,5 @@ def warn_where_short(solution: Solution, tol: float) -> None:
             f"the fit ended with status {solution.status!r} at a relative certified gap of "
             f"{solution.history[-1].relative_gap:.1e}, above tol={tol:g}: raise max_iter or tol",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

@@ -135,6 +135,10 @@ class ChainPartition:
 
         return layout.join({block.clique.name: gradient(block) for block in layout.blocks})
 
+    def with_features(self, features: Mapping[str, TokenFeatures]) -> ChainPartition:
+        """The same samples with other features."""
+        return replace(self, features=features)
+
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """Loss and gradient at theta, in one compiled pass where the partition allows it."""
         found = fused.evaluate(layout, self, theta, keep=curvature)

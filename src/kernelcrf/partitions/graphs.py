@@ -11,7 +11,7 @@ blocks of theta speak of one template. Blocks that share features go through one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -158,6 +158,10 @@ class GraphPartition:
             raise InfeasibleSampleError(self.first + error.sample) from None
         losses = found.losses.ravel()
         return float(losses.sum() if self.weights is None else np.dot(self.weights, losses)), found
+
+    def with_features(self, features: Mapping[str, TokenFeatures]) -> GraphPartition:
+        """The same samples with other features."""
+        return replace(self, features=features)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """Loss and gradient at theta."""

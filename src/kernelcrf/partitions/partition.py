@@ -66,6 +66,10 @@ class Partition(Protocol):
         """Whether all labels are observed."""
         ...
 
+    def with_features(self, features: Mapping[str, TokenFeatures]) -> Partition:
+        """The same samples with other features."""
+        ...
+
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """Loss and gradient at theta."""
         ...

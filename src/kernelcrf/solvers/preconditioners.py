@@ -23,6 +23,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
+from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 
 Array = npt.NDArray[Any]
@@ -43,6 +44,11 @@ class Factor(Protocol):
         """E^-T v."""
         ...
 
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
@@ -57,6 +63,11 @@ class Diagonal:
     def back(self, v: Floats) -> Floats:
         """v / sqrt(d)."""
         return v / np.sqrt(self.d)
+
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log d."""
+        return float(np.log(self.d).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +85,11 @@ class Kronecker:
         """Q diag(scale)^-1/2 v."""
         return np.asarray(self.Q @ (v.reshape(self.scale.shape) / np.sqrt(self.scale))).ravel()
 
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log scale."""
+        return float(np.log(self.scale).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class PerLabel:
@@ -88,6 +104,11 @@ class PerLabel:
     def back(self, v: Floats) -> Floats:
         """E_l^-T v_l of each label."""
         return self._solved(v, transposed=True)
+
+    @property
+    def log_determinant(self) -> float:
+        """Twice the sum of the logarithms of the factors' diagonals."""
+        return 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in self.factors))
 
     def _solved(self, v: Floats, transposed: bool) -> Floats:
         V = v.reshape(-1, len(self.factors))
@@ -113,6 +134,11 @@ class Preconditioner:
     def back(self, v: Floats) -> Floats:
         """E^-T v."""
         return np.concatenate([factor.back(v[part]) for part, factor in self.parts])
+
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        return sum(factor.log_determinant for _, factor in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +183,36 @@ class Preconditioning:
             return Diagonal(_summed_spread(block, spread) + lam)
         size = int(np.prod(block.shape))
         return Diagonal(np.full(size, _mass(objective, block) / size + lam))
+
+
+def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
+    """Where samples are single nodes: F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), of the template with inputs.
+
+    That is all of the curvature of the loss. None where there is more, or where features are sparse.
+    """
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
+    chains = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
+    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in chains)
+    if (
+        not single
+        or len(chains) < len(objective.partitions)
+        or len(nodes) != 1
+        or not nodes[0].clique.k_y.is_identity
+        or not _is_dense(objective, nodes[0])
+    ):
+        return None
+    p = [local.residuals.nodes for local in at.parts]
+    n_labels, n = p[0].shape[1], nodes[0].n
+    found = np.zeros((n_labels, n_labels, n, n))
+    for row in range(n_labels):
+        for column in range(row):
+            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(chains, p, strict=True)]
+            gram = _gram(objective, nodes[0], d)
+            found[row, column] = found[column, row] = -gram
+            # Probabilities sum to one, and with them each row of blocks to zero.
+            found[row, row] += gram
+            found[column, column] += gram
+    return nodes[0].clique.name, found
 
 
 def _mass(objective: Objective, block: TemplateBlock) -> float:
