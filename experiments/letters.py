@@ -442,9 +442,8 @@ def ablation(results: dict[str, Any]) -> str:
     n = min(len(results["small"][name]) for name in names)
     found = [f"{100 * np.mean(errors(results, 'small', name)[:n]):.2f} %" for name in names]
     pairs = [f"{name} {value}" for name, value in zip(names, found, strict=True)]
-    return (
-        f"Place and steps on other inputs, {f'the first {n} splits' if n < 10 else 'ten splits'}: {'; '.join(pairs)}."
-    )
+    where = "ten splits" if n == 10 else "the first split" if n == 1 else f"the first {n} splits"
+    return f"Place and steps on other inputs, {where}:\n{'; '.join(pairs)}."
 
 
 def section(results: dict[str, Any]) -> str:
@@ -489,7 +488,7 @@ def section(results: dict[str, Any]) -> str:
                 (BEST, "linear, pixels + place + steps"),
                 (BEST, "CRFsuite, pixels + place"),
             )
-            if a in measured and b in measured
+            if any(p_value(results, p, a, b) for p in ("small", "large") if a in results[p] and b in results[p])
         ],
     )
     search = common.markdown(
