@@ -102,8 +102,8 @@ Points of error that the first model takes off the second, with p of paired t-te
 {gains}
 
 For use: up to some thirty labelled words an SVC a letter does as well as a chain with the same kernel; from a hundred
-on the chain pulls ahead of it, to half its error or close to it with a thousand words and more. The kernel is ahead of
-the linear chain from thirty words on, by a factor that grows with the labels, and a better input helps at every size.
+on the chain pulls ahead of it, to little more than half its error with all words. The kernel is ahead of the linear
+chain from thirty words on, by a factor that grows with the labels, and a better input helps at every size.
 """
 
 
