@@ -20,7 +20,7 @@ def test_templates_by_hand():
             "B",
         ]
     )
-    assert Templates(text, 2).features(ROWS) == [
+    assert Templates(text, 2).features([ROWS])[0] == [
         ["U00:_B-2", "U01:_B-1/DT!", "U:m=", "u:t=false", "U:s=Xx|the|x"],
         ["U00:_B-1", "U01:The/NN!", "U:m=barks", "u:t=true", "U:s=X&X-0|at&t-90|x&x-0"],
         ["U00:The", "U01:AT&T-90/VBZ!", "U:m=_B+1", "u:t=false", "U:s=x|barks|x"],
@@ -53,23 +53,21 @@ def twin(text, rows):
 @pytest.mark.parametrize("n_columns", [1, 2, 3])
 def test_the_default_templates_say_what_their_text_says(n_columns):
     templates = default_templates(n_columns)
-    for rows in ([["a"] * n_columns], [["Ab1", "N", "x"][:n_columns], ["b", "", "y"][:n_columns]] * 3):
-        assert templates.features(rows) == twin(templates.text, rows)
-    assert len(templates.features([["a"] * n_columns])[0]) == 22 + 12 * (n_columns - 1)
-    assert Templates(templates.text, n_columns).features(ROWS_OF[n_columns]) == templates.features(ROWS_OF[n_columns])
-
-
-ROWS_OF = {n: [[cell] * n for cell in ("x", "Y1", "z")] for n in (1, 2, 3)}
+    rows = [["Ab1", "N", "x"], ["b", "", "y"], ["_B-1", "_B+1", "z"]]
+    batch = [[row[:n_columns] for row in some] for some in (rows[:1], rows * 2, rows[2:], rows)]
+    assert templates.features(batch) == [twin(templates.text, some) for some in batch]
+    assert templates.features(batch[1:2]) == templates.features(batch)[1:2]
+    assert {len(token) for some in templates.features(batch) for token in some} == {22 + 12 * (n_columns - 1)}
+    assert templates.features([]) == []
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr("kernelcrf.formats.templates.REMEMBERED", 500)
     templates = Templates("U:%s[0,0]", 1)
     for start in range(0, 5000, 100):
-        templates.features([[f"w{i}"] for i in range(start, start + 100)])
-    view = templates._compiled[1][0]
-    assert len(view._known) <= 500 + 100
-    assert templates.features([["Again9"]]) == [["U:Xx0"]]
+        templates.features([[[f"w{i}"] for i in range(start, start + 100)]])
+    assert len(templates._compiled[0][0].part) <= 500 + 100
+    assert templates.features([[["Again9"]]]) == [[["U:Xx0"]]]
 
 
 @pytest.mark.parametrize(

@@ -17,48 +17,50 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import repeat
+from functools import cached_property, partial, reduce
+from itertools import compress, islice
+from operator import add
 
 MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d+)\s*,\s*(\d+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
-REMEMBERED = 1 << 16
+REMEMBERED = 1 << 14
+BEYOND = "\n"
 
 
 class TemplateError(ValueError):
     """A template file that says something else than templates."""
 
 
+class Part(dict[str, str]):
+    """A macro with the text before it, and after it where it is a template's last: a function of one cell.
+
+    It remembers what it made of the cells that came before; tokens beyond the ends of a sequence come as BEYOND cells.
+    """
+
+    def __init__(self, before: str, function: Callable[[str], str] | None, after: str) -> None:
+        self.before, self.function, self.after = before, function, after
+
+    def __missing__(self, cell: str) -> str:
+        value = cell if self.function is None else self.function(cell)
+        if cell.startswith(BEYOND):
+            value = cell.removeprefix(BEYOND)
+        self[cell] = found = f"{self.before}{value}{self.after}"
+        return found
+
+    def forget(self) -> None:
+        """Stay bounded: an endless stream has words without end."""
+        if len(self) > REMEMBERED:
+            self.clear()
+
+
 @dataclass(frozen=True)
-class Template:
-    """literals[0] macros[0] literals[1] ... ; a macro is (view, row), a view what is read off a column."""
+class Place:
+    """Where a part of a template looks: `row` tokens further on, in `column`."""
 
-    literals: tuple[str, ...]
-    macros: tuple[tuple[int, int], ...]
-
-
-class View:
-    """A function of the cells of a column, remembered for the cells that came before."""
-
-    def __init__(self, column: int, function: Callable[[str], str] | None) -> None:
-        self.column, self.function, self._known = column, function, dict[str, str]()
-
-    def values(self, cells: Sequence[str]) -> Sequence[str]:
-        """What is read off each of the cells."""
-        if self.function is None:
-            return cells
-        known = self._known
-        try:
-            return list(map(known.__getitem__, cells))
-        except KeyError:
-            # Bounded: an endless stream has words without end.
-            if len(known) > REMEMBERED:
-                known.clear()
-            for cell in cells:
-                if cell not in known:
-                    known[cell] = self.function(cell)
-            return list(map(known.__getitem__, cells))
+    part: Part
+    row: int
+    column: int
 
 
 @dataclass(frozen=True)
@@ -70,60 +72,64 @@ class Templates:
     source: str = "templates"
 
     def __post_init__(self) -> None:
-        if not self._compiled[0]:
+        if not self._compiled:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
 
-    def features(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The feature names of each token of a sequence; rows are its tokens' cells."""
-        templates, views, before, after = self._compiled
-        columns, T = list(zip(*rows, strict=True)), len(rows)
-        head = [f"_B-{i}" for i in range(before, 0, -1)]
-        tail = [f"_B+{i}" for i in range(1, after + 1)]
-        padded = [[*head, *view.values(columns[view.column]), *tail] for view in views]
+    def features(self, sequences: Sequence[Sequence[Sequence[str]]]) -> list[list[list[str]]]:
+        """The feature names of each token of each sequence, a sequence being its tokens' cells.
+
+        All sequences go at once, one after the other with cells beyond their ends between them: template by template,
+        over thousands of tokens, takes a third of the time of token by token.
+        """
+        rows = [place.row for template in self._compiled for place in template]
+        before, after = -min(0, *rows), max(0, *rows)
+        head = [f"{BEYOND}_B-{i}" for i in range(before, 0, -1)]
+        tail = [f"{BEYOND}_B+{i}" for i in range(1, after + 1)]
+        columns: list[list[str]] = [[] for _ in range(self.n_columns)]
+        inside = bytearray()
+        for sequence in sequences:
+            for column, own in zip(columns, zip(*sequence, strict=True), strict=True):
+                column += head
+                column += own
+                column += tail
+            inside += bytes(before) + b"\1" * len(sequence) + bytes(after)
+        N = len(inside)
         found = []
-        for template in templates:
-            first, *later = template.literals
-            (view, row), *others = template.macros
-            start = before + row
-            parts = [repeat(first), padded[view][start : start + T]]
-            for literal, (view, row) in zip(later, others, strict=False):
-                start = before + row
-                parts += [repeat(literal), padded[view][start : start + T]]
-            found.append(map("".join, zip(*parts, repeat(later[-1]), strict=False)))
-        return list(map(list, zip(*found, strict=True)))
+        for template in self._compiled:
+            parts = []
+            for place in template:
+                cells = columns[place.column][before + place.row : N - after + place.row]
+                parts.append(map(place.part.__getitem__, cells))
+                place.part.forget()
+            found.append(reduce(partial(map, add), parts))
+        tokens = compress(map(list, zip(*found, strict=True)), inside[before : N - after])
+        return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     @cached_property
-    def _compiled(self) -> tuple[list[Template], list[View], int, int]:
-        """Templates, views, and how far they look to the left and to the right."""
-        templates: list[Template] = []
-        views: dict[tuple[int, str, str | None], int] = {}
-        made: list[View] = []
+    def _compiled(self) -> list[list[Place]]:
+        templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
-            line, place = line.strip(), f"{self.source}, line {number}"
+            line, source = line.strip(), f"{self.source}, line {number}"
             if not line or line.startswith("#") or line in ("B", "b"):
                 continue
             if line[0] not in "Uu":
                 raise TemplateError(
-                    f"{place}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; B alone "
+                    f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; B alone "
                     "stands for the steps between labels, and their features are edge_kernel's"
                 )
-            macros = []
-            for match in MACRO.finditer(line):
-                letter, row, column, pattern = match[1], int(match[2]), int(match[3]), match[4]
-                _check(place, match[0], letter, row, column, pattern, self.n_columns)
-                key = (column, letter, pattern)
-                if key not in views:
-                    views[key] = len(made)
-                    made.append(View(column, _function(letter, pattern, place)))
-                macros.append((views[key], row))
-            literals = tuple(MACRO.sub("\0", line).split("\0"))
-            if not macros or any("%" in literal for literal in literals):
+            *literals, last = MACRO.sub("\0", line).split("\0")
+            if not literals or any("%" in literal for literal in [*literals, last]):
                 raise TemplateError(
-                    f'{place}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
+                    f'{source}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
                 )
-            templates.append(Template(literals, tuple(macros)))
-        rows = [row for template in templates for _, row in template.macros]
-        return templates, made, -min([0, *rows]), max([0, *rows])
+            template = []
+            for i, (literal, macro) in enumerate(zip(literals, MACRO.finditer(line), strict=True), 1):
+                letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
+                _check(source, macro[0], letter, row, column, pattern, self.n_columns)
+                part = Part(literal, _function(letter, pattern, source), last if i == len(literals) else "")
+                template.append(Place(part, row, column))
+            templates.append(template)
+        return templates
 
 
 def default_templates(n_columns: int) -> Templates:
