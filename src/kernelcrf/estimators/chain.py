@@ -107,6 +107,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         landmark that is none; None for the linear kernel.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
+    gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
+    metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.
     n_features_in_ : number of columns of the inputs.
     """
 
@@ -229,7 +231,10 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.landmark_positions_ = landmark_positions(fitted, kernel, chains, LocalEngine(self.n_jobs))
         self.certificate_ = fitted.certificate
         self.n_iter_ = fitted.solution.n_iter
-        self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
+        history = fitted.solution.history
+        self.objective_curve_ = np.array([record.value for record in history])
+        self.gap_curve_ = np.array([(record.relative_gap, record.passes, record.seconds) for record in history])
+        self.metadata_: dict[str, Any] = {}
         self._fold_weights()
         return self
 

@@ -19,7 +19,7 @@ from kernelcrf.formats.records import FormatError
 PathLike: TypeAlias = str | os.PathLike[str]
 
 STDIN = "-"
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
 
 

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import compress, islice
 from operator import add
+from typing import Any
 
 MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d+)\s*,\s*(\d+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
 REMEMBERED = 1 << 14
 BEYOND = "\n"
+KEY = "templates"
 
 
 class TemplateError(ValueError):
@@ -74,6 +76,22 @@ class Templates:
     def __post_init__(self) -> None:
         if not self._compiled:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
+
+    @classmethod
+    def of(cls, model: Any) -> Templates | None:
+        """The templates that a model keeps in its metadata; None where it keeps none."""
+        kept = model.metadata_.get(KEY)
+        if kept is None:
+            return None
+        if not (
+            isinstance(kept, dict) and isinstance(kept.get("text"), str) and isinstance(kept.get("n_columns"), int)
+        ):
+            raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected what Templates.attach keeps there")
+        return cls(kept["text"], kept["n_columns"], "templates of the model")
+
+    def attach(self, model: Any) -> None:
+        """Keep the templates in a fitted model's metadata, so that the command line reads text by them."""
+        model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
     def features(self, sequences: Sequence[Sequence[Sequence[str]]]) -> list[list[list[str]]]:
         """The feature names of each token of each sequence, a sequence being its tokens' cells.
