@@ -62,6 +62,8 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
     """The config and the arrays of a model file."""
     size = Path(path).stat().st_size
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
     try:
         with safe_open(path, framework="numpy") as file:
             config = _header(file.metadata())

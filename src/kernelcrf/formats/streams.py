@@ -7,6 +7,7 @@ sentence as soon as it is there, and many at once where many are waiting; memory
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
 import zlib
@@ -33,6 +34,7 @@ def opened(path: PathLike) -> Iterator[Any]:
     """The bytes of a source, unpacked where its name ends in .gz; standard input where its first bytes say so."""
     if os.fspath(path) == STDIN:
         stream: Any = sys.stdin.buffer
+        stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         yield gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP_MAGIC else stream
         return
     with open(path, "rb") as file:
