@@ -1,7 +1,13 @@
 """How good predicted label sequences and their probabilities are, and scorers for scikit-learn's searches."""
 
 from kernelcrf.metrics.bootstrap import Score, bootstrap
-from kernelcrf.metrics.labels import flat_accuracy, flat_classification_report, flat_f1, sequence_accuracy
+from kernelcrf.metrics.labels import (
+    flat_accuracy,
+    flat_classification_report,
+    flat_confusion,
+    flat_f1,
+    sequence_accuracy,
+)
 from kernelcrf.metrics.probabilities import (
     Reliability,
     brier,
@@ -24,6 +30,7 @@ __all__ = [
     "expected_calibration_error",
     "flat_accuracy",
     "flat_classification_report",
+    "flat_confusion",
     "flat_f1",
     "get_scorer",
     "log_loss",
