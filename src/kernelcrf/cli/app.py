@@ -149,6 +149,30 @@ def inspect(
 
 @app.command()
 @command
+def report(
+    model: ModelFile,
+    data: DataFile,
+    target: Annotated[str, typer.Argument(metavar="HTML", help="File to write.", show_default=False)],
+    format: FormatOption = None,
+    train: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Training data, to show landmarks as words.")
+    ] = None,
+    explain: Annotated[
+        list[str] | None, typer.Option(metavar="SEQUENCE:TOKEN", help="Explain this decision; may be repeated.")
+    ] = None,
+    n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Hardest sequences to show.")] = 10,
+) -> None:
+    """Write a report of a model on labelled sequences: one HTML file.
+
+    Example: kernelcrf report chunks.kcrf test.txt report.html
+    """
+    from kernelcrf.cli.reporting import report as run
+
+    run(model, data, target, _name(format), train, explain or [], n_hardest)
+
+
+@app.command()
+@command
 def convert(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],

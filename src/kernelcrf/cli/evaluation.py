@@ -9,17 +9,7 @@ import typer
 
 from kernelcrf.cli.data import Model, labelled
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
-
-NAMES = {
-    "span_f1": "F1 of spans",
-    "span_precision": "precision of spans",
-    "span_recall": "recall of spans",
-    "flat_accuracy": "accuracy of tokens",
-    "sequence_accuracy": "accuracy of sequences",
-    "log_loss": "log-loss of tokens",
-    "brier": "Brier score of tokens",
-    "expected_calibration_error": "calibration error",
-}
+from kernelcrf.report.sections import TITLES
 
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
@@ -34,12 +24,12 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
     scores = bootstrap(found.y, predicted, proba, classes, scheme=scheme)
     new = sorted({str(label) for labels in found.y for label in labels if label is not None} - set(map(str, classes)))
     if as_json:
-        named = {name: asdict(scores[name]) for name in NAMES if name in scores}
+        named = {name: asdict(scores[name]) for name in TITLES if name in scores}
         counts = {"sequences": len(found.X), "tokens": found.n_tokens, "unknown_labels": new}
         typer.echo(json.dumps({**counts, "scores": named}))
         return
     typer.echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals by resampling sequences\n")
-    for name, title in NAMES.items():
+    for name, title in TITLES.items():
         if name in scores:
             score = scores[name]
             typer.echo(f"{title:<24}{score.value:.4f}   [{score.low:.4f}, {score.high:.4f}]")

@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from kernelcrf import ChainCRF
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.cli.data import Model
+from kernelcrf.estimators.facts import facts_of, text_of
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
@@ -25,7 +26,7 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
         return
     for name, value in facts.items():
-        typer.echo(f"{name:<14}{_line(value)}")
+        typer.echo(f"{name:<14}{text_of(value)}")
     typer.echo("\nstrongest steps between labels")
     for source, target, weight in steps:
         typer.echo(f"  {weight:+8.3f}  {source} -> {target}")
@@ -38,27 +39,6 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     if loaded.templates is not None:
         typer.echo(f"\ntemplates, for {loaded.templates.n_columns} column(s) of text")
         typer.echo("\n".join(f"  {line}" for line in loaded.templates.text.split("\n")))
-
-
-def facts_of(crf: ChainCRF) -> dict[str, Any]:
-    """Sizes, certificate and settings, as plain values."""
-    certificate = crf.certificate_
-    changed = {name: value for name, value in crf.get_params().items() if value != ChainCRF().get_params()[name]}
-    facts: dict[str, Any] = {
-        "kernel": crf.kernel if isinstance(crf.kernel, str) else repr(crf.kernel),
-        "labels": crf.classes_.tolist(),
-        "inputs": crf.n_features_in_,
-        "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
-        "weights": int(crf.coef_.size + crf.transitions_.size + (0 if crf.edge_coef_ is None else crf.edge_coef_.size)),
-        "status": certificate.status,
-        "objective": certificate.objective,
-        "certified gap": certificate.relative_gap if np.isfinite(certificate.lower_bound) else None,
-        "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
-        "iterations": crf.n_iter_,
-        "seconds": float(crf.gap_curve_[-1, 2]),
-        "settings": {name: _plain(value) for name, value in changed.items()},
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
@@ -83,19 +63,3 @@ def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]
         str(label): [(names[f], float(beside[f, j])) for f in order[:, j].tolist()]
         for j, label in enumerate(crf.classes_.tolist())
     }
-
-
-def _plain(value: Any) -> Any:
-    try:
-        json.dumps(value)
-    except TypeError:
-        return repr(value)
-    return value
-
-
-def _line(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
-    if isinstance(value, list):
-        return f"{len(value)}: {' '.join(map(str, value))}"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

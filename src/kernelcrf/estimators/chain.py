@@ -26,6 +26,7 @@ from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
+from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
@@ -311,6 +312,15 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
         check_is_fitted(self)
         write(path, *state_of(self))
+
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's diagram, and below it what the fit has found."""
+        html: str = super()._repr_html_inner()
+        return html + facts_html(self) if hasattr(self, "certificate_") else html
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
