@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import compress, islice
 from operator import add
 from typing import Any
@@ -44,9 +44,10 @@ class Part(dict[str, str]):
         self.before, self.function, self.after = before, function, after
 
     def __missing__(self, cell: str) -> str:
-        value = cell if self.function is None else self.function(cell)
         if cell.startswith(BEYOND):
             value = cell.removeprefix(BEYOND)
+        else:
+            value = cell if self.function is None else self.function(cell)
         self[cell] = found = f"{self.before}{value}{self.after}"
         return found
 
@@ -125,7 +126,7 @@ class Templates:
 
     @cached_property
     def _compiled(self) -> list[list[Place]]:
-        templates = []
+        templates, functions = [], dict[tuple[str, str | None], Callable[[str], str] | None]()
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
             if not line or line.startswith("#") or line in ("B", "b"):
@@ -144,7 +145,9 @@ class Templates:
             for i, (literal, macro) in enumerate(zip(literals, MACRO.finditer(line), strict=True), 1):
                 letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
                 _check(source, macro[0], letter, row, column, pattern, self.n_columns)
-                part = Part(literal, _function(letter, pattern, source), last if i == len(literals) else "")
+                if (letter, pattern) not in functions:
+                    functions[letter, pattern] = _function(letter, pattern, source)
+                part = Part(literal, functions[letter, pattern], last if i == len(literals) else "")
                 template.append(Place(part, row, column))
             templates.append(template)
         return templates
@@ -193,24 +196,27 @@ def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: 
         )
 
 
-def _function(letter: str, pattern: str | None, place: str) -> Callable[[str], str] | None:
-    plain: Callable[[str], str] | None = None
+def _function(letter: str, pattern: str | None, source: str) -> Callable[[str], str] | None:
+    if letter == "x":
+        return None
+    plain: Callable[[str], str] = str
     if pattern is not None:
         try:
             search = re.compile(pattern.replace('\\"', '"')).search
         except re.error as error:
-            raise TemplateError(f"{place}: {pattern!r} is no regular expression ({error})") from None
-        if letter in "mM":
-
-            def plain(cell: str) -> str:
-                match = search(cell)
-                return match[0] if match else ""
-        else:
-
-            def plain(cell: str) -> str:
-                return "true" if search(cell) else "false"
+            raise TemplateError(f"{source}: {pattern!r} is no regular expression ({error})") from None
+        plain = partial(_found if letter in "mM" else _tested, search)
     elif letter in "sS":
         plain = shape
-    if letter.islower():
-        return plain
-    return str.lower if plain is None else (lambda cell: plain(cell.lower()))
+    lower = letter.isupper()
+    # Several templates look at the same cell.
+    return lru_cache(REMEMBERED)(lambda cell: plain(cell.lower() if lower else cell))
+
+
+def _found(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+    match = search(cell)
+    return match[0] if match else ""
+
+
+def _tested(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+    return "true" if search(cell) else "false"
