@@ -14,7 +14,18 @@ from pathlib import Path
 
 import common
 
-NAMES = ("training", "tagging", "evaluation", "letters", "growth", "startup", "chain_inference", "missing_labels")
+NAMES = (
+    "training",
+    "tagging",
+    "streaming",
+    "shell",
+    "evaluation",
+    "letters",
+    "growth",
+    "startup",
+    "chain_inference",
+    "missing_labels",
+)
 HEAD = """# Benchmarks
 
 Each table is printed by the script that it names, which runs both sides in turn, in one process or in alternating ones.

@@ -44,11 +44,12 @@ class GapDisplay:
         few = len(self.gap) <= 40
         (self.line_,) = ax.plot(getattr(self, against), self.gap, "o-" if few else "-", color=color, ms=4, label=name)
         ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
-        if self.tol is not None:
+        said = f"tol = {self.tol:g}" if self.tol is not None else ""
+        if self.tol is not None and said not in [text.get_text() for text in ax.texts]:
             ax.axhline(self.tol, color=GREY, linestyle="--", linewidth=1)
             # Curves come from above on the left, so that is where they are not.
             ax.annotate(
-                f"tol = {self.tol:g}",
+                said,
                 (0.01, self.tol),
                 xycoords=("axes fraction", "data"),
                 ha="left",

@@ -49,9 +49,10 @@ class ReliabilityDisplay:
         (self.line_,) = ax.plot(
             bins.confidence[filled], bins.accuracy[filled], "o-", color=color, markersize=5, label=label
         )
-        ax.bar(edges, share, width=0.9 / n, color=self.line_.get_color(), alpha=0.25, label="share of tokens")
+        bars = "share of tokens" if fresh or not ax.patches else None
+        ax.bar(edges, share, width=0.9 / n, color=self.line_.get_color(), alpha=0.25, label=bars)
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
-        ax.legend(loc="upper left")
+        ax.legend(loc="upper left" if fresh else "best")
         return self
 
 
