@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.loading import load
     from kernelcrf.persistence import ModelFileError
+    from kernelcrf.report import make_report
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "ModelFileError": "kernelcrf.persistence",
         "load": "kernelcrf.estimators.loading",
+        "make_report": "kernelcrf.report",
     }
 
     def __getattr__(name):
@@ -31,4 +33,4 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "ModelFileError", "__version__", "load"]
+__all__ = ["ChainCRF", "ModelFileError", "__version__", "load", "make_report"]

@@ -6,6 +6,7 @@ before an array is read; what the arrays mean, and whether they fit together, is
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -46,6 +47,8 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
     The name appears by a rename, so that readers see the old file or the new one, and two writers never mix.
     """
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write is not there", str(path))
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
         with open(partial, "xb") as file:

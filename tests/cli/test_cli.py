@@ -1,10 +1,12 @@
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -369,3 +371,16 @@ def test_without_typer_the_command_says_what_to_install():
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert out.returncode == 1
     assert out.stderr == "error: the command line needs typer, which is not installed: pip install 'kernelcrf[cli]'\n"
+
+
+def test_the_python_of_the_documents_runs(folder, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    (tmp_path / "train.txt").write_bytes((folder / "train.txt").read_bytes())
+    (tmp_path / "train.txt.gz").write_bytes(gzip.compress((folder / "train.txt").read_bytes()))
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})
+    assert [one.labels for one in read("train.jsonl")] == [one.labels for one in read("train.txt")]
+    assert run("tag", "chunks.kcrf", "train.txt").exit_code == 0

@@ -235,7 +235,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         history = fitted.solution.history
         self.objective_curve_ = np.array([record.value for record in history])
         self.gap_curve_ = np.array([(record.relative_gap, record.passes, record.seconds) for record in history])
-        self.metadata_: dict[str, Any] = {}
+        self.metadata_: dict[str, Any] = {} if start is None else self.metadata_
         self._fold_weights()
         return self
 
