@@ -15,13 +15,25 @@ from typing import Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf import ChainCRF
 from kernelcrf.cli.data import inputs
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, read
 from kernelcrf.solvers import Record as Point
+
+
+class TimeLeft(ProgressColumn):
+    """The time until `end`, which the task tells, at the pace so far."""
+
+    def render(self, task: Task) -> Text:
+        """As minutes and seconds, nothing where it is not known."""
+        if task.fields["end"] is None:
+            return Text("")
+        minutes, seconds = divmod(max(0, round(task.fields["end"] - time.monotonic())), 60)
+        return Text(f"{minutes}:{seconds:02d} left")
 
 
 class WatchedCRF(ChainCRF):
@@ -33,24 +45,22 @@ class WatchedCRF(ChainCRF):
         if not console.is_terminal:
             yield None
             return
-        columns = (
-            TextColumn("fit"),
-            BarColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
+        columns = (TextColumn("fit"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TimeLeft())
         with Progress(*columns, console=console, transient=True) as bar:
-            task, first = bar.add_task("", total=None, state=""), list[float]()
+            task, first = bar.add_task("", total=None, state="", end=None), list[Point]()
 
             def show(point: Point) -> None:
                 # The gap falls by about the same factor in the same time, so its logarithm is what is left to do.
-                gap = max(point.relative_gap, np.finfo(np.float64).tiny)
-                first[:] = first or [gap]
-                state = f"objective {point.value:.6g}, certified gap {gap:.1e} of {self.tol:.0e}"
-                total, done = math.log(max(first[0] / self.tol, 1.1)), math.log(max(first[0] / gap, 1.0))
-                bar.update(task, total=total, completed=min(done, total), state=state)
+                first[:] = first or [point]
+                total, done = (
+                    _decades(first[0].relative_gap, self.tol),
+                    _decades(first[0].relative_gap, point.relative_gap),
+                )
+                took, end = point.seconds - first[0].seconds, None
+                if 0 < done < total:
+                    end = time.monotonic() + took * (total - done) / done
+                state = f"objective {point.value:.6g}, certified gap {point.relative_gap:.1e} of {self.tol:.0e}"
+                bar.update(task, total=total, completed=min(done, total), state=state, end=end)
 
             yield show
 
@@ -97,6 +107,12 @@ def fit(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
         f"{crf.coef_.shape[0]:,} {width}; {certified}; {time.perf_counter() - started:.1f} s"
     )
+
+
+def _decades(start: float, end: float) -> float:
+    """By how many factors of ten a gap falls from start to end."""
+    tiny = float(np.finfo(np.float64).tiny)
+    return max(math.log10(max(start, tiny) / max(end, tiny)), 0.0)
 
 
 def _check_writable(model: str) -> None:
