@@ -23,7 +23,6 @@ Floats = NDArray[np.float64]
 
 EPS = np.finfo(np.float64).eps
 BLOCK = 100
-SPAN_SCORES = ("span_f1", "span_precision", "span_recall")
 
 
 @dataclass(frozen=True)
@@ -61,32 +60,27 @@ def bootstrap(
     sums = _label_sums(y_true, list(y_pred), scheme)
     if y_proba is not None and classes is not None:
         sums |= _probability_sums(y_true, list(y_proba), list(classes), n_bins)
-    S = np.column_stack(list(sums.values()))
-    ends = np.cumsum([column.shape[1] if column.ndim == 2 else 1 for column in sums.values()])
-    slices = {name: slice(end - 1, end) for name, end in zip(sums, ends.tolist(), strict=True)}
-    if "bins" in slices:
-        slices["bins"] = slice(slices["bins"].stop - n_bins, slices["bins"].stop)
-
-    def scores(totals: Floats) -> dict[str, Floats]:
-        named = {name: totals[:, own] for name, own in slices.items()}
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return {name: formula(named) for name, formula in FORMULAS.items() if _needs(name) <= named.keys()}
-
-    rng, m = np.random.default_rng(random_state), len(S)
+    m, rng = len(y_true), np.random.default_rng(random_state)
     drawn: list[dict[str, Floats]] = []
     for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):
         counts = np.stack([np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(size)])
-        drawn.append(scores(counts @ S))
-    found = scores(S.sum(axis=0, keepdims=True))
+        drawn.append(_scores({name: counts @ own for name, own in sums.items()}))
+    found = _scores({name: own.sum(axis=0, keepdims=True) for name, own in sums.items()})
     tails = [(1 - level) / 2, (1 + level) / 2]
     result = {}
-    for name, value in found.items():
+    for name, own in found.items():
         # A resample without any span, say, has no recall: it says nothing of the interval.
-        values = np.concatenate([block[name] for block in drawn])
+        values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
         values = values[np.isfinite(values)]
-        low, high = np.quantile(values, tails) if len(values) else (np.nan, np.nan)
-        result[name] = Score(float(np.nan_to_num(value[0])), float(low), float(high))
+        low, high = np.quantile(values, tails).tolist() if len(values) else (value, value)
+        result[name] = Score(value, low, high)
     return result
+
+
+def _scores(totals: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The scores of sums (b,), or (b, n_bins), of b resamples."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {name: formula(totals) for name, (needed, formula) in FORMULAS.items() if needed in totals}
 
 
 def _label_sums(y_true: list[list[Any]], y_pred: list[Any], scheme: str | None) -> dict[str, Floats]:
@@ -132,23 +126,18 @@ def _probability_sums(
     return sums
 
 
-def _ratio(over: str, under: str) -> Callable[[Mapping[str, Floats]], Floats]:
-    return lambda sums: (sums[over] / sums[under])[:, 0]
+def _ratio(over: str, under: str) -> tuple[str, Callable[[Mapping[str, Floats]], Floats]]:
+    return over, lambda sums: sums[over] / sums[under]
 
 
-FORMULAS: Mapping[str, Callable[[Mapping[str, Floats]], Floats]] = {
+# What a score needs, and what it is.
+FORMULAS: Mapping[str, tuple[str, Callable[[Mapping[str, Floats]], Floats]]] = {
     "flat_accuracy": _ratio("right", "tokens"),
     "sequence_accuracy": _ratio("whole", "sequences"),
-    "span_f1": lambda sums: (2 * sums["spans_both"] / (sums["spans_true"] + sums["spans_pred"]))[:, 0],
+    "span_f1": ("spans_both", lambda sums: 2 * sums["spans_both"] / (sums["spans_true"] + sums["spans_pred"])),
     "span_precision": _ratio("spans_both", "spans_pred"),
     "span_recall": _ratio("spans_both", "spans_true"),
     "log_loss": _ratio("loss", "said"),
     "brier": _ratio("squares", "said"),
-    "expected_calibration_error": lambda sums: np.abs(sums["bins"]).sum(axis=1) / sums["said"][:, 0],
+    "expected_calibration_error": ("bins", lambda sums: np.abs(sums["bins"]).sum(axis=1) / sums["said"]),
 }
-
-
-def _needs(name: str) -> set[str]:
-    if name in SPAN_SCORES:
-        return {"spans_both"}
-    return {"said"} if name in ("log_loss", "brier", "expected_calibration_error") else set()
