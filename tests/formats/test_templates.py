@@ -1,8 +1,11 @@
 import re
 
+import numpy as np
 import pytest
 
+from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.formats import TemplateError, Templates, default_templates
+from kernelcrf.formats.template_columns import TemplateColumns
 from kernelcrf.formats.templates import shape
 
 ROWS = [["The", "DT"], ["AT&T-90", "NN"], ["barks", "VBZ"]]
@@ -66,8 +69,31 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     templates = Templates("U:%s[0,0]", 1)
     for start in range(0, 5000, 100):
         templates.features([[[f"w{i}"] for i in range(start, start + 100)]])
-    assert len(templates._compiled[0][0].part) <= 500 + 100
+    assert len(templates.compiled[0][0].part) <= 500 + 100
     assert templates.features([[["Again9"]]]) == [[["U:Xx0"]]]
+
+
+def test_columns_are_those_of_the_vectorised_features(monkeypatch):
+    rng = np.random.default_rng(0)
+    batch = [[[f"W{i}-{i % 3}", "NV"[i % 2]] for i in rng.integers(40, size=T)] for T in rng.integers(1, 9, size=30)]
+    templates = Templates(default_templates(2).text + "\nU:w[0]=%x[0,0]", 2)
+    reader, _, _ = SequenceReader.fit(templates.features(batch[:15]))
+    columns = TemplateColumns(templates, reader.vocabulary)
+    for bound in (1 << 14, 3):
+        monkeypatch.setattr("kernelcrf.formats.template_columns.REMEMBERED", bound)
+        monkeypatch.setattr("kernelcrf.formats.templates.REMEMBERED", bound)
+        for some in (batch[:1], batch, batch[20:]):
+            made = columns.entries(some)
+            expected, chains = reader.read(templates.features(some))
+            assert (made.to_csr() != expected).nnz == 0
+            assert (made.columns < 0).any() == (some is not batch[:1] and len(some) > 1)
+            flat, own = reader.read_entries(made, lengths=list(map(len, some)))
+            assert flat is made
+            assert own.offsets.tolist() == chains.offsets.tolist()
+    with pytest.raises(ValueError, match="lengths sums to 1 and X has"):
+        reader.read_entries(made, lengths=[1])
+    with pytest.raises(ValueError, match="and the lengths of the sequences"):
+        reader.read_entries(made)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.formats import FormatError, Record, Templates, format_of, read_batches
 from kernelcrf.formats.streams import display_name
+from kernelcrf.formats.template_columns import TemplateColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,17 @@ class Model:
     def inputs(self, records: Sequence[Record]) -> list[Any]:
         """X of the records."""
         return inputs(records, self.templates)
+
+    def flat_inputs(self, records: Sequence[Record]) -> tuple[Any, list[int] | None]:
+        """X of the records with their lengths where it is flat, the quickest way to predict."""
+        if self._columns is None or records[0].kind != "text":
+            return self.inputs(records), None
+        return self._columns.entries(text_rows(records, self.templates)), list(map(len, records))
+
+    @cached_property
+    def _columns(self) -> TemplateColumns | None:
+        vocabulary = self.crf._reader.vocabulary
+        return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
 
     def labels(self, record: Record) -> list[Any]:
         """The labels of a record, as the classes of the model where they have the same text."""
@@ -77,6 +90,12 @@ def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
     """X of the records: text by templates, features and vectors as they are."""
     if not records or records[0].kind != "text":
         return [record.x for record in records]
+    rows = text_rows(records, templates)
+    return [] if templates is None else templates.features(rows)
+
+
+def text_rows(records: Sequence[Record], templates: Templates | None) -> list[Any]:
+    """The cells of records of text, once the templates can read them."""
     if templates is None:
         raise FormatError(
             f"{records[0].place}: text, and the model was fitted to features or vectors made elsewhere: hand in those"
@@ -86,4 +105,4 @@ def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
             f"{records[0].place}: tokens of {len(records[0].x[0])} cells: expected {templates.n_columns}, which the "
             "templates read"
         )
-    return templates.features([record.x for record in records])
+    return [record.x for record in records]

@@ -72,11 +72,11 @@ def _seldom_collected() -> Iterator[Callable[[], None]]:
 
 
 def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> Iterator[Tags]:
-    X = model.inputs(batch)
+    X, lengths = model.flat_inputs(batch)
     try:
-        labels = model.crf.predict(X)
-        probabilities = model.crf.predict_marginals(X) if marginals else [None] * len(X)
-        best = model.crf.decode(X, n_best) if n_best > 1 else [None] * len(X)
+        labels = model.crf.predict(X, lengths)
+        probabilities = model.crf.predict_marginals(X, lengths) if marginals else [None] * len(batch)
+        best = model.crf.decode(X, n_best, lengths) if n_best > 1 else [None] * len(batch)
     except (TypeError, ValueError) as error:
         raise FormatError(f"{batch[0].place} and after: {error}") from None
     return map(Tags, (own.tolist() for own in labels), probabilities, best)

@@ -15,7 +15,7 @@ Tokens before the first are the cells _B-1, _B-2, ..., those after the last _B+1
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import compress, islice
@@ -43,12 +43,16 @@ class Part(dict[str, str]):
     def __init__(self, before: str, function: Callable[[str], str] | None, after: str) -> None:
         self.before, self.function, self.after = before, function, after
 
-    def __missing__(self, cell: str) -> str:
+    def named(self, cell: str) -> str:
+        """The text before, what is read off the cell, the text after."""
         if cell.startswith(BEYOND):
             value = cell.removeprefix(BEYOND)
         else:
             value = cell if self.function is None else self.function(cell)
-        self[cell] = found = f"{self.before}{value}{self.after}"
+        return f"{self.before}{value}{self.after}"
+
+    def __missing__(self, cell: str) -> str:
+        self[cell] = found = self.named(cell)
         return found
 
     def forget(self) -> None:
@@ -75,7 +79,7 @@ class Templates:
     source: str = "templates"
 
     def __post_init__(self) -> None:
-        if not self._compiled:
+        if not self.compiled:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
 
     @classmethod
@@ -95,12 +99,19 @@ class Templates:
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
     def features(self, sequences: Sequence[Sequence[Sequence[str]]]) -> list[list[list[str]]]:
-        """The feature names of each token of each sequence, a sequence being its tokens' cells.
+        """The feature names of each token of each sequence, a sequence being its tokens' cells."""
+        seen, inside = self.cells(sequences)
+        found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
+        tokens = compress(map(list, zip(*found, strict=True)), inside)
+        return [list(islice(tokens, len(sequence))) for sequence in sequences]
+
+    def cells(self, sequences: Sequence[Sequence[Sequence[str]]]) -> tuple[list[list[list[str]]], bytearray]:
+        """For each template and each of its parts the cells that it sees, and which of them are seen from a token.
 
         All sequences go at once, one after the other with cells beyond their ends between them: template by template,
         over thousands of tokens, takes a third of the time of token by token.
         """
-        rows = [place.row for template in self._compiled for place in template]
+        rows = [place.row for template in self.compiled for place in template]
         before, after = -min(0, *rows), max(0, *rows)
         head = [f"{BEYOND}_B-{i}" for i in range(before, 0, -1)]
         tail = [f"{BEYOND}_B+{i}" for i in range(1, after + 1)]
@@ -113,19 +124,15 @@ class Templates:
                 column += tail
             inside += bytes(before) + b"\1" * len(sequence) + bytes(after)
         N = len(inside)
-        found = []
-        for template in self._compiled:
-            parts = []
-            for place in template:
-                cells = columns[place.column][before + place.row : N - after + place.row]
-                parts.append(map(place.part.__getitem__, cells))
-                place.part.forget()
-            found.append(reduce(partial(map, add), parts))
-        tokens = compress(map(list, zip(*found, strict=True)), inside[before : N - after])
-        return [list(islice(tokens, len(sequence))) for sequence in sequences]
+        seen = [
+            [columns[place.column][before + place.row : N - after + place.row] for place in template]
+            for template in self.compiled
+        ]
+        return seen, inside[before : N - after]
 
     @cached_property
-    def _compiled(self) -> list[list[Place]]:
+    def compiled(self) -> list[list[Place]]:
+        """The templates, each its parts in their order."""
         templates, functions = [], dict[tuple[str, str | None], Callable[[str], str] | None]()
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
@@ -151,6 +158,14 @@ class Templates:
                 template.append(Place(part, row, column))
             templates.append(template)
         return templates
+
+
+def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The features of a template, whose parts see these cells."""
+    for place in template:
+        place.part.forget()
+    parts = [map(place.part.__getitem__, own) for place, own in zip(template, cells, strict=True)]
+    return iter(reduce(partial(map, add), parts))
 
 
 def default_templates(n_columns: int) -> Templates:
