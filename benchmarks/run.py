@@ -17,6 +17,8 @@ import common
 NAMES = (
     "training",
     "tagging",
+    "streaming",
+    "shell",
     "evaluation",
     "letters",
     "growth",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
+    from kernelcrf.report import make_report
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
@@ -27,6 +28,7 @@ else:
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
         "load": "kernelcrf.estimators.loading",
+        "make_report": "kernelcrf.report",
     }
 
     def __getattr__(name):
@@ -51,4 +53,5 @@ __all__ = [
     "TemperatureScaling",
     "__version__",
     "load",
+    "make_report",
 ]
