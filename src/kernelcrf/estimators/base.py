@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -96,7 +97,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
             max_iter=self.max_iter,
             random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
-        with progress(type(self).__name__, self.verbose) as callback:
+        with self._progress() as callback:
             fitted = fit(data, settings, engine, callback, start)
             if by_evidence or self.optimize_kernel:
                 fitted, settings, found = self._selected(data, fitted, settings, callback)
@@ -160,6 +161,10 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
     def _input_kernel(self, kernel: Any, X: Inputs, weights: Floats | None = None) -> InputKernel:
         """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
         return input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
+
+    def _progress(self) -> AbstractContextManager[Callable[[Record], None] | None]:
+        """What is told of a fit as it goes."""
+        return progress(type(self).__name__, self.verbose)
 
     @property
     def _engine(self) -> LocalEngine:
