@@ -3,9 +3,10 @@
 Features are standardised by the training part. C and gamma of every model are chosen on the training part alone, by the
 accuracy of whole label sets in three folds; C_label is 1. The kernel CRFs differ in the graph over the labels: none, a
 Chow-Liu tree, the one that structure search learns, and the full one. For yeast, whose full graph has tables of 2^14
-for each row, learned and full graphs take the C and gamma of the tree, and the same folds choose between them. Baselines: an RBF SVC a label (C, gamma), and
-scikit-learn's ClassifierChain of logistic regressions (C, gamma) on the same number of Nystroem features of the same
-kernel, labels in the order of the columns, and the mean of ten chains in random orders. p by resampling test rows.
+for each row, learned and full graphs take the C and gamma of the tree, and the same folds choose between them.
+Baselines: an RBF SVC a label (C, gamma), and scikit-learn's ClassifierChain of logistic regressions (C, gamma) on the
+same number of Nystroem features of the same kernel, labels in the order of the columns, and the mean of ten chains in
+random orders. p by resampling test rows.
 
 python experiments/multilabel.py [--parts FOLDER] [--sets scene,yeast,emotions]
 """
