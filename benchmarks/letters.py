@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 import common
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import load_letters
-from kernelcrf.estimators import chain
+from kernelcrf.estimators import base
 from kernelcrf.fitting import Fit, fit
 
 GAMMA, N_COMPONENTS, TOL = 0.03, 1000, 1e-4
@@ -44,7 +44,7 @@ def features(X: np.ndarray, B: np.ndarray) -> np.ndarray:
 def passes(model: ChainCRF, X: list[np.ndarray], y: list[np.ndarray]) -> float:
     """How often a fit passes over the data."""
     fits: list[Fit] = []
-    with mock.patch.object(chain, "fit", lambda *arguments: fits.append(fit(*arguments)) or fits[0]):
+    with mock.patch.object(base, "fit", lambda *arguments: fits.append(fit(*arguments)) or fits[0]):
         model.fit(X, y)
     return fits[0].solution.history[-1].passes
 

@@ -22,6 +22,7 @@ NAMES = (
     "evaluation",
     "letters",
     "growth",
+    "graphs",
     "startup",
     "chain_inference",
     "missing_labels",

@@ -7,7 +7,7 @@ theta is the plain one, and the prior is sum_k |theta_k|^2 / (2 C_k). Solvers se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.kernels.cliques import CliqueKernel
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -93,3 +94,27 @@ class Layout:
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
         """|g_k|^2 / lam_k of each template: twice the bound of Lemma 9 that it contributes."""
         return {block.clique.name: block.C * float(np.dot(g[part], g[part])) for block, part in self._parts}
+
+    def to_config(self) -> list[dict[str, Any]]:
+        """The blocks as JSON-able values; `from_config` reads them."""
+        return [
+            {
+                "name": block.clique.name,
+                "nodes": block.clique.nodes,
+                "label_kernel": block.clique.k_y.to_config(),
+                "kernel": None if block.clique.k_x is None else block.clique.k_x.to_config(),
+                "n": block.n,
+                "C": float(block.C),
+            }
+            for block in self.blocks
+        ]
+
+    @classmethod
+    def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
+        """The layout that `to_config` described."""
+        blocks = []
+        for one in config:
+            k_x = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
+            clique = CliqueKernel(one["name"], one["nodes"], LabelKernel.from_config(one["label_kernel"]), k_x)
+            blocks.append(TemplateBlock(clique, int(one["n"]), float(one["C"])))
+        return cls(tuple(blocks))

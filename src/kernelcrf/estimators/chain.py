@@ -8,37 +8,32 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
-from kernelcrf.basis.features import FeatureMap
 from kernelcrf.basis.folded import Weights, fold
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
+from kernelcrf.estimators.selection import COSTS, STRATEGIES, diverse
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
+from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import sequence_weights
-from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import LabelledSequences, Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
-from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
 from kernelcrf.persistence import write
-from kernelcrf.solvers import Record
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -46,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 DECODINGS = ("viterbi", "marginal")
 
 
-class ChainCRF(BaseEstimator):  # type: ignore[misc]
+class ChainCRF(KernelEstimator):
     """Conditional random field on sequences, with kernels.
 
     X is a list of (T_i, d) arrays, of CSR matrices, or of lists of feature dicts; or all tokens in one, with `lengths`.
@@ -61,8 +56,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         As in sklearn.svm.SVC: 1 / (n_features * X.var()), 1 / n_features, or the number.
     degree, coef0 : int, float
         Of the polynomial kernel.
-    C : float
-        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C).
+    C : float or "evidence"
+        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C). "evidence" finds the C under
+        which the labels are most probable.
+    optimize_kernel : bool
+        Maximise the evidence over the kernel's hyperparameters, from those given: within the bounds of a kernel of
+        sklearn.gaussian_process; gamma of a kernel by name, within a factor of 1,000. With C="evidence" over C too.
+    n_restarts_optimizer : int
+        Searches beyond the first, from hyperparameters drawn at random within their bounds.
     n_components : int, None or "auto"
         Number of landmarks. None takes every distinct input; "auto" as many as `tol` needs in the kernel's whole space.
     pivots : str or rule of kernelcrf.basis
@@ -78,6 +79,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         Labels to know beyond those that y shows; None takes those that it shows.
     class_weight : None, "balanced" or dict
         A sequence counts for the mean, over its observed tokens, of their labels' weights.
+    laplace : bool
+        Keep the evidence and the posterior of the weights: for `log_marginal_likelihood`, `uncertainty` and
+        `predict_proba(posterior="laplace")`. A choice by the evidence keeps the evidence alone.
     decoding : "viterbi" or "marginal"
         What `predict` returns: the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
@@ -106,6 +110,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), the sequence and token of each landmark in X, or of the input nearest to a
         landmark that is none; None for the linear kernel.
+    C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
@@ -115,13 +120,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     _reader: SequenceReader
     _labels: LabelReader
-    _kernel: InputKernel
-    _map: FeatureMap
-    _edge_kernel: InputKernel | None
-    _edge_map: FeatureMap | None
     _node_weights: Weights
     _edge_weights: Weights | None
-    _theta: Floats
     _legal: Legal | None
 
     def __init__(
@@ -131,7 +131,9 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 1.0,
-        C: float = 1.0,
+        C: float | str = 1.0,
+        optimize_kernel: bool = False,
+        n_restarts_optimizer: int = 0,
         n_components: int | str | None = 500,
         pivots: Any = "auto",
         label_kernel: Any = "delta",
@@ -139,6 +141,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         constraints: Any = None,
         classes: Any = None,
         class_weight: Any = None,
+        laplace: bool = False,
         decoding: str = "viterbi",
         hash_features: int | None = None,
         solver: str = "auto",
@@ -154,6 +157,8 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.degree = degree
         self.coef0 = coef0
         self.C = C
+        self.optimize_kernel = optimize_kernel
+        self.n_restarts_optimizer = n_restarts_optimizer
         self.n_components = n_components
         self.pivots = pivots
         self.label_kernel = label_kernel
@@ -161,6 +166,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         self.constraints = constraints
         self.classes = classes
         self.class_weight = class_weight
+        self.laplace = laplace
         self.decoding = decoding
         self.hash_features = hash_features
         self.solver = solver
@@ -196,44 +202,14 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
             sequence_weights(sample_weight, self.class_weight, chains, indices, labels),
             legal,
         )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        settings = Settings(
-            kernel,
-            edge_kernel,
-            C=self.C,
-            C_edge=self.C,
-            label_kernel=self.label_kernel,
-            n_components=self.n_components,
-            rule=self.pivots,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=seed,
-        )
-        with self._progress() as callback:
-            fitted = fit(data, settings, LocalEngine(self.n_jobs), callback, start)
-        if fitted.solution.status != "optimal":
-            warnings.warn(
-                f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
-                f"{fitted.solution.history[-1].relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self._reader, self._labels, self._kernel, self._legal = reader, labels, kernel, legal
-        self._map, self._theta, self._edge_kernel = fitted.features.map, fitted.solution.theta, edge_kernel
-        self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
-        node = fitted.layout.blocks[0].clique
+        fitted = self._fitted(data, kernel, edge_kernel, start)
+        self._reader, self._labels, self._legal = reader, labels, legal
         self.classes_ = labels.classes
         self.n_features_in_ = reader.n_features
-        self.coef_ = node.expand(fitted.weights["node"])
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
-        self.landmarks_ = getattr(self._map, "landmarks", None)
-        self.landmark_positions_ = landmark_positions(fitted, kernel, chains, LocalEngine(self.n_jobs))
-        self.certificate_ = fitted.certificate
-        self.n_iter_ = fitted.solution.n_iter
+        self.landmark_positions_ = landmark_positions(fitted, self._kernel, chains, self._engine)
         history = fitted.solution.history
-        self.objective_curve_ = np.array([record.value for record in history])
         self.gap_curve_ = np.array([(record.relative_gap, record.passes, record.seconds) for record in history])
         self.metadata_: dict[str, Any] = {} if start is None else self.metadata_
         self._fold_weights()
@@ -244,10 +220,75 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         indices, chains = self._predicted(X, lengths)
         return Ragged(self._labels.decode(indices, chains))
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> list[Array]:
-        """(T_i, L) for each sequence: p(y_t = classes_[j] | x)."""
-        s, w, chains = self._scores(X, lengths)
-        return Ragged(np.split(chain.moments(s, w, chains, n_threads=self._n_threads).nodes, chains.offsets[1:-1]))
+    def predict_proba(
+        self,
+        X: Any,
+        lengths: Any = None,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: Any = 0,
+    ) -> list[Array]:
+        """(T_i, L) for each sequence: p(y_t = classes_[j] | x).
+
+        posterior : "map" takes the mode of the posterior of the weights, "laplace" the mean over draws from it.
+        n_samples : draws; None is 100, or as many as the fit kept where it has more than 5,000 weights.
+        variance_temperature : what the posterior's covariance is multiplied by.
+        random_state : of the draws.
+        """
+        if self._averages(posterior):
+            flat, chains = self._read(X, lengths)
+            p = averaged(self._drawn(flat, chains, n_samples, variance_temperature, random_state))[0]
+        else:
+            s, w, chains = self._scores(X, lengths)
+            p = chain.moments(s, w, chains, n_threads=self._n_threads).nodes
+        return Ragged(np.split(p, chains.offsets[1:-1]))
+
+    def uncertainty(
+        self,
+        X: Any,
+        lengths: Any = None,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: Any = 0,
+    ) -> Uncertainty:
+        """Epistemic and aleatoric parts of the entropy of averaged marginals, (T_i,) for each sequence, in nats."""
+        flat, chains = self._read(X, lengths)
+        draws = self._drawn(flat, chains, n_samples, variance_temperature, random_state)
+        _, epistemic, aleatoric = averaged(draws)
+        return Uncertainty(*(Ragged(np.split(part, chains.offsets[1:-1])) for part in (epistemic, aleatoric)))
+
+    def select_for_labelling(
+        self, X_pool: Any, k: int, strategy: str = "entropy", cost: str = "token", lengths: Any = None
+    ) -> npt.NDArray[np.intp]:
+        """The places (k,) of the sequences of a pool whose labels would teach most, unlike each other, best first.
+
+        strategy : "entropy" of whole labelings, "margin" between the best two, or "information" about the weights,
+            for which the fit needs laplace=True.
+        cost : "token" where labels are paid by the token, so that scores are too; "sequence" where by the sequence.
+        """
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+        if cost not in COSTS:
+            raise ValueError(f"cost={cost!r}: expected one of {', '.join(COSTS)}")
+        flat, chains = self._read(X_pool, lengths)
+        if not 1 <= k <= chains.n_samples:
+            raise ValueError(f"k={k!r}: expected at least 1 and at most the {chains.n_samples} sequences of the pool")
+        if strategy == "entropy":
+            scores = self.entropy(X_pool, lengths)
+        elif strategy == "margin":
+            ranked = self.decode(X_pool, 2, lengths)
+            scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
+        else:
+            scores = np.array([part.sum() for part in self.uncertainty(X_pool, lengths).epistemic])
+        tokens = np.maximum(chains.lengths, 1)
+        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
+        shape = chains.n_samples, chains.n_nodes
+        mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
+        phi = mean @ self._map.transform(flat, self._engine)
+        return diverse(scores / tokens if cost == "token" else scores, phi, k)
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict of label to probability for each token, as CRFsuite returns them."""
@@ -340,36 +381,41 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _n_threads(self) -> int:
-        return LocalEngine(self.n_jobs).n_threads
+        return self._engine.n_threads
 
     def _check_decoding(self) -> None:
         if self.decoding not in DECODINGS:
             raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
 
-    def _input_kernel(self, kernel: Any, flat: Inputs) -> InputKernel:
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
-            variance = _variance(flat) if self.gamma == "scale" else 1.0
-            gamma = 1.0 / (flat.shape[1] * variance) if variance > 0 else 1.0
-        else:
-            gamma = self.gamma
-        if isinstance(kernel, str):
-            return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
-        return InputKernel(kernel)
+    def _read(self, X: Any, lengths: Any) -> tuple[Any, Chains]:
+        check_is_fitted(self)
+        return self._reader.read(X, lengths)
 
-    @contextmanager
-    def _progress(self) -> Iterator[Callable[[Record], None] | None]:
-        if not self.verbose:
-            yield None
-            return
-        with tqdm(desc="ChainCRF", unit=" iterations") as bar:
+    def _drawn(
+        self, flat: Any, chains: Chains, n_samples: int | None, temperature: float, random_state: Any
+    ) -> Iterator[Array]:
+        """Marginals (N, L) under draws from the posterior."""
+        for s, w in self._drawn_scores(flat, n_samples, temperature, random_state):
+            if self._legal is not None:
+                s, w = self._legal.impose(chains, s, w)
+            yield chain.moments(s, w, chains, n_threads=self._n_threads).nodes
 
-            def show(record: Record) -> None:
-                bar.update()
-                bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+    def _tempered(self, temperature: float) -> ChainCRF:
+        model = super()._tempered(temperature)
+        model.transitions_ = self.transitions_ / temperature
+        model.edge_coef_ = None if self.edge_coef_ is None else self.edge_coef_ / temperature
+        model._fold_weights()
+        return model
 
-            yield show
+    def _log_likelihood(self, X: Any, y: Any) -> float:
+        return float(self.log_prob(X, y).mean())
+
+    def _mean_log_probability(self, X: Any, y: Any, proba: list[Array]) -> float:
+        """The mean log-probability of the known labels of tokens, under given marginals."""
+        p = np.concatenate(proba)
+        indices, _ = self._labels.encode(y, Chains.from_lengths([len(rows) for rows in proba]))
+        known = np.flatnonzero(indices >= 0)
+        return float(np.log(np.maximum(p[known, indices[known]], np.finfo(np.float64).tiny)).mean())
 
     def _fold_weights(self) -> None:
         """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""
@@ -385,7 +431,7 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_node_weights"):
             check_is_fitted(self)
         flat, chains = self._reader.read_entries(X, lengths)
-        engine, L = LocalEngine(self.n_jobs), len(self.classes_)
+        engine, L = self._engine, len(self.classes_)
         s = self._node_weights.scores(flat, engine)
         w = self.transitions_.astype(s.dtype)
         if self._edge_weights is not None:
@@ -393,14 +439,6 @@ class ChainCRF(BaseEstimator):  # type: ignore[misc]
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains
-
-
-def _variance(flat: Inputs) -> float:
-    """The variance of all entries, stored or not."""
-    if not is_sparse(flat):
-        return float(flat.var())
-    mean = flat.mean()
-    return float(flat.multiply(flat).mean() - mean * mean)
 
 
 def _check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader) -> None:

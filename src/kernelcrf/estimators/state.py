@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
+from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 
 if TYPE_CHECKING:
@@ -39,7 +42,9 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
     if model._legal is not None:
         for name in ("steps", "first", "last"):
             arrays[f"legal.{name}"] = getattr(model._legal, name)
-    certificate = model.certificate_
+    certificate, laplace = model.certificate_, model._laplace
+    if laplace is not None and laplace.posterior is not None:
+        arrays |= _posterior_arrays(laplace.posterior)
     config = {
         "estimator": "ChainCRF",
         "parameters": _plain_parameters(model),
@@ -57,6 +62,15 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
             "rounding": certificate.rounding,
         },
         "n_iter": model.n_iter_,
+        "C": float(model.C_),
+        "layout": model._layout.to_config(),
+        "laplace": None
+        if laplace is None
+        else {
+            "log_evidence": laplace.log_evidence,
+            "error": laplace.error,
+            "n_effective": laplace.n_effective,
+        },
         "metadata": _plain(model.metadata_, "metadata_"),
     }
     return config, arrays
@@ -129,13 +143,54 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.landmark_positions_ = positions
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
-    model._theta = _array(arrays, "theta", None, "f")
+    model._layout = Layout.from_config(config["layout"])
+    model._theta = _array(arrays, "theta", (model._layout.size,), "f")
+    model._laplace = _laplace(config["laplace"], arrays, model._theta)
     model.n_iter_ = int(config["n_iter"])
     model.objective_curve_ = _array(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
     model.gap_curve_ = _array(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
     model.metadata_ = dict(config["metadata"])
     model.certificate_ = Certificate(**config["certificate"])
+    model.C_ = float(config["C"])
     model._fold_weights()
+
+
+def _posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> dict[str, Array]:
+    """What a posterior has beside its mode."""
+    if isinstance(posterior, PartialPosterior):
+        own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
+        return own | _posterior_arrays(posterior.inner)
+    if isinstance(posterior, FactoredPosterior):
+        return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+    return {"posterior.drawn": posterior.drawn}
+
+
+def _laplace(config: Mapping[str, float] | None, arrays: Mapping[str, Array], theta: Array) -> Laplace | None:
+    if config is None:
+        return None
+    evidence = Laplace(config["log_evidence"], config["error"], config["n_effective"], None)
+    if "partial.kept" not in arrays:
+        return replace(evidence, posterior=_posterior(arrays, theta))
+    kept = _array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
+    if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
+        raise ModelFileError("tensor 'partial.kept' names weights that are not there")
+    inner = _posterior(arrays, theta[kept])
+    if inner is None:
+        raise ModelFileError("a posterior of some weights is not there")
+    return replace(
+        evidence,
+        posterior=PartialPosterior(theta, _array(arrays, "partial.scale", theta.shape, "f"), kept, inner),
+    )
+
+
+def _posterior(arrays: Mapping[str, Array], mode: Array) -> FactoredPosterior | SampledPosterior | None:
+    if "posterior.G" in arrays:
+        scale = _array(arrays, "posterior.scale", mode.shape, "f")
+        return FactoredPosterior(mode, scale, _array(arrays, "posterior.G", mode.shape * 2, "f"))
+    if "posterior.drawn" in arrays:
+        drawn = arrays["posterior.drawn"]
+        return SampledPosterior(mode, _array(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))
+    return None
 
 
 def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:

@@ -22,7 +22,7 @@ def sequence_weights(
     labels: LabelReader,
 ) -> Floats | None:
     """(m,), or None where every sequence counts for one; `indices` (N,) are -1 where a label is not known."""
-    weights = None if sample_weight is None else _checked(sample_weight, chains.n_samples)
+    weights = None if sample_weight is None else checked_weights(sample_weight, chains.n_samples, "sequence")
     if class_weight is None:
         return weights
     known = indices >= 0
@@ -34,14 +34,15 @@ def sequence_weights(
     return np.asarray(means if weights is None else means * weights)
 
 
-def _checked(sample_weight: npt.ArrayLike, n_samples: int) -> Floats:
+def checked_weights(sample_weight: npt.ArrayLike, n_samples: int, noun: str) -> Floats:
+    """Weights (n_samples,) of what `noun` names, once they are finite, not negative and not all zero."""
     weights = np.asarray(sample_weight, np.float64)
     if weights.shape != (n_samples,) or not np.all(np.isfinite(weights)) or np.any(weights < 0):
         raise ValueError(
-            f"sample_weight has shape {weights.shape}: expected ({n_samples},), a finite number >= 0 for each sequence"
+            f"sample_weight has shape {weights.shape}: expected ({n_samples},), a finite number >= 0 for each {noun}"
         )
     if not np.any(weights):
-        raise ValueError("sample_weight is zero for every sequence: expected at least one above zero")
+        raise ValueError(f"sample_weight is zero for every {noun}: expected at least one above zero")
     return weights
 
 

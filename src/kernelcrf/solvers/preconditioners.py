@@ -6,9 +6,9 @@ Between the weights of one label the block of a node template is F' diag(omega p
     kronecker    F' Omega F (x) diag(c) + lam, c_l the mean of p_l (1 - p_l): one eigendecomposition serves all points
     diagonal     their diagonals: all that is left where n is large or F is sparse
 
-Templates without inputs, and those on edges, take a constant: the tokens that they see, spread evenly over their
-entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T for a change of variables theta = E^-T phi,
-under which M becomes the identity.
+Templates without inputs have the sum of p_l (1 - p_l); edges whose marginals are not at hand take a constant: the
+tokens that they see, spread evenly over their entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T
+for a change of variables theta = E^-T phi, under which M becomes the identity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -43,6 +44,11 @@ class Factor(Protocol):
         """E^-T v."""
         ...
 
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
@@ -57,6 +63,11 @@ class Diagonal:
     def back(self, v: Floats) -> Floats:
         """v / sqrt(d)."""
         return v / np.sqrt(self.d)
+
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log d."""
+        return float(np.log(self.d).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +85,11 @@ class Kronecker:
         """Q diag(scale)^-1/2 v."""
         return np.asarray(self.Q @ (v.reshape(self.scale.shape) / np.sqrt(self.scale))).ravel()
 
+    @property
+    def log_determinant(self) -> float:
+        """The sum of log scale."""
+        return float(np.log(self.scale).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class PerLabel:
@@ -88,6 +104,11 @@ class PerLabel:
     def back(self, v: Floats) -> Floats:
         """E_l^-T v_l of each label."""
         return self._solved(v, transposed=True)
+
+    @property
+    def log_determinant(self) -> float:
+        """Twice the sum of the logarithms of the factors' diagonals."""
+        return 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in self.factors))
 
     def _solved(self, v: Floats, transposed: bool) -> Floats:
         V = v.reshape(-1, len(self.factors))
@@ -114,6 +135,11 @@ class Preconditioner:
         """E^-T v."""
         return np.concatenate([factor.back(v[part]) for part, factor in self.parts])
 
+    @property
+    def log_determinant(self) -> float:
+        """Log det M."""
+        return sum(factor.log_determinant for _, factor in self.parts)
+
 
 @dataclass(frozen=True, eq=False)
 class Preconditioning:
@@ -126,37 +152,82 @@ class Preconditioning:
     def of(cls, objective: Objective) -> Preconditioning:
         """Decompose where it pays."""
         spectra = {}
+        known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for block in objective.layout.blocks:
             if block.clique.nodes == 1 and PER_LABEL_UP_TO < block.n <= KRONECKER_UP_TO and _is_dense(objective, block):
-                values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
-                spectra[block.clique.name] = np.maximum(values, 0), vectors
+                same = tuple(id(partition.features[block.clique.name]) for partition in objective.partitions)
+                if same not in known:
+                    values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
+                    known[same] = np.maximum(values, 0), vectors
+                spectra[block.clique.name] = known[same]
         return cls(objective, spectra)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """M at a point, with `share` times the spread p (1 - p) of its marginals."""
-        spread = [share * local.residuals.nodes * (1 - local.residuals.nodes) for local in at.parts]
         slices = self.objective.layout.slices
         return Preconditioner(
-            tuple((slices[block.clique.name], self._factor(block, spread)) for block in self.objective.layout.blocks)
+            tuple((slices[block.clique.name], self._factor(block, at, share)) for block in self.objective.layout.blocks)
         )
 
-    def _factor(self, block: TemplateBlock, spread: list[Array]) -> Factor:
+    def _factor(self, block: TemplateBlock, at: Evaluation, share: float) -> Factor:
         objective, lam = self.objective, 1.0 / block.C
-        if block.clique.name in self.spectra:
+        spread = _spread(objective, block, at, share)
+        if spread is not None and block.clique.name in self.spectra:
             values, vectors = self.spectra[block.clique.name]
             return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, spread)) + lam)
-        if block.clique.nodes == 1 and block.clique.name in objective.partitions[0].features:
+        if spread is not None and block.clique.name in objective.partitions[0].features:
             if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
                 return _per_label(objective, block, spread, lam)
             return Diagonal(_squares(objective, block, spread).ravel() + lam)
+        if spread is not None:
+            return Diagonal(_summed_spread(block, spread) + lam)
         size = int(np.prod(block.shape))
-        tokens = sum(_mass(partition) for partition in objective.partitions)
-        return Diagonal(np.full(size, tokens / size + lam))
+        return Diagonal(np.full(size, _mass(objective, block) / size + lam))
 
 
-def _mass(partition: Partition) -> float:
-    lengths = partition.chains.lengths
-    return float(lengths.sum() if partition.weights is None else np.dot(partition.weights, lengths))
+def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
+    """Where samples are single nodes: F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), of the template with inputs.
+
+    That is all of the curvature of the loss. None where there is more, or where features are sparse.
+    """
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
+    chains = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
+    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in chains)
+    if (
+        not single
+        or len(chains) < len(objective.partitions)
+        or len(nodes) != 1
+        or not nodes[0].clique.k_y.is_identity
+        or not _is_dense(objective, nodes[0])
+    ):
+        return None
+    p = [local.residuals.nodes for local in at.parts]
+    n_labels, n = p[0].shape[1], nodes[0].n
+    found = np.zeros((n_labels, n_labels, n, n))
+    for row in range(n_labels):
+        for column in range(row):
+            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(chains, p, strict=True)]
+            gram = _gram(objective, nodes[0], d)
+            found[row, column] = found[column, row] = -gram
+            # Probabilities sum to one, and with them each row of blocks to zero.
+            found[row, row] += gram
+            found[column, column] += gram
+    return nodes[0].clique.name, found
+
+
+def _mass(objective: Objective, block: TemplateBlock) -> float:
+    return sum(partition.mass(block) for partition in objective.partitions)
+
+
+def _spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> list[Array] | None:
+    """`share` times omega p (1 - p) of a template's cliques in each partition."""
+    found = []
+    for partition, local in zip(objective.partitions, at.parts, strict=True):
+        spread = partition.spread(block, local)
+        if spread is None:
+            return None
+        found.append(share * spread)
+    return found
 
 
 def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
@@ -174,11 +245,10 @@ def _summed(objective: Objective, block: TemplateBlock, term: Callable[[TokenFea
 
 
 def _gram(objective: Objective, block: TemplateBlock, d: list[Array] | None) -> Floats:
-    """F' diag(omega d) F, d (N,) in each partition; None is 1."""
+    """F' diag(d) F, d (rows,) in each partition; None is omega."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        partition = objective.partitions[k]
-        return features.gram(partition.weighted(np.ones(partition.chains.n_nodes) if d is None else d[k]))
+        return features.gram(objective.partitions[k].clique_weights(block) if d is None else d[k])
 
     return _summed(objective, block, term)
 
@@ -187,7 +257,7 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
     """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L); their mean over labels where labels share strength."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        return features.squares_transposed_times(objective.partitions[k].weighted(spread[k]))
+        return features.squares_transposed_times(spread[k])
 
     squares = _summed(objective, block, term)
     if block.clique.k_y.is_identity:
@@ -197,12 +267,15 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
 
 def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
     """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
-    pairs = list(zip(objective.partitions, spread, strict=True))
-    total = np.sum([partition.weighted(s).sum(axis=0, dtype=np.float64) for partition, s in pairs], axis=0)
-    c = total / max(sum(_mass(partition) for partition, _ in pairs), np.finfo(np.float64).tiny)
+    return _summed_spread(block, spread) / max(_mass(objective, block), np.finfo(np.float64).tiny)
+
+
+def _summed_spread(block: TemplateBlock, spread: list[Array]) -> Floats:
+    """p_l (1 - p_l) by weight, summed over cliques; its mean over labels where labels share strength."""
+    total = np.sum([part.sum(axis=0, dtype=np.float64) for part in spread], axis=0)
     if block.clique.k_y.is_identity:
-        return np.asarray(c)
-    return np.full(block.clique.shape, c.mean() * _label_norm(block))
+        return np.asarray(total)
+    return np.full(block.clique.shape, total.mean() * _label_norm(block))
 
 
 def _label_norm(block: TemplateBlock) -> float:

@@ -1,0 +1,40 @@
+"""Uncertainty of the model, apart from that of the label, at each token or row.
+
+With p_s the probabilities under draws s of the weights and p = mean_s p_s,
+
+    H(p) = mean_s H(p_s) + [H(p) - mean_s H(p_s)]
+           aleatoric       epistemic
+
+the first is what labels would still vary if the weights were known, the second the information in nats that the label
+holds about the weights, which is never negative and goes to zero as data grow (Houlsby et al. 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Both parts in nats: (N,) of rows, or for each sequence (T_i,)."""
+
+    epistemic: Any
+    aleatoric: Any
+
+
+def averaged(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
+    """The mean of probabilities (N, L), and its epistemic and aleatoric parts (N,)."""
+    p, within, count = np.zeros(1), np.zeros(1), 0
+    for one in draws:
+        p, within, count = p + one, within + entr(one).sum(axis=1), count + 1
+    p, within = p / count, within / count
+    return p, np.maximum(entr(p).sum(axis=1) - within, 0.0), within

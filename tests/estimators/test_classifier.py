@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelcrf import KernelClassifier
+
+
+@parametrize_with_checks([KernelClassifier(random_state=0), KernelClassifier("poly", degree=2, laplace=True)])
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def problem(n_rows, n_classes, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.4 * rng.normal(size=n_rows)
+    return X, (np.floor((angle + np.pi) * n_classes / (2 * np.pi)).astype(int)) % n_classes
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.8), Matern(1.2, nu=1.5)])
+@pytest.mark.parametrize("variance", [0.4, 7.0])
+def test_two_classes_are_gaussian_process_classification(kernel, variance):
+    (X, y), (new, _) = problem(90, 2), problem(40, 2, seed=1)
+    far = np.array([[30.0, -20.0]])
+    reference = GaussianProcessClassifier(ConstantKernel(variance) * kernel, optimizer=None, max_iter_predict=500)
+    reference.fit(X, y)
+    ours = KernelClassifier(kernel, C=variance / 2, n_components=None, laplace=True, tol=1e-12).fit(X, y)
+    for rows in (X, new, far):
+        mean, deviation = ours.latent_mean_and_variance(rows)
+        expected_mean, expected_variance = reference.latent_mean_and_variance(rows)
+        np.testing.assert_allclose(mean, expected_mean, atol=1e-4)
+        np.testing.assert_allclose(deviation, expected_variance, atol=1e-4)
+        np.testing.assert_allclose(ours.decision_function(rows), mean, atol=1e-12)
+        averaged = ours.predict_proba(rows, posterior="laplace", n_samples=4000)
+        np.testing.assert_allclose(averaged, reference.predict_proba(rows), atol=0.03)
+    assert ours.log_marginal_likelihood() == pytest.approx(reference.log_marginal_likelihood(), abs=1e-4)
+
+
+def dense_laplace(K, K_new, k_new, y, n_classes):
+    """Multinomial Laplace on the latent values themselves, by Newton: mode, evidence, means and covariances."""
+    n_rows = len(y)
+    prior = np.kron(np.eye(n_classes), K)
+    onehot = (y == np.arange(n_classes)[:, None]).ravel()
+    f = np.zeros(n_classes * n_rows)
+    for _ in range(20):
+        p = softmax(f.reshape(n_classes, -1), axis=0)
+        W = np.diag(p.ravel()) - np.vstack([np.diag(row) for row in p]) @ np.hstack([np.diag(row) for row in p])
+        b = W @ f + onehot - p.ravel()
+        f = prior @ np.linalg.solve(np.eye(len(f)) + W @ prior, b)
+    alpha = onehot - softmax(f.reshape(n_classes, -1), axis=0).ravel()
+    loss = logsumexp(f.reshape(n_classes, -1), axis=0).sum() - onehot @ f
+    evidence = -0.5 * alpha @ f - loss - 0.5 * np.linalg.slogdet(np.eye(len(f)) + W @ prior)[1]
+    cross = np.kron(np.eye(n_classes), K_new)
+    means = (cross @ alpha).reshape(n_classes, -1).T
+    whole = np.kron(np.eye(n_classes), k_new) - cross @ np.linalg.solve(np.eye(len(f)) + W @ prior, W @ cross.T)
+    n_new = len(k_new)
+    covariances = whole.reshape(n_classes, n_new, n_classes, n_new)
+    return evidence, means, np.einsum("itjt->tij", covariances)
+
+
+@pytest.mark.parametrize("n_classes", [3, 4])
+def test_more_classes_are_the_dense_multinomial_laplace(n_classes):
+    (X, y), (new, _) = problem(40, n_classes), problem(10, n_classes, seed=1)
+    kernel, C = RBF(0.7), 3.0
+    evidence, means, covariances = dense_laplace(C * kernel(X), C * kernel(new, X), C * kernel(new), y, n_classes)
+    ours = KernelClassifier(kernel, C=C, n_components=None, laplace=True, tol=1e-13).fit(X, y)
+    assert ours.log_marginal_likelihood() == pytest.approx(evidence, abs=1e-4)
+    mean, variance = ours.latent_mean_and_variance(new)
+    np.testing.assert_allclose(mean, means, atol=1e-4)
+    np.testing.assert_allclose(variance, np.einsum("tii->ti", covariances), atol=1e-4)
+    rng = np.random.default_rng(0)
+    draws = np.stack([rng.multivariate_normal(m, c, size=4000) for m, c in zip(means, covariances, strict=True)])
+    averaged = ours.predict_proba(new, posterior="laplace", n_samples=4000)
+    np.testing.assert_allclose(averaged, softmax(draws, axis=2).mean(axis=1), atol=0.03)
+    np.testing.assert_allclose(ours.predict_proba(new), softmax(means, axis=1), atol=1e-5)
+    single = ours.predict_proba(new, posterior="laplace", n_samples=3, variance_temperature=0.0)
+    np.testing.assert_allclose(single, ours.predict_proba(new), atol=1e-12)
+
+
+def test_a_label_kernel_is_a_prior_over_classes():
+    """Scores s = f A' of independent f: the mode by minimising over the latent values directly."""
+    X, y = problem(40, 3)
+    k_y = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    root = np.kron(np.linalg.cholesky(k_y), np.linalg.cholesky(RBF(0.7)(X) + 1e-10 * np.eye(40)))
+
+    def posterior(z):
+        F = (root @ z).reshape(3, -1)
+        value = logsumexp(F, axis=0).sum() - F[y, np.arange(40)].sum() + 0.5 * z @ z
+        return value, root.T @ (softmax(F, axis=0) - (y == np.arange(3)[:, None])).ravel() + z
+
+    best = minimize(posterior, np.zeros(120), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-8})
+    ours = KernelClassifier(RBF(0.7), label_kernel=k_y, n_components=None, tol=1e-10, laplace=True).fit(X, y)
+    assert ours.certificate_.objective == pytest.approx(best.fun, abs=1e-5)
+    far = ours.latent_mean_and_variance([[40.0, 40.0]])
+    np.testing.assert_allclose(far[1], [[1.0, 1.0, 1.0]], atol=1e-10)
+
+
+def test_the_linear_kernel_is_logistic_regression():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    y = (X @ rng.normal(size=6) + rng.normal(size=200) > 0).astype(int)
+    weights = rng.uniform(0.2, 3.0, size=200)
+    reference = LogisticRegression(C=2 * 0.7, fit_intercept=False, tol=1e-10).fit(X, y, weights)
+    for rows in (X, sp.csr_array(X)):
+        ours = KernelClassifier("linear", C=0.7, tol=1e-12).fit(rows, y, weights)
+        np.testing.assert_allclose(ours.coef_[:, 1] - ours.coef_[:, 0], reference.coef_[0], atol=1e-5)
+        np.testing.assert_allclose(ours.predict_proba(rows), reference.predict_proba(X), atol=1e-5)
+
+
+def test_few_landmarks_come_close_and_are_certified():
+    X, y = problem(600, 3)
+    full = KernelClassifier(gamma=0.5, n_components=None, laplace=True, tol=1e-6).fit(X, y)
+    few = KernelClassifier(gamma=0.5, n_components=60, random_state=0, laplace=True, tol=1e-6).fit(X, y)
+    assert full.certificate_.objective <= few.certificate_.objective * (1 + 1e-6)
+    assert few.log_marginal_likelihood() == pytest.approx(full.log_marginal_likelihood(), rel=0.01)
+    mean, variance = few.latent_mean_and_variance(X)
+    expected_mean, expected_variance = full.latent_mean_and_variance(X)
+    np.testing.assert_allclose(mean, expected_mean, atol=0.1)
+    np.testing.assert_allclose(variance, expected_variance, atol=0.1)
+    grown = KernelClassifier(gamma=0.5, n_components="auto", random_state=0, tol=1e-3).fit(X, y)
+    assert 0 <= grown.certificate_.gap_full <= 1e-3 * grown.certificate_.objective
+
+
+def test_many_weights_have_their_variances_from_draws(monkeypatch):
+    X, y = problem(150, 3)
+    exact = KernelClassifier(gamma=0.5, n_components=30, random_state=0, laplace=True).fit(X, y)
+    monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
+    sampled = KernelClassifier(gamma=0.5, n_components=30, random_state=0, laplace=True).fit(X, y)
+    np.testing.assert_allclose(sampled.latent_mean_and_variance(X)[1], exact.latent_mean_and_variance(X)[1], rtol=1.0)
+    ratio = sampled.latent_mean_and_variance(X)[1] / exact.latent_mean_and_variance(X)[1]
+    assert abs(ratio.mean() - 1) < 0.1
+
+
+def test_it_composes_and_says_what_is_wrong():
+    X, y = problem(120, 2)
+    names = np.array(["no", "yes"])[y]
+    search = GridSearchCV(KernelClassifier(random_state=0), {"C": [0.1, 10.0]}, cv=3, scoring="neg_log_loss")
+    assert search.fit(X, names).best_score_ > -0.6
+    model = search.best_estimator_
+    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+        model.log_marginal_likelihood()
+    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+        model.latent_mean_and_variance(X)
+    with pytest.raises(ValueError, match="posterior='full': expected one of map, laplace"):
+        model.predict_proba(X, posterior="full")
+    with pytest.raises(NotFittedError):
+        KernelClassifier().log_marginal_likelihood()
+    with pytest.raises(ValueError, match=r"variance_temperature=-1: expected a number >= 0"):
+        KernelClassifier(laplace=True).fit(X, y).predict_proba(X, posterior="laplace", variance_temperature=-1)
+    warm = KernelClassifier(warm_start=True, random_state=0).fit(X, y)
+    assert warm.fit(X, y).n_iter_ <= 1
+    with pytest.raises(ValueError, match="expected the same for a warm start"):
+        warm.fit(X, names)
