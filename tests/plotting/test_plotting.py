@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import colors
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.metrics import expected_calibration_error
 from kernelcrf.plotting import (
@@ -189,6 +189,24 @@ def test_a_label_graph_of_a_model(crf):
     np.testing.assert_array_equal(display.weights, crf.transitions_)
     with pytest.raises(ValueError, match="weights has shape"):
         LabelGraphDisplay(np.eye(2), ["a"])
+    alone = KernelClassifier(n_components=5).fit(np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2)
+    with pytest.raises(ValueError, match="KernelClassifier has neither transitions_"):
+        LabelGraphDisplay.from_estimator(alone)
+
+
+def test_a_label_graph_of_labels_in_no_order():
+    rng = np.random.default_rng(0)
+    X, first = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+    Y = np.column_stack([first, np.where(rng.random(60) < 0.9, first, 1 - first), rng.integers(2, size=60)])
+    model = MultiLabelCRF("linear", structure=[(0, 1), (1, 2)]).fit(X, Y)
+    display = LabelGraphDisplay.from_estimator(model, labels=["sun", "beach", "noise"])
+    expected = np.zeros((3, 3))
+    for (i, j), weight in zip(model.edges_, model.interactions_, strict=True):
+        expected[i, j] = expected[j, i] = weight
+    np.testing.assert_array_equal(display.weights, expected)
+    assert display.weights[0, 1] > abs(display.weights[1, 2])
+    assert display.labels == ["sun", "beach", "noise"]
+    assert is_legible(display.figure_)
 
 
 def test_the_residual_is_that_of_smaller_bases(crf, data):

@@ -24,10 +24,16 @@ class LabelGraphDisplay:
             raise ValueError(f"weights has shape {self.weights.shape}: expected ({L}, {L}), finite numbers")
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, n_edges: int = EDGES, ax: Any = None) -> LabelGraphDisplay:
-        """Of the transitions of a fitted ChainCRF."""
+    def from_estimator(
+        cls, estimator: Any, *, labels: Sequence[Any] | None = None, n_edges: int = EDGES, ax: Any = None
+    ) -> LabelGraphDisplay:
+        """Of the transitions of a fitted ChainCRF, the edges of a GraphCRF, or the interactions of a MultiLabelCRF.
+
+        labels : names to show; None takes the classes.
+        """
         check_is_fitted(estimator)
-        return cls(estimator.transitions_, estimator.classes_).plot(ax, n_edges=n_edges)
+        names = estimator.classes_ if labels is None else labels
+        return cls(_weights_of(estimator), names).plot(ax, n_edges=n_edges)
 
     def plot(self, ax: Any = None, *, n_edges: int = EDGES) -> LabelGraphDisplay:
         """Draw the `n_edges` strongest weights on `ax`: solid and blue above zero, dashed and orange below."""
@@ -95,3 +101,19 @@ class LabelGraphDisplay:
         ]
         ax.legend(handles=handles, loc="lower right", frameon=False, title="strongest", handlelength=3)
         return self
+
+
+def _weights_of(estimator: Any) -> npt.NDArray[np.float64]:
+    """(L, L) weights between the labels of an estimator."""
+    if hasattr(estimator, "interactions_"):
+        weights = np.zeros((len(estimator.classes_),) * 2)
+        i, j = np.asarray(estimator.edges_, np.intp).reshape(-1, 2).T
+        weights[i, j] = weights[j, i] = estimator.interactions_
+        return weights
+    for name in ("transitions_", "edge_potentials_"):
+        if getattr(estimator, name, None) is not None:
+            return np.asarray(getattr(estimator, name), np.float64)
+    raise ValueError(
+        f"{type(estimator).__name__} has neither transitions_ nor edge_potentials_ nor interactions_: expected a model "
+        "with weights between labels; LabelGraphDisplay(weights, labels) takes any matrix"
+    )
