@@ -69,7 +69,8 @@ def test_the_kernel_of_the_greatest_evidence_is_that_of_scikit_learn():
         length = k.length_scale if C == "evidence" else k.k2.length_scale
         amplitude = 2 * ours.C_ * (1.0 if C == "evidence" else k.k1.constant_value)
         assert length == pytest.approx(reference.kernel_.k2.length_scale, rel=0.05)
-        assert amplitude == pytest.approx(reference.kernel_.k1.constant_value, rel=0.4)
+        # Along a ridge of length and amplitude the evidence hardly changes.
+        assert abs(np.log(amplitude / reference.kernel_.k1.constant_value)) < 0.7
 
 
 def test_gamma_by_evidence_on_few_landmarks_beats_a_bad_guess(sequences):

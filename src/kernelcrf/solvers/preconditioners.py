@@ -179,15 +179,21 @@ class Preconditioning:
         return Diagonal(np.full(size, tokens / size + lam))
 
 
+def has_single_nodes(objective: Objective) -> bool:
+    """Whether samples are single nodes, with one template on them that has dense features and a plain label kernel."""
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
+    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in objective.partitions)
+    return single and len(nodes) == 1 and nodes[0].clique.k_y.is_identity and _is_dense(objective, nodes[0])
+
+
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
     """Where samples are single nodes: F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), of the template with inputs.
 
     That is all of the curvature of the loss. None where there is more, or where features are sparse.
     """
-    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
-    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in objective.partitions)
-    if not single or len(nodes) != 1 or not nodes[0].clique.k_y.is_identity or not _is_dense(objective, nodes[0]):
+    if not has_single_nodes(objective):
         return None
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
     p = [local.residuals.nodes for local in at.parts]
     n_labels, n = p[0].shape[1], nodes[0].n
     found = np.zeros((n_labels, n_labels, n, n))
