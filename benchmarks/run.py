@@ -14,7 +14,17 @@ from pathlib import Path
 
 import common
 
-NAMES = ("training", "tagging", "evaluation", "letters", "growth", "startup", "chain_inference", "missing_labels")
+NAMES = (
+    "training",
+    "tagging",
+    "evaluation",
+    "letters",
+    "classifier",
+    "growth",
+    "startup",
+    "chain_inference",
+    "missing_labels",
+)
 HEAD = """# Benchmarks
 
 Each table is printed by the script that it names, which runs both sides in turn, in one process or in alternating ones.

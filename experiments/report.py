@@ -19,6 +19,9 @@ STUDIES = (
     "occupancy",
     "label_efficiency_letters",
     "label_efficiency_prosody",
+    "active_learning",
+    "evidence",
+    "calibration",
 )
 HEAD = """# Results
 

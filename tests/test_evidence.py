@@ -41,6 +41,15 @@ def test_the_fixed_point_is_near_the_greatest_evidence_of_rows():
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-3)
 
 
+def test_with_the_curvature_held_the_fixed_point_is_too_small(monkeypatch):
+    X, y = rings(150)
+    model = KernelClassifier(C="evidence", gamma=0.8, n_components=None).fit(X, y)
+    monkeypatch.setattr(evidence, "_curvature_change", lambda *_: 0.0)
+    held = KernelClassifier(C="evidence", gamma=0.8, n_components=None).fit(X, y)
+    assert held.C_ < 0.5 * model.C_
+    assert held.log_marginal_likelihood() < model.log_marginal_likelihood()
+
+
 def test_the_fixed_point_is_near_the_greatest_evidence_of_sequences(sequences):
     kwargs = {"gamma": 0.5, "n_components": 30, "tol": 1e-6, "random_state": 0}
     X, y = sequences.X, sequences.y
