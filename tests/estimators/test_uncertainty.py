@@ -90,6 +90,8 @@ def test_constraints_hold_in_every_draw():
 def test_many_weights_keep_draws(model, train, monkeypatch):
     monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
     sampled = ChainCRF(C=10.0, n_components=30, random_state=0, laplace=True).fit(train.X, train.y)
+    off = abs(sampled.log_marginal_likelihood() - model.log_marginal_likelihood())
+    assert model.log_marginal_likelihood_error_ == 0 < off < 3 * sampled.log_marginal_likelihood_error_
     a = np.concatenate(sampled.predict_proba(train.X, posterior="laplace"))
     b = np.concatenate(model.predict_proba(train.X, posterior="laplace", n_samples=200))
     assert np.abs(a - b).mean() < 0.01

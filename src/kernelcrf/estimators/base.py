@@ -68,6 +68,11 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         """Log p(y | X) of the training data by Laplace's approximation."""
         return self._kept_laplace.log_evidence
 
+    @property
+    def log_marginal_likelihood_error_(self) -> float:
+        """The standard error of `log_marginal_likelihood`: 0 up to 5,000 weights, where it is exact."""
+        return self._kept_laplace.error
+
     def _tempered(self, temperature: float) -> Self:
         """A copy with the weights divided by a temperature; its posterior, that of other weights, is left out."""
         model = copy(self)

@@ -110,6 +110,7 @@ class ChainCRF(KernelEstimator):
     landmark_positions_ : (n_landmarks, 2), the sequence and token of each landmark in X, or of the input nearest to a
         landmark that is none; None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
+    log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_ : number of columns of the inputs.
