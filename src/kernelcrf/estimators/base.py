@@ -143,7 +143,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
                 f"the search for the greatest evidence did not converge: it ended at C={found.settings.C:.3g} and "
                 f"{found.settings.kernel}; widen the bounds of the kernel, or give C as a number",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         if settings.n_components != "auto":
             return found.fit, found.settings, found.laplace
