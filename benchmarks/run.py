@@ -21,6 +21,7 @@ NAMES = (
     "shell",
     "evaluation",
     "letters",
+    "classifier",
     "growth",
     "graphs",
     "startup",

@@ -21,6 +21,9 @@ STUDIES = (
     "structure",
     "label_efficiency_letters",
     "label_efficiency_prosody",
+    "active_learning",
+    "evidence",
+    "calibration",
 )
 HEAD = """# Results
 

@@ -41,6 +41,15 @@ def test_the_fixed_point_is_near_the_greatest_evidence_of_rows():
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-3)
 
 
+def test_with_the_curvature_held_the_fixed_point_is_too_small(monkeypatch):
+    X, y = rings(150)
+    model = KernelClassifier(C="evidence", gamma=0.8, n_components=None).fit(X, y)
+    monkeypatch.setattr(evidence, "_curvature_change", lambda *_: 0.0)
+    held = KernelClassifier(C="evidence", gamma=0.8, n_components=None).fit(X, y)
+    assert held.C_ < 0.5 * model.C_
+    assert held.log_marginal_likelihood() < model.log_marginal_likelihood()
+
+
 def test_the_fixed_point_is_near_the_greatest_evidence_of_sequences(sequences):
     kwargs = {"gamma": 0.5, "n_components": 30, "tol": 1e-6, "random_state": 0}
     X, y = sequences.X, sequences.y
@@ -69,7 +78,8 @@ def test_the_kernel_of_the_greatest_evidence_is_that_of_scikit_learn():
         length = k.length_scale if C == "evidence" else k.k2.length_scale
         amplitude = 2 * ours.C_ * (1.0 if C == "evidence" else k.k1.constant_value)
         assert length == pytest.approx(reference.kernel_.k2.length_scale, rel=0.05)
-        assert amplitude == pytest.approx(reference.kernel_.k1.constant_value, rel=0.4)
+        # Along a ridge of length and amplitude the evidence hardly changes.
+        assert abs(np.log(amplitude / reference.kernel_.k1.constant_value)) < 0.7
 
 
 def test_gamma_by_evidence_on_few_landmarks_beats_a_bad_guess(sequences):

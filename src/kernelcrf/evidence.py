@@ -6,13 +6,13 @@
            MacKay holds H_L, which leaves delta out: right where the loss is quadratic. Labels make curvature fall as
            weights grow, and C comes out too small without it. From one C to the next by secant steps on log C, the fit
            at one starting from that at the one before.
-    kernel log p(y | X) is maximised over the logarithms of its hyperparameters, and of C where that is free too, by
-           SciPy's L-BFGS-B within their bounds, with differences of the evidence as its gradient. The landmarks stay
-           where they are; a fit starts from the function f of the one before, whose weights in the new basis are those
-           that agree with f on the landmarks, R theta = f(B).
+    kernel log p(y | X) is maximised over the logarithms of its hyperparameters by SciPy's L-BFGS-B within their bounds,
+           with differences of the evidence as its gradient; where C is free too, over log C as well, from its fixed
+           point under the kernel given. The landmarks stay where they are; a fit starts from the function f of the one
+           before, whose weights in the new basis are those that agree with f on the landmarks, R theta = f(B).
 
-While C or the kernel is looked for, models of more than EXACT_IN_SEARCH weights have their determinants and traces by
-`SEARCH_DRAWS` directions, the same ones at every point, so that differences are smoother than the values.
+While C or the kernel is looked for, chains of more than EXACT_IN_SEARCH weights have their determinants and traces by
+few directions, the same ones at every point, so that differences are smoother than the values.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from kernelcrf.basis.features import WhitenedMap, make_features
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
 from kernelcrf.kernels.hyperparameters import hyperparameters, with_hyperparameters
-from kernelcrf.laplace import N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
+from kernelcrf.laplace import MOST_EXACT, N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout
 from kernelcrf.solvers import Record, solver_named
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
 
 Floats = npt.NDArray[np.float64]
 Callback = Callable[[Record], None] | None
 
 FIRST_C = 1.0
 LEAST_C, MOST_C = 1e-6, 1e6
-CLOSE, MOST_STEPS, LONGEST_STEP = 0.03, 30, np.log(30.0)
-EXACT_IN_SEARCH, SEARCH_DRAWS, SEARCH_RTOL = 1000, 4, 1e-2
+CLOSE, MOST_STEPS, LONGEST_STEP, C_RANGE = 0.03, 30, np.log(30.0), 100.0
+EXACT_IN_SEARCH, SEARCH_DRAWS, VALUE_DRAWS, SEARCH_RTOL = 1000, 4, 16, 1e-2
 PATH_RTOL, PATH_STEPS = 1e-2, 100
 DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
 
@@ -67,24 +67,30 @@ def choose_C(fitted: Fit, settings: Settings, callback: Callback = None, *, n_dr
 
     n_draws : of the approximation that is returned, where it is sampled.
     """
-    large = fitted.layout.size > EXACT_IN_SEARCH
-    preconditioning = Preconditioning.of(fitted.objective) if large else None
-    x, before, converged = float(np.log(settings.C)), None, False
+    preconditioning = _preconditioning(fitted)
+    fitted, converged = _at_fixed_point(fitted, settings, preconditioning, callback)
+    C, own = fitted.layout.blocks[0].C, _moved(preconditioning, fitted)
+    found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
+    return Selected(fitted, replace(settings, C=C, C_edge=C), found, converged)
+
+
+def _at_fixed_point(
+    fitted: Fit, settings: Settings, preconditioning: Preconditioning | None, callback: Callback
+) -> tuple[Fit, bool]:
+    """The fit at the C that reproduces itself, and whether it was found."""
+    x, before = float(np.log(fitted.layout.blocks[0].C)), None
     for _ in range(MOST_STEPS):
-        found = _searched(fitted, preconditioning)
+        found = _searched(fitted, preconditioning, SEARCH_DRAWS)
         move = float(np.log(_fixed_point(fitted, found, preconditioning))) - x
         if abs(move) <= CLOSE:
-            converged = True
-            break
+            return fitted, True
         step = _secant(x, move, before)
         before = x, move
         x = float(np.clip(x + step, np.log(LEAST_C), np.log(MOST_C)))
         if x == before[0]:
             break
         fitted = _with_variance(fitted, float(np.exp(x)), settings, callback)
-    C, own = float(np.exp(x)), _moved(preconditioning, fitted)
-    found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
-    return Selected(fitted, replace(settings, C=C, C_edge=C), found, converged)
+    return fitted, False
 
 
 def _fixed_point(fitted: Fit, found: Laplace, preconditioning: Preconditioning | None) -> float:
@@ -127,14 +133,23 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
     return float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
 
 
-def _searched(fitted: Fit, preconditioning: Preconditioning | None) -> Laplace:
+def _preconditioning(fitted: Fit) -> Preconditioning | None:
+    return None if fitted.layout.size <= _most_exact(fitted) else Preconditioning.of(fitted.objective)
+
+
+def _most_exact(fitted: Fit) -> int:
+    """Single nodes have their Hessian from few Gram matrices; chains from a product for each weight."""
+    return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
+
+
+def _searched(fitted: Fit, preconditioning: Preconditioning | None, n_draws: int) -> Laplace:
     return laplace(
         fitted.objective,
         fitted.solution.evaluation,
-        n_draws=SEARCH_DRAWS,
+        n_draws=n_draws,
         rtol=SEARCH_RTOL,
         preconditioning=_moved(preconditioning, fitted),
-        most_exact=EXACT_IN_SEARCH,
+        most_exact=_most_exact(fitted),
     )
 
 
@@ -176,15 +191,14 @@ def choose_kernel(
             f"optimize_kernel=True and kernel={settings.kernel.kernel!r} has no hyperparameters to choose: expected a "
             "kernel of sklearn.gaussian_process with bounds that are not fixed, or one of rbf, poly, laplacian, chi2"
         )
-    if with_C:
-        theta = np.append(theta, np.log(settings.C))
-        bounds = np.vstack((bounds, np.log([LEAST_C, MOST_C])))
     search = _Search(data, replace(settings, tol=min(settings.tol, SEARCH_TOL)), engine, with_C, callback, fitted)
+    if with_C:
+        search.latest, _ = _at_fixed_point(fitted, search.settings, _preconditioning(fitted), callback)
+        log_C = np.log(search.latest.layout.blocks[0].C)
+        theta = np.append(theta, log_C)
+        bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
     rng = np.random.default_rng(settings.random_state)
-    starts = [theta]
-    for _ in range(n_restarts):
-        start = rng.uniform(bounds[:, 0], bounds[:, 1])
-        starts.append(np.append(start[:-1], theta[-1]) if with_C else start)
+    starts = [theta, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts))]
     options: Any = {"maxiter": MOST_ITERATIONS, "ftol": 1e-7, "gtol": 0.02}
     box: Any = bounds
     results = [
@@ -193,14 +207,13 @@ def choose_kernel(
     ]
     best = min(results, key=lambda result: float(result.fun))
     final = search.fitted_at(best.x, search.latest)
-    chosen = replace(search.settings_at(best.x), tol=settings.tol)
     found = laplace(final.objective, final.solution.evaluation, n_draws=n_draws)
-    return Selected(final, chosen, found, bool(best.success))
+    return Selected(final, replace(search.settings_at(best.x), tol=settings.tol), found, bool(best.success))
 
 
 @dataclass(eq=False)
 class _Search:
-    """Evidence at log hyperparameters; `latest` is the fit at the last point whose gradient was asked for."""
+    """The evidence as a function of log hyperparameters; `latest` is the fit at the last point asked for."""
 
     data: LabelledSequences
     settings: Settings
@@ -222,14 +235,17 @@ class _Search:
     def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
         """Minus the evidence, and its differences to a point DIFFERENCE away in each hyperparameter."""
         self.latest = self.fitted_at(x, self.latest)
-        value = -_searched(self.latest, None).log_evidence
-        gradient = np.empty(len(x))
+        value, gradient = -self._evidence(self.latest), np.empty(len(x))
         for k in range(len(x)):
             step = DIFFERENCE if x[k] + DIFFERENCE <= bounds[k, 1] else -DIFFERENCE
             there = x.copy()
             there[k] += step
-            gradient[k] = (-_searched(self.fitted_at(there, self.latest), None).log_evidence - value) / step
+            gradient[k] = (-self._evidence(self.fitted_at(there, self.latest)) - value) / step
         return value, gradient
+
+    @staticmethod
+    def _evidence(fitted: Fit) -> float:
+        return _searched(fitted, None, VALUE_DRAWS).log_evidence
 
 
 def _carried(near: Fit, settings: Settings) -> Start:

@@ -6,7 +6,7 @@ from scipy.special import entr
 import kernelcrf
 from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.datasets import make_sequences
-from kernelcrf.estimators.selection import diverse
+from kernelcrf.estimators.selection import draw_batch
 from kernelcrf.inference import chain
 
 
@@ -90,6 +90,8 @@ def test_constraints_hold_in_every_draw():
 def test_many_weights_keep_draws(model, train, monkeypatch):
     monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
     sampled = ChainCRF(C=10.0, n_components=30, random_state=0, laplace=True).fit(train.X, train.y)
+    off = abs(sampled.log_marginal_likelihood() - model.log_marginal_likelihood())
+    assert model.log_marginal_likelihood_error_ == 0 < off < 3 * sampled.log_marginal_likelihood_error_
     a = np.concatenate(sampled.predict_proba(train.X, posterior="laplace"))
     b = np.concatenate(model.predict_proba(train.X, posterior="laplace", n_samples=200))
     assert np.abs(a - b).mean() < 0.01
@@ -148,11 +150,12 @@ def test_a_batch_is_uncertain_and_diverse(model):
     entropy = model.entropy(pool.X) / [len(x) for x in pool.X]
     for strategy in ("entropy", "margin", "information"):
         for cost in ("token", "sequence"):
-            chosen = model.select_for_labelling(pool.X, 10, strategy, cost)
+            chosen = model.select_for_labelling(pool.X, 10, strategy, cost=cost)
             assert len(set(chosen.tolist())) == 10
+            again = model.select_for_labelling(pool.X, 10, strategy, cost=cost)
+            np.testing.assert_array_equal(again, chosen)
             if (strategy, cost) == ("entropy", "token"):
-                assert chosen[0] == entropy.argmax()
-                assert entropy[chosen].mean() > 1.2 * entropy.mean()
+                assert entropy[chosen].mean() > 1.1 * entropy.mean()
     twice = [x for x in pool.X[:20] for _ in range(2)]
     chosen = model.select_for_labelling(twice, 15)
     assert len({i // 2 for i in chosen.tolist()}) == 15
@@ -165,17 +168,27 @@ def test_a_batch_is_uncertain_and_diverse(model):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_greedy_batch_has_the_greatest_determinants(sparse):
+def test_a_draw_is_in_proportion_to_what_those_before_it_leave(sparse):
     rng = np.random.default_rng(0)
-    q, phi = rng.uniform(0.5, 1.0, size=12), np.abs(rng.normal(size=(12, 6)))
+    q, phi = rng.uniform(0.3, 1.0, size=6), np.abs(rng.normal(size=(6, 4)))
     unit = phi / np.linalg.norm(phi, axis=1, keepdims=True)
     L = np.outer(q, q) * (unit @ unit.T)
-    chosen = diverse(q, sp.csr_array(phi) if sparse else phi, 8).tolist()
-    for step in range(6):
-        volumes = {
-            j: np.linalg.det(L[np.ix_([*chosen[:step], j], [*chosen[:step], j])])
-            for j in range(12)
-            if j not in chosen[:step]
-        }
-        assert chosen[step] == max(volumes, key=volumes.get)
-    assert len(set(chosen)) == 8
+    draws = np.array([draw_batch(q, sp.csr_array(phi) if sparse else phi, 3, rng) for _ in range(3000)])
+    first = np.bincount(draws[:, 0], minlength=6) / len(draws)
+    np.testing.assert_allclose(first, q**2 / (q**2).sum(), atol=0.04)
+    i = int(first.argmax())
+    left = np.diag(L) - L[:, i] ** 2 / L[i, i]
+    second = np.bincount(draws[draws[:, 0] == i, 1], minlength=6) / (draws[:, 0] == i).sum()
+    np.testing.assert_allclose(second, left / left.sum(), atol=0.06)
+    j = int(second.argmax())
+    pair = [i, j]
+    left = np.diag(L - L[:, pair] @ np.linalg.solve(L[np.ix_(pair, pair)], L[pair]))
+    both = (draws[:, 0] == i) & (draws[:, 1] == j)
+    third = np.bincount(draws[both, 2], minlength=6) / both.sum()
+    np.testing.assert_allclose(third, left / left.sum(), atol=0.15)
+
+
+def test_a_batch_may_be_the_whole_pool_whatever_its_scores():
+    rng = np.random.default_rng(0)
+    assert sorted(draw_batch(np.zeros(5), np.ones((5, 2)), 5, rng)) == [0, 1, 2, 3, 4]
+    assert sorted(draw_batch(np.array([0.0, 1.0, 1.0]), np.ones((3, 2)), 3, rng)) == [0, 1, 2]

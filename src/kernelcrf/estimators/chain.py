@@ -25,7 +25,7 @@ from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
-from kernelcrf.estimators.selection import COSTS, STRATEGIES, diverse
+from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import state_of
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
@@ -111,6 +111,7 @@ class ChainCRF(KernelEstimator):
     landmark_positions_ : (n_landmarks, 2), the sequence and token of each landmark in X, or of the input nearest to a
         landmark that is none; None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
+    log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
@@ -261,13 +262,21 @@ class ChainCRF(KernelEstimator):
         return Uncertainty(*(Ragged(np.split(part, chains.offsets[1:-1])) for part in (epistemic, aleatoric)))
 
     def select_for_labelling(
-        self, X_pool: Any, k: int, strategy: str = "entropy", cost: str = "token", lengths: Any = None
+        self,
+        X_pool: Any,
+        k: int,
+        strategy: str = "entropy",
+        *,
+        cost: str = "token",
+        random_state: Any = 0,
+        lengths: Any = None,
     ) -> npt.NDArray[np.intp]:
-        """The places (k,) of the sequences of a pool whose labels would teach most, unlike each other, best first.
+        """The places (k,) of sequences of a pool to label next: drawn by what the model does not know, and diverse.
 
         strategy : "entropy" of whole labelings, "margin" between the best two, or "information" about the weights,
             for which the fit needs laplace=True.
         cost : "token" where labels are paid by the token, so that scores are too; "sequence" where by the sequence.
+        random_state : of the draws; the sequences of the highest scores alone would be outliers.
         """
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
@@ -288,7 +297,8 @@ class ChainCRF(KernelEstimator):
         shape = chains.n_samples, chains.n_nodes
         mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
         phi = mean @ self._map.transform(flat, self._engine)
-        return diverse(scores / tokens if cost == "token" else scores, phi, k)
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return draw_batch(scores / tokens if cost == "token" else scores, phi, k, rng)
 
     def predict_marginals(self, X: Any, lengths: Any = None) -> list[list[dict[Any, float]]]:
         """The same as a dict of label to probability for each token, as CRFsuite returns them."""

@@ -86,6 +86,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     coef_ : (n_features, L) weights of the linear kernel; (n_landmarks, L), in the whitened basis, of others.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
+    log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_, feature_names_in_ : the columns of X.

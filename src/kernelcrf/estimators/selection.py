@@ -4,10 +4,11 @@
     margin        p(second best labelling) / p(best labelling)
     information   sum_t of the epistemic part of `uncertainty`: what labels would tell about the weights
 
-Divided by the number of tokens where labels are paid by the token. With q_i the score of sequence i and phi_i the mean
-of its tokens' features, scaled to length one, a batch is chosen greedily to make det [q_i q_j <phi_i, phi_j>] great:
-each next sequence has the most of q_i^2 that the span of those chosen leaves (the greedy mode of a determinantal
-process).
+divided by the number of tokens where labels are paid by the token. With q_i the score of sequence i and phi_i the mean
+of its tokens' features, scaled to length one, a batch is drawn by random pivots of the matrix q_i q_j <phi_i, phi_j>:
+each next sequence with a probability in proportion to what the span of those drawn leaves of q_i^2. That is how
+`basis.pivots` draws landmarks, and for the same reason: the greatest of all is taken by outliers, of which a pool of
+real sequences has plenty.
 """
 
 from __future__ import annotations
@@ -23,26 +24,28 @@ Floats = npt.NDArray[np.float64]
 
 STRATEGIES = ("entropy", "margin", "information")
 COSTS = ("token", "sequence")
+FLOOR = 1e-12
 
 
-def diverse(scores: Floats, phi: Any, k: int) -> npt.NDArray[np.intp]:
-    """The places (k,) of the sequences chosen, in order; phi (m, n) is dense or CSR."""
+def draw_batch(scores: Floats, phi: Any, k: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """The places (k,) of the sequences drawn, in order; phi (m, n) is dense or CSR."""
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
     norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
     q = np.maximum(scores, 0.0)
-    left = np.square(q)
-    columns, chosen = np.empty((len(q), k)), np.empty(k, np.intp)
-    taken = np.zeros(len(q), bool)
+    least = FLOOR * float(np.square(q).max())
+    left, free = np.square(q), np.ones(len(q), bool)
+    columns, drawn = np.zeros((len(q), k)), np.empty(k, np.intp)
     for step in range(k):
-        # Where nothing is left in any direction, as among equal sequences, scores alone decide.
-        criterion = left if left[~taken].max() > 1e-12 * np.square(q).max() else q
-        best = int(np.where(taken, -np.inf, criterion).argmax())
-        chosen[step], taken[best] = best, True
-        row = phi[[best]].toarray().ravel() if is_sparse(phi) else phi[best]
-        column = q * q[best] * np.asarray(phi @ row, np.float64) / (norms * norms[best])
-        column -= columns[:, :step] @ columns[best, :step]
-        pivot = left[best]
-        columns[:, step] = column / np.sqrt(pivot) if pivot > 1e-12 * np.square(q).max() else 0.0
-        left = np.maximum(left - np.square(columns[:, step]), 0.0)
-        left[best] = 0.0
-    return chosen
+        weights = np.where(free & (left > least), left, 0.0)
+        if not weights.any():
+            # Nothing is left in any direction, as among equal sequences: their scores alone count, or nothing at all.
+            weights = np.where(free, np.square(q), 0.0) if q[free].any() else free.astype(np.float64)
+        place = int(rng.choice(len(q), p=weights / weights.sum()))
+        if left[place] > least:
+            row = phi[[place]].toarray().ravel() if is_sparse(phi) else phi[place]
+            column = q * q[place] * np.asarray(phi @ row, np.float64) / (norms * norms[place])
+            column -= columns[:, :step] @ columns[place, :step]
+            columns[:, step] = column / np.sqrt(left[place])
+            left = np.maximum(left - np.square(columns[:, step]), 0.0)
+        drawn[step], free[place], left[place] = place, False, 0.0
+    return drawn

@@ -185,28 +185,32 @@ class Preconditioning:
         return Diagonal(np.full(size, _mass(objective, block) / size + lam))
 
 
+def has_single_nodes(objective: Objective) -> bool:
+    """Whether samples are single nodes, with one template on them that has dense features and a plain label kernel."""
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
+    single = all(chains.chains.lengths.max(initial=0) <= 1 for chains in _chains(objective))
+    one = len(_chains(objective)) == len(objective.partitions) and len(nodes) == 1
+    return single and one and nodes[0].clique.k_y.is_identity and _is_dense(objective, nodes[0])
+
+
+def _chains(objective: Objective) -> list[ChainPartition]:
+    return [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
+
+
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
     """Where samples are single nodes: F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), of the template with inputs.
 
     That is all of the curvature of the loss. None where there is more, or where features are sparse.
     """
-    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
-    chains = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
-    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in chains)
-    if (
-        not single
-        or len(chains) < len(objective.partitions)
-        or len(nodes) != 1
-        or not nodes[0].clique.k_y.is_identity
-        or not _is_dense(objective, nodes[0])
-    ):
+    if not has_single_nodes(objective):
         return None
+    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
     p = [local.residuals.nodes for local in at.parts]
     n_labels, n = p[0].shape[1], nodes[0].n
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
         for column in range(row):
-            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(chains, p, strict=True)]
+            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(_chains(objective), p, strict=True)]
             gram = _gram(objective, nodes[0], d)
             found[row, column] = found[column, row] = -gram
             # Probabilities sum to one, and with them each row of blocks to zero.
