@@ -130,7 +130,7 @@ def section(results: dict[str, Any]) -> str:
         if len(values) > 1 and common.paired_p(ours[size], values) < 0.05
     ]
     verdict = (
-        f"The kernel CRF differs from the others beyond the noise of the draws only here: {', '.join(sure)}."
+        f"Of ten comparisons, the kernel CRF differs beyond the noise (p < 0.05) in these: {', '.join(sure)}."
         if sure
         else "No difference between the three models is beyond the noise of the draws, at any size."
     )

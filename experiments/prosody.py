@@ -442,6 +442,7 @@ def section(results: dict[str, Any]) -> str:
             for bar, what in ((82.1, "the published BiLSTM"), (83.2, "fine-tuned BERT"))
         )
 
+    with_early = f" With the early release: {gains('early_2')}." if gains("early_2") else ""
     train, test = results["words"]
     left = [name for name in grid() if name not in at]
     missing = f" In the script but not yet measured: {'; '.join(left)}." if left else ""
@@ -461,7 +462,7 @@ labelled by what they chose. Rows in bold are those that validation chose, with 
 - With train_100 of the early release to make inputs (570,708 words of an older annotation, a quarter of the published
   models' data): **{best["early_2"]["test"][0]:.2f}**, by "{best["early_2"]["name"]}": {bars(best["early_2"])}.
   Three grades: **{best["early_3"]["test"][1]:.2f}**, by "{best["early_3"]["name"]}".
-- Against the baselines, 2 grades, by resampling sentences: {gains("2")}. With the early release: {gains("early_2")}.
+- Against the baselines, 2 grades, by resampling sentences: {gains("2")}.{with_early}
 - What each part gives on the test set, all else as it is: {parts}.
 - All fits of these rows, the choice included, took {results["fit_seconds"] / 60:.0f} minutes on one core, those of
   MiniLM to the early release, about ten, not counted.{missing}

@@ -29,7 +29,7 @@ class GraphProblem:
             yield i, enumerate_labelings(self.graph.n_nodes, self.graph.cards.tolist(), self.factors(row))
 
     def marginals(self, of_clique):
-        """The row (P,) of what `of_clique(nodes)` gives for every clique."""
+        """The row (n_entries,) of what `of_clique(nodes)` gives for every clique."""
         parts = [of_clique(clique).ravel() for nodes in self.graph.cliques.values() for clique in nodes.tolist()]
         return np.concatenate(parts) if parts else np.empty(0)
 

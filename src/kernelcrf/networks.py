@@ -205,7 +205,7 @@ class Potentials:
         )
 
     def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
-        """The tables (m, P) of new samples, given the inputs of each template's cliques."""
+        """The tables (m, n_entries) of new samples, given the inputs of each template's cliques."""
         known: dict[int, TokenFeatures] = {}
         features = {}
         for name, own in self.maps.items():

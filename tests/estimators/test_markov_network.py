@@ -90,3 +90,16 @@ def test_frames_of_words_and_numbers():
         MarkovNetwork().fit([["a", None], ["b", None]])
     with pytest.raises(ValueError, match="values of different types"):
         MarkovNetwork().fit([["a", 1], [2, 0]])
+
+
+def test_the_evidence_is_that_of_an_integral():
+    """One binary variable: log of the integral of p(rows | w) N(w; 0, C) over its one weight."""
+    X = np.array([[0]] * 30 + [[1]] * 50)
+    model = MarkovNetwork(structure="none", C=1.5, laplace=True, tol=1e-12).fit(X)
+    w = np.linspace(-12, 12, 200_001)
+    score = np.log1p(np.exp(-np.sqrt(2) * w)), np.log1p(np.exp(np.sqrt(2) * w))
+    log_p = -50 * score[0] - 30 * score[1] - w**2 / 3 - 0.5 * np.log(2 * np.pi * 1.5)
+    integral = np.log(np.exp(log_p - log_p.max()).sum() * (w[1] - w[0])) + log_p.max()
+    assert model.log_marginal_likelihood() == pytest.approx(integral, abs=0.01)
+    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+        MarkovNetwork(structure="none").fit(X).log_marginal_likelihood()

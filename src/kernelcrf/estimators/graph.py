@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.ragged import Ragged
-from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
+from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.graphs.structure import Chains, Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
@@ -29,8 +29,7 @@ from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel, symmetric_pairs
 from kernelcrf.kernels.inputs import Inputs
-from kernelcrf.networks import CliqueInputs, Network, Potentials, Settings, Term, fit
-from kernelcrf.structure_search import Search, SearchSettings, search
+from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -39,7 +38,7 @@ INFERENCES = ("exact", "loopy", "gibbs")
 CLIQUES = ("edges", "skips", "paths")
 
 
-class GraphCRF(BaseEstimator):  # type: ignore[misc]
+class GraphCRF(NetworkEstimator):
     """Conditional random field on graphs, with kernels.
 
     X is a list of graphs: tuples (features, edges) or (features, edges, edge_features) with arrays (V_i, d), (E_i, 2)
@@ -63,7 +62,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
     inference : "exact", "loopy" or "gibbs"
         Exact by clique trees, which refuses graphs that are too wide; "loopy" fits and labels by a convex upper bound
         on the log-partition; "gibbs" fits by the pseudo-likelihood and labels by samples.
-    structure_tol, min_gain : as in MultiLabelCRF
+    structure_tol, min_gain, laplace : as in MultiLabelCRF
     n_components, pivots, solver, tol, max_iter, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
@@ -96,6 +95,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         inference: str = "exact",
         structure_tol: float = 1e-3,
         min_gain: float | None = None,
+        laplace: bool = False,
         n_components: int | None = 500,
         pivots: Any = "auto",
         solver: str = "auto",
@@ -117,6 +117,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         self.inference = inference
         self.structure_tol = structure_tol
         self.min_gain = min_gain
+        self.laplace = laplace
         self.n_components = n_components
         self.pivots = pivots
         self.solver = solver
@@ -137,7 +138,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights is not None and weights.shape != (graphs.n_samples,):
             raise ValueError(f"sample_weight has shape {weights.shape}: expected ({graphs.n_samples},), one a graph")
-        engine, L = LocalEngine(self.n_jobs), len(reader.classes)
+        engine, L = self._engine, len(reader.classes)
         terms = self._terms(graphs, L, engine)
         cliques = self._members(graphs)
         m = _rows(graphs)
@@ -150,16 +151,10 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
             weights,
             make,
         )
-        settings = Settings(self.solver, self.tol, self.max_iter)
-        self.search_: Search | None = None
-        with progress("GraphCRF", self.verbose) as callback:
-            if self.cliques == "auto":
-                rule = SearchSettings(self.structure_tol, self.min_gain)
-                absent = [name for name in cliques if name not in ("nodes", "edges")]
-                fitted, self.search_ = search(network, ["nodes", "edges"], absent, settings, rule, engine, callback)
-            else:
-                fitted = fit(network, list(cliques), settings, engine, callback)
-        warn_where_short(fitted.solution, self.tol)
+        learn = is_learned(self.cliques)
+        present = [name for name in cliques if not learn or name in ("nodes", "edges")]
+        others = [name for name in cliques if name not in present]
+        fitted = self._fit_network(network, present, others, learn=learn)
         self._labels, self._potentials, self._directed = reader, Potentials.of(fitted), graphs.directed
         self._has_edge_features = graphs.edge_features is not None
         self.classes_ = reader.classes
@@ -169,7 +164,6 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         self.edge_potentials_ = None
         if "edges" in fitted.templates:
             self.edge_potentials_ = self._potentials.potential("edges constant").reshape(L, L)
-        self.certificate_, self.n_iter_ = fitted.certificate, fitted.solution.n_iter
         self.covers_ = {
             "exact": "the negative log posterior",
             "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
@@ -247,7 +241,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
 
     def _wanted(self) -> tuple[str, ...]:
         """Cliques beside nodes that are in the model, or may be."""
-        if isinstance(self.cliques, str) and self.cliques == "auto":
+        if is_learned(self.cliques):
             return CLIQUES
         wanted = (self.cliques,) if isinstance(self.cliques, str) else tuple(self.cliques)
         unknown = [name for name in wanted if name not in CLIQUES]
@@ -260,7 +254,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         cliques = {"nodes": np.arange(graphs.nodes.shape[0])[:, None]}
         for name in self._wanted():
             cliques[name] = getattr(graphs, name)
-        if self.edge_kernel is not None and self.cliques == "auto":
+        if self.edge_kernel is not None and is_learned(self.cliques):
             cliques["edge inputs"] = graphs.edges
         return cliques
 
@@ -274,7 +268,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
         ]
         terms += [Term(f"{name} constant", name, label_kernels[name], self.C_label) for name in self._wanted()]
         if self.edge_kernel is not None:
-            template = "edge inputs" if self.cliques == "auto" else "edges"
+            template = "edge inputs" if is_learned(self.cliques) else "edges"
             inputs = self._inputs(self.edge_kernel, graphs.edge_inputs, engine)
             terms.append(Term("edge inputs", template, pair, self.C, inputs))
         return terms
@@ -293,7 +287,7 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
             )
         if graphs.directed != self._directed or (len(graphs.edges) and self._needs_edge_features(graphs)):
             raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
-        engine, L = LocalEngine(self.n_jobs), len(self.classes_)
+        engine, L = self._engine, len(self.classes_)
         present, members = self._potentials.templates, self._members(graphs)
         samples = graphs.samples if graphs.n_samples > 1 else None
         graph = Graph(np.full(graphs.nodes.shape[0], L), {name: members[name] for name in present}, samples)
@@ -305,10 +299,6 @@ class GraphCRF(BaseEstimator):  # type: ignore[misc]
 
     def _needs_edge_features(self, graphs: GraphSamples) -> bool:
         return (graphs.edge_features is not None) != self._has_edge_features
-
-    @property
-    def _n_threads(self) -> int:
-        return LocalEngine(self.n_jobs).n_threads
 
 
 def _known(labels: npt.NDArray[np.int32], allowed: Array | None) -> npt.NDArray[np.int32]:

@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.settings import progress, warn_where_short
+from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel
-from kernelcrf.networks import Network, Potentials, Settings, Term, fit
-from kernelcrf.structure_search import Search, SearchSettings, search
+from kernelcrf.networks import Network, Potentials, Term
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -33,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 STRUCTURES = ("auto", "full", "tree", "none")
 
 
-class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
+class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     """Markov random field on the columns of a table of discrete values, with kernels on cliques.
 
     X is (m, n_variables) of any values: numbers, strings, a data frame; None and NaN are missing.
@@ -49,7 +47,7 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
     structure : "auto", "full", "tree", "none" or pairs of column numbers
         The pairs of variables that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the
         given ones.
-    structure_tol, min_gain, solver, tol, max_iter : as in MultiLabelCRF
+    structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
     n_jobs, verbose : as in ChainCRF
 
     Attributes
@@ -74,6 +72,7 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
         structure: Any = "auto",
         structure_tol: float = 1e-3,
         min_gain: float | None = None,
+        laplace: bool = False,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
@@ -86,6 +85,7 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
         self.structure = structure
         self.structure_tol = structure_tol
         self.min_gain = min_gain
+        self.laplace = laplace
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -105,24 +105,15 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
         pairs = self._pairs(labels, cards, weights)
         network = self._network(labels, cards, weights, pairs)
         nodes = [_node(v) for v in range(len(cards))]
-        settings, engine = Settings(self.solver, self.tol, self.max_iter), LocalEngine(self.n_jobs)
-        self.search_: Search | None = None
-        with progress("MarkovNetwork", self.verbose) as callback:
-            if isinstance(self.structure, str) and self.structure == "auto":
-                rule = SearchSettings(self.structure_tol, self.min_gain)
-                edges = [_edge(*pair) for pair in pairs]
-                fitted, self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
-            else:
-                fitted = fit(network, list(network.cliques), settings, engine, callback)
-        warn_where_short(fitted.solution, self.tol)
+        edges = [_edge(*pair) for pair in pairs]
+        fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
         self._exact = Exact(fitted.graph)
-        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, engine)
+        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, self._engine)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
         slices = self._exact.graph.slices
         self.potentials_ = [
             self._tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()
         ]
-        self.certificate_, self.n_iter_ = fitted.certificate, fitted.solution.n_iter
         return self
 
     def score_samples(self, X: Any) -> Floats:
@@ -223,10 +214,6 @@ class MarkovNetwork(DensityMixin, BaseEstimator):  # type: ignore[misc]
     def _decoded(self, labels: Array) -> Array:
         columns = [values[labels[:, v]] for v, values in enumerate(self.categories_)]
         return np.column_stack(columns) if len({c.dtype.kind for c in columns}) == 1 else _objects(columns)
-
-    @property
-    def _n_threads(self) -> int:
-        return LocalEngine(self.n_jobs).n_threads
 
 
 def _node(v: int) -> str:

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
+from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.cliques import interactions, one_against_other
 from kernelcrf.kernels.inputs import is_sparse
-from kernelcrf.networks import CliqueInputs, Network, Potentials, Settings, Term, fit
-from kernelcrf.structure_search import Search, SearchSettings, search
+from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 
 
-class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
     y is scikit-learn's indicator matrix (m, n_labels), dense or sparse; -1 is a missing label.
@@ -64,6 +64,8 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Of structure="auto": the search ends where all interactions that are left out could gain no more than
         `structure_tol` of the objective, or none is expected to gain `min_gain`; None is half the logarithm of the
         number of samples for each weight.
+    laplace : bool
+        Compute the evidence, for `log_marginal_likelihood`.
     solver, tol, max_iter : as in ChainCRF
     n_jobs, random_state, verbose : as in ChainCRF
 
@@ -98,6 +100,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decoding: str = "joint",
         structure_tol: float = 1e-3,
         min_gain: float | None = None,
+        laplace: bool = False,
         solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 1000,
@@ -118,6 +121,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.decoding = decoding
         self.structure_tol = structure_tol
         self.min_gain = min_gain
+        self.laplace = laplace
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -136,7 +140,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else _weights(sample_weight, len(labels))
         if weights is not None and not weights.all():
             X, labels, weights = X[weights > 0], labels[weights > 0], weights[weights > 0]
-        engine = LocalEngine(self.n_jobs)
+        engine = self._engine
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         n_labels = labels.shape[1]
         inputs = self._inputs(self.kernel, X, weights, seed, engine)
@@ -145,15 +149,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = self._network(labels, weights, inputs, edge_inputs, pairs)
         nodes = [_node(j) for j in range(n_labels)]
         edges = [_edge(*pair) for pair in pairs]
-        settings = Settings(self.solver, self.tol, self.max_iter)
-        self.search_: Search | None = None
-        with progress("MultiLabelCRF", self.verbose) as callback:
-            if isinstance(self.structure, str) and self.structure == "auto":
-                rule = SearchSettings(self.structure_tol, self.min_gain)
-                fitted, self.search_ = search(network, nodes, edges, settings, rule, engine, callback)
-            else:
-                fitted = fit(network, [*nodes, *edges], settings, engine, callback)
-        warn_where_short(fitted.solution, self.tol)
+        fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
         self._potentials, self._exact = Potentials.of(fitted), Exact(fitted.graph)
         self._values = values
         self.classes_ = values[0] if self._one_column else np.arange(n_labels)
@@ -163,8 +159,6 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.intercept_ = np.array([table[1] - table[0] for table in tables])
         tables = [self._potentials.potential(f"{_edge(*pair)} constant") for pair in self.edges_.tolist()]
         self.interactions_ = np.array([table @ LOG_ODDS_RATIO for table in tables])
-        self.certificate_ = fitted.certificate
-        self.n_iter_ = fitted.solution.n_iter
         return self
 
     def predict(self, X: Any) -> Array:
@@ -263,7 +257,7 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The tables of new rows, block by block."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        engine, rows = LocalEngine(self.n_jobs), max(BLOCK_ENTRIES // self._exact.program.n_values, 1)
+        engine, rows = self._engine, max(BLOCK_ENTRIES // self._exact.program.n_values, 1)
         for low in range(0, X.shape[0], rows):
             own = X[low : low + rows]
             inputs = dict.fromkeys(self._potentials.templates, own)
@@ -283,10 +277,6 @@ class MultiLabelCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if Y.shape[1] != len(self._values):
             raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self._values)}, one for each label")
         return np.column_stack([_column(Y[:, j], values, j) for j, values in enumerate(self._values)])
-
-    @property
-    def _n_threads(self) -> int:
-        return LocalEngine(self.n_jobs).n_threads
 
     def _check_decoding(self) -> None:
         if self.decoding not in DECODINGS:

@@ -153,7 +153,7 @@ class Graph:
     """Label nodes, node v with cards[v] labels, and cliques (K, arity) by the name of their template.
 
     All cliques of a template have the same numbers of labels, and so tables of one size. The tables of all cliques lie
-    one after the other, template by template: P entries, with the labels of a clique's last node running fastest.
+    one after the other, template by template: `n_entries` numbers, the labels of a clique's last node running fastest.
     `samples` (V,) says which sample of a union each node belongs to.
     """
 
@@ -207,7 +207,7 @@ class Graph:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Where the tables of each template are among the P entries."""
+        """Where the tables of each template are among all entries."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
@@ -217,7 +217,7 @@ class Graph:
 
     @property
     def n_entries(self) -> int:
-        """P."""
+        """Entries of the tables of all cliques."""
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

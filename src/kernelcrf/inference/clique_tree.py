@@ -15,7 +15,7 @@ which needs no exponentials. With max in place of the sum the same pass decodes.
 onto those of the graph is the transpose of adding their tables up. -inf forbids a labelling of a clique: exactly, since
 differences of two messages are never taken.
 
-All samples of `scores` (m, P) have one graph, which may itself be the union of many.
+All samples of `scores` (m, n_entries) have one graph, which may itself be the union of many.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Calibrated:
     conditionals: Floats
 
     def tangents(self, direction: Array, n_threads: int = 1) -> Floats:
-        """Derivatives (m, P) of the marginals along a direction (m, P) of the scores."""
+        """Derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the scores."""
         program, out = self.exact.program, np.empty(direction.shape)
 
         def work(rows: slice) -> None:

@@ -66,7 +66,7 @@ class PseudoCurvature:
     conditionals: Floats
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """(m, P), the derivative of the loss's gradient along a direction of the tables."""
+        """(m, n_entries), the derivative of the loss's gradient along a direction of the tables."""
         out, incidence = np.zeros(direction.shape), self.gibbs.incidence
 
         def work(rows: slice) -> None:
@@ -107,7 +107,7 @@ class Gibbs:
         return draws
 
     def moments(self, tables: Array, n_threads: int = 1) -> Moments:
-        """Marginals (m, P) by sampling: of nodes the mean of their conditionals, of larger cliques frequencies.
+        """Marginals (m, n_entries) by sampling: of nodes the mean of their conditionals, of larger cliques frequencies.
 
         There is no log-partition to be had: it is nan.
         """

@@ -73,7 +73,7 @@ class LoopyCurvature:
     parts: tuple[Calibrated, ...]
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """(m, P) along a direction (m, P) of the tables."""
+        """(m, n_entries) along a direction (m, n_entries) of the tables."""
         cover = self.loopy.cover
         b = cover.node_scores(direction)
         c = direction[:, cover.edge_entries] / np.repeat(cover.rho, cover.edge_sizes)
@@ -90,7 +90,7 @@ class Cover:
 
     node_starts : (V + 1,), entries of each node among those of all nodes.
     edge_nodes : (E, 2).
-    edge_entries : the entries of all edges' tables among the graph's P.
+    edge_entries : the entries of all edges' tables among all entries.
     """
 
     graph: Graph
@@ -156,7 +156,7 @@ class Cover:
         return scores
 
     def gathered(self, found: list[Floats]) -> Floats:
-        """(m, P): marginals of the graph's cliques from those of the forests, nodes first and then edges."""
+        """(m, n_entries): marginals of the graph's cliques from those of the forests, nodes first and then edges."""
         n, m = int(self.node_starts[-1]), len(found[0])
         nodes = np.mean([part[:, :n] for part in found], axis=0)
         edges = np.zeros((m, len(self.edge_entries)))
@@ -281,7 +281,7 @@ class Loopy:
         return messages, Moments(bound, marginals), LoopyCurvature(self, parts)
 
     def moments(self, tables: Array, n_threads: int = 1) -> Moments:
-        """The bound on log Z, (m, n_samples), and approximate marginals (m, P)."""
+        """The bound on log Z, (m, n_samples), and approximate marginals (m, n_entries)."""
         return self.calibrate(tables, n_threads, of="moments")[1]
 
     def log_partition(self, tables: Array, n_threads: int = 1) -> Floats:

@@ -23,7 +23,7 @@ class Curvature(Protocol):
     """What derivatives of the marginals need of a point."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """(m, P) derivatives of the marginals along a direction (m, P) of the tables."""
+        """(m, n_entries) derivatives of the marginals along a direction (m, n_entries) of the tables."""
         ...
 
 
@@ -32,8 +32,8 @@ class Loss:
     """What labels cost at given tables.
 
     losses : (m, n_samples), -log p of the labels or a bound on it.
-    residual : (m, P), its gradient in the tables.
-    marginals : (m, P), of the graph's cliques under the model.
+    residual : (m, n_entries), its gradient in the tables.
+    marginals : (m, n_entries), of the graph's cliques under the model.
     """
 
     losses: Floats
@@ -44,7 +44,7 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, P) of the graph's cliques."""
+    """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, n_entries) of the graph's cliques."""
 
     log_partition: Floats
     cliques: Floats
@@ -68,7 +68,7 @@ class Inference(Protocol):
         ...
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
-        """The loss of labels (m, V), MISSING where there is none, at tables (m, P)."""
+        """The loss of labels (m, V), MISSING where there is none, at tables (m, n_entries)."""
         ...
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
@@ -134,7 +134,7 @@ def loss_of(
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """log Z - <statistics, tables>: the mean loss of many samples whose labelings have these shares (m, P)."""
+    """log Z - <statistics, tables>: the mean loss of many samples whose labelings have these shares (m, n_entries)."""
     anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
     log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables (m, P) of a partition."""
+    """The tables (m, n_entries) of a partition."""
 
     t: Floats
 
@@ -44,8 +44,8 @@ class GraphPartition:
     """Some samples with their features and labels, all on one graph or on a union of graphs.
 
     labels : (m, V), MISSING where there is none.
-    statistics : (m, P), shares of the labelings of each clique, in place of labels: a row then stands for many samples
-        with the same inputs.
+    statistics : (m, n_entries), shares of the labelings of each clique, in place of labels: a row then stands for
+        many samples with the same inputs.
     features : of each block of theta that has inputs, by its name; rows are cliques, sample by sample.
     templates : the graph's template that each block of theta speaks of; its own name where it is not listed.
     weights : (m * n_samples,), what each sample counts for, or None for one each.
@@ -97,7 +97,7 @@ class GraphPartition:
         return list(groups.values())
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
-        """(m, P)."""
+        """(m, n_entries)."""
         m, weights = len(self.labels), layout.split(theta)
         tables = np.zeros((m, self.graph.n_entries))
 
@@ -133,7 +133,7 @@ class GraphPartition:
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """(m, 1) or (m, P): the weight of the sample that an entry belongs to."""
+        """(m, 1) or (m, n_entries): the weight of the sample that an entry belongs to."""
         if self.weights is None:
             return None
         weights = self.weights.reshape(len(self.labels), self.graph.n_samples)

@@ -32,37 +32,30 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, 
                 i, j, table = edges[e, 0], edges[e, 1], edges[e, 2]
                 a, b, at_i, at_j = nodes[i], nodes[j], ends[e, 0], ends[e, 1]
                 n_i, n_j = nodes[i + 1] - a, nodes[j + 1] - b
-                # Into j from i.
-                for x in range(n_i):
-                    pre[x] = beliefs[r, a + x] - into_i[r, at_i + x] if beliefs[r, a + x] > -np.inf else -np.inf
-                for y in range(n_j):
-                    peak, total = -np.inf, 0.0
-                    for x in range(n_i):
-                        value = pre[x] + tables[r, table + x * n_j + y]
-                        if value > peak:
-                            total = total * np.exp(peak - value) + 1.0
-                            peak = value
-                        elif value > -np.inf:
-                            total += np.exp(value - peak)
-                    new[y] = peak + np.log(total) if peak > -np.inf else -np.inf
+                _send(beliefs[r], a, n_i, into_i[r], at_i, tables[r], table, n_j, n_j, 1, pre, new)
                 moved = max(moved, _take(new, n_j, rho[e], into_j[r], at_j, beliefs[r], b))
-                # Into i from j.
-                for y in range(n_j):
-                    pre[y] = beliefs[r, b + y] - into_j[r, at_j + y] if beliefs[r, b + y] > -np.inf else -np.inf
-                for x in range(n_i):
-                    peak, total = -np.inf, 0.0
-                    for y in range(n_j):
-                        value = pre[y] + tables[r, table + x * n_j + y]
-                        if value > peak:
-                            total = total * np.exp(peak - value) + 1.0
-                            peak = value
-                        elif value > -np.inf:
-                            total += np.exp(value - peak)
-                    new[x] = peak + np.log(total) if peak > -np.inf else -np.inf
+                _send(beliefs[r], b, n_j, into_j[r], at_j, tables[r], table, n_i, 1, n_j, pre, new)
                 moved = max(moved, _take(new, n_i, rho[e], into_i[r], at_i, beliefs[r], a))
             done += 1
         status[r, 0] = moved
         status[r, 1] = done
+
+
+@compiled
+def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, step_to, pre, new):
+    """The logarithm of the message along an edge; its sender had `received` one along it."""
+    for x in range(n_from):
+        pre[x] = beliefs[start + x] - received[at + x] if beliefs[start + x] > -np.inf else -np.inf
+    for y in range(n_to):
+        peak, total = -np.inf, 0.0
+        for x in range(n_from):
+            value = pre[x] + tables[table + x * step_from + y * step_to]
+            if value > peak:
+                total = total * np.exp(peak - value) + 1.0
+                peak = value
+            elif value > -np.inf:
+                total += np.exp(value - peak)
+        new[y] = peak + np.log(total) if peak > -np.inf else -np.inf
 
 
 @compiled
