@@ -138,7 +138,8 @@ def table(results: dict[str, Any]) -> str:
     short, long = (own["kernelcrf"]["megabytes"] for own in results["streams"].values())
     return common.markdown(["", "seconds", "tokens a second", "peak memory"], rows) + (
         f"\n\nkernelcrf's tokens a second over CRFsuite's: {ratios[0]:.2f} and {ratios[1]:.2f}. A stream ten times as "
-        f"long takes {long - short:+,.0f} MB. Medians of {results['rounds']} rounds in turn, the most memory of all."
+        f"long takes {round(long - short):+,d} MB. Medians of {results['rounds']} rounds in turn; memory: the most "
+        "of them."
     )
 
 
