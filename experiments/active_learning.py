@@ -112,9 +112,9 @@ t-tests against random choice.
 ![Accuracy against labelled letters](figures/active_learning.png)
 
 By entropy, `select_for_labelling` needs {by_letter:.0f} % fewer labels than random choice. The words of the highest
-entropy need {highest:.2f} times as many as random choice, and are behind it all the way: they are the outliers of the
-pool, written badly or unlike the others. Drawing words in proportion to what is not known, as landmarks are drawn, keeps
-to the distribution of the pool.
+entropy need {highest:.2f} times as many as random choice, and are behind it on the way: they are the outliers of the
+pool, written badly or unlike the others. Drawing words in proportion to what is not known, as landmarks are drawn,
+keeps to the distribution of the pool.
 """
 
 
