@@ -20,7 +20,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 
 BARS = {2: 0.6, 9: 0.8, 23: 1.1, 45: 1.4}
 
@@ -36,7 +37,7 @@ def objectives(F: np.ndarray, n_labels: int, length: int) -> dict[int, Objective
             TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, 1.0),
         )
     )
-    partitions = Partition(chains, n_labels, labels, {"node": TokenFeatures(F)}).cut()
+    partitions = ChainPartition(chains, n_labels, labels, {"node": TokenFeatures(F)}).cut()
     return {n_jobs: Objective(layout, partitions, LocalEngine(n_jobs)) for n_jobs in (1, 2)}
 
 

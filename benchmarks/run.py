@@ -17,10 +17,13 @@ import common
 NAMES = (
     "training",
     "tagging",
+    "streaming",
+    "shell",
     "evaluation",
     "letters",
     "classifier",
     "growth",
+    "graphs",
     "startup",
     "chain_inference",
     "missing_labels",

@@ -32,7 +32,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, BlockJacobi, NewtonCG, Record, Solver, Subspace
 from kernelcrf.solvers.loop import minimise
 
@@ -80,7 +81,7 @@ def make_objective(lam: float) -> Objective:
             TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, 1 / lam),
         )
     )
-    return Objective(layout, Partition(chains, 26, labels, {"node": TokenFeatures(F)}).cut(), LocalEngine(1))
+    return Objective(layout, ChainPartition(chains, 26, labels, {"node": TokenFeatures(F)}).cut(), LocalEngine(1))
 
 
 def first_below(history: tuple[Record, ...], gap: float) -> Record | None:

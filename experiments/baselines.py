@@ -37,6 +37,7 @@ class CRFsuite:
         self._folder = tempfile.TemporaryDirectory()
         path = str(Path(self._folder.name) / "model")
         trainer.train(path)
+        self.n_iter_ = int(trainer.logparser.last_iteration["num"])
         self._tagger = pycrfsuite.Tagger()
         self._tagger.open(path)
         return self

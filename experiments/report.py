@@ -17,6 +17,8 @@ STUDIES = (
     "tagging_tasks",
     "proteins",
     "occupancy",
+    "multilabel",
+    "structure",
     "label_efficiency_letters",
     "label_efficiency_prosody",
     "active_learning",

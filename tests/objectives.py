@@ -11,7 +11,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 
 ANY = InputKernel("rbf", gamma=1.0)
 
@@ -51,7 +52,7 @@ def random_objective(
         allowed = rng.random((n_nodes, n_labels)) < missing
         allowed[np.arange(n_nodes), labels] = True
     weights = rng.uniform(0.3, 2.0, size=len(lengths)) if weighted else None
-    whole = Partition(chains, n_labels, labels, features, allowed, weights)
+    whole = ChainPartition(chains, n_labels, labels, features, allowed, weights)
     cuts = np.linspace(0, len(lengths), n_parts + 1).astype(int)
     parts = [whole.part(low, high) for low, high in itertools.pairwise(cuts) if high > low]
     return Objective(Layout(tuple(blocks)), parts, LocalEngine(n_jobs))

@@ -8,7 +8,7 @@ from kernelcrf.inference.decoding import sample
 from kernelcrf.inference.enumerate import enumerate_labelings
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.objective import Objective
-from kernelcrf.partition import Partition
+from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import SOLVERS
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
@@ -34,7 +34,7 @@ def legal_objective(lengths):
         every = enumerate_labelings(length, 3, []).labelings
         fitting = [y for y in every if is_legal(y)]
         labels.append(fitting[rng.integers(len(fitting))])
-    constrained = Partition(
+    constrained = ChainPartition(
         partition.chains, 3, np.concatenate(labels).astype(np.int32), partition.features, legal=LEGAL
     )
     parts = [constrained.part(0, 2), constrained.part(2, len(lengths))]
@@ -70,7 +70,9 @@ def test_an_infeasible_sequence_is_named_by_its_place_in_all_data():
     partition = objective.partitions[1]
     allowed = np.ones((partition.chains.n_nodes, 3), dtype=bool)
     allowed[-1] = [False, True, False]
-    broken = Partition(partition.chains, 3, partition.labels, partition.features, allowed, None, LEGAL, partition.first)
+    broken = ChainPartition(
+        partition.chains, 3, partition.labels, partition.features, allowed, None, LEGAL, partition.first
+    )
     objective = Objective(objective.layout, [objective.partitions[0], broken], objective.engine)
     with pytest.raises(InfeasibleSequenceError, match=r"sequence 3 has no labelling.*token 1"):
         objective.evaluate(np.zeros(objective.layout.size))

@@ -1,10 +1,14 @@
 import doctest
 from pathlib import Path
 
+import pytest
 
-def test_the_examples_of_the_readme_print_what_they_say(tmp_path, monkeypatch):
-    readme = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/graphs.md"])
+def test_the_examples_print_what_they_say(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    failures, examples = doctest.testfile(str(readme), module_relative=False)
+    failures, examples = doctest.testfile(str(ROOT / page), module_relative=False)
     assert examples > 0
     assert failures == 0

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.classifier import KernelClassifier
+    from kernelcrf.estimators.graph import GraphCRF
     from kernelcrf.estimators.loading import load
+    from kernelcrf.estimators.markov_network import MarkovNetwork
+    from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
+    from kernelcrf.report import make_report
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
+        "GraphCRF": "kernelcrf.estimators.graph",
         "KernelClassifier": "kernelcrf.estimators.classifier",
+        "MarkovNetwork": "kernelcrf.estimators.markov_network",
         "ModelFileError": "kernelcrf.persistence",
+        "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
         "load": "kernelcrf.estimators.loading",
+        "make_report": "kernelcrf.report",
     }
 
     def __getattr__(name):
@@ -35,4 +43,15 @@ else:
 
 __version__ = version("kernelcrf")
 
-__all__ = ["ChainCRF", "KernelClassifier", "ModelFileError", "TemperatureScaling", "__version__", "load"]
+__all__ = [
+    "ChainCRF",
+    "GraphCRF",
+    "KernelClassifier",
+    "MarkovNetwork",
+    "ModelFileError",
+    "MultiLabelCRF",
+    "TemperatureScaling",
+    "__version__",
+    "load",
+    "make_report",
+]

@@ -166,7 +166,7 @@ def _with_variance(fitted: Fit, C: float, settings: Settings, callback: Callback
     solution = minimise(
         objective, solver, fitted.solution.theta, tol=settings.tol, max_iter=settings.max_iter, callback=callback
     )
-    return replace(fitted, layout=layout, solution=solution, certificate=solution.certificate, objective=objective)
+    return replace(fitted, solution=solution, certificate=solution.certificate, objective=objective)
 
 
 def choose_kernel(

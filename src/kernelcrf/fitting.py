@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis
-from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, make_features
+from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
 from kernelcrf.certificate import Certificate, residual_products
 from kernelcrf.engines.local import LocalEngine
@@ -27,7 +27,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import Record, Solution, solver_named
 from kernelcrf.solvers.loop import minimise
 
@@ -35,7 +36,6 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 FIRST_ATOMS = 64
-INDEX_BELOW = 0.8
 IN_SPAN_SHARE = 0.25
 
 
@@ -104,10 +104,14 @@ class Fit:
     found: Distinct
     features: Features
     edge_features: Features | None
-    layout: Layout
+    objective: Objective
     solution: Solution
     certificate: Certificate
-    objective: Objective
+
+    @property
+    def layout(self) -> Layout:
+        """How the templates' weights lie in theta."""
+        return self.objective.layout
 
     @property
     def end(self) -> Start:
@@ -142,10 +146,14 @@ def fit(
         return _grown(data, found, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
-    features = _features(settings.kernel, found, settings, settings.n_components, engine)
+    features = features_of(
+        settings.kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
+    )
     edges = None
     if settings.edge_kernel is not None:
-        edges = _features(settings.edge_kernel, found, settings, settings.n_components, engine)
+        edges = features_of(
+            settings.edge_kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
+        )
     return _solved(data, found, features, edges, settings, engine, callback, None)
 
 
@@ -160,9 +168,7 @@ def _carried_over(earlier: FeatureMap, kernel: InputKernel, found: Distinct, eng
 
 
 def _features(kernel: InputKernel, found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
-    if n is None or n >= found.U:
-        return make_features(kernel, found.inputs, None, "exact", engine=engine)
-    return make_features(kernel, found.inputs, n, settings.rule, random_state=settings.random_state, engine=engine)
+    return features_of(kernel, found.inputs, n, settings.rule, settings.random_state, engine)
 
 
 def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
@@ -178,13 +184,9 @@ def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
     return Layout(tuple(blocks))
 
 
-def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[Partition]:
-    shared = found.U < INDEX_BELOW * found.N
-    tokens = {
-        name: TokenFeatures(features.F, found.index) if shared else TokenFeatures(found.expand(features.F))
-        for name, features in by_template.items()
-    }
-    return Partition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
+def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[ChainPartition]:
+    tokens = {name: TokenFeatures.of(found, features.F) for name, features in by_template.items()}
+    return ChainPartition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
 
 
 def _solved(
@@ -210,27 +212,26 @@ def _solved(
     solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
     certificate = solution.certificate
     if settings.certify_full and objective.is_convex:
-        gap, _ = gap_full(layout, solution.evaluation, found, by_template, engine)
+        gap, _ = gap_full(objective, solution.evaluation, found, by_template)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(found, features, edges, layout, solution, certificate, objective)
+    return Fit(found, features, edges, objective, solution, certificate)
 
 
 def gap_full(
-    layout: Layout, at: Evaluation, found: Distinct, by_template: Mapping[str, Features], engine: LocalEngine
+    objective: Objective, at: Evaluation, found: Distinct, by_template: Mapping[str, Features]
 ) -> tuple[float, Floats]:
     """P(theta) minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes."""
     gap, scores = at.value - at.lower_bound, np.zeros(found.U)
-    for block in layout.blocks:
+    for block in objective.layout.blocks:
         features = by_template.get(block.clique.name)
         if features is None or features.basis is None or block.clique.k_x is None:
             continue
-        of_nodes = block.clique.nodes == 1
-        residuals = np.concatenate([local.residuals.r if of_nodes else local.residuals.q for local in at.parts])
-        tokens = block.clique.adjoint(residuals.astype(np.float64))
+        pairs = zip(objective.partitions, at.parts, strict=True)
+        tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
         R = found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
-        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, engine)
+        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, objective.engine)
         gap += 0.5 * block.C * float(np.vdot(R, ER))
-        if of_nodes:
+        if block.clique.nodes == 1:
             residual = features.basis.residual
             squares = np.einsum("ul,ul->u", ER, ER)
             scores = np.divide(squares, residual, out=np.zeros(found.U), where=residual > 0)
@@ -249,13 +250,15 @@ def _grown(
             "n_components='auto' grows the basis of nodes alone, and edge_kernel has one too: expected a number"
         )
     most = found.U if settings.max_components is None else min(settings.max_components, found.U)
-    features = _features(settings.kernel, found, settings, min(FIRST_ATOMS, most), engine)
+    features = features_of(
+        settings.kernel, found.inputs, min(FIRST_ATOMS, most), settings.rule, settings.random_state, engine
+    )
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     theta: Floats | None = None
     while True:
         fitted = _solved(data, found, features, None, inner, engine, callback, theta)
         at = fitted.solution.evaluation
-        gap, scores = gap_full(fitted.layout, at, found, {"node": features}, engine)
+        gap, scores = gap_full(fitted.objective, at, found, {"node": features})
         certificate = replace(fitted.certificate, gap_full=gap)
         n = features.F.shape[1]
         if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():

@@ -38,7 +38,7 @@ from scipy.linalg.lapack import dtrtri
 from kernelcrf.lanczos import RTOL, krylov
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import Layout
-from kernelcrf.partition import TokenFeatures
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers.preconditioners import Preconditioning, node_covariances
 
 Floats = npt.NDArray[np.float64]
@@ -209,14 +209,10 @@ def _seen(objective: Objective) -> tuple[Objective, npt.NDArray[np.intp]] | None
             if len(columns) < block.n:
                 fewer = True
                 partitions = [
-                    replace(
-                        partition,
-                        features={
-                            **partition.features,
-                            name: TokenFeatures(partition.features[name].F[:, columns], partition.features[name].index),
-                        },
+                    partition.with_features(
+                        {**partition.features, name: TokenFeatures(features.F[:, columns], features.index)}
                     )
-                    for partition in partitions
+                    for partition, features in zip(partitions, own, strict=True)
                 ]
         blocks.append(replace(block, n=len(columns)))
         width = (place.stop - place.start) // block.n

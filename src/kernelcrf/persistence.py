@@ -6,12 +6,15 @@ before an array is read; what the arrays mean, and whether they fit together, is
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +34,29 @@ class ModelFileError(ValueError):
 
 def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a model. The file appears whole or not at all."""
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
     header = json.dumps({"format": FORMAT, "version": VERSION, **config})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with whole_file(path) as file:
+        file.write(save(contiguous, metadata={"config": header}))
+
+
+@contextmanager
+def whole_file(path: PathLike) -> Iterator[BinaryIO]:
+    """A file to write to, which takes its name once all of it is on disk; an error leaves what was there before.
+
+    The name appears by a rename, so that readers see the old file or the new one, and two writers never mix.
+    """
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write is not there", str(path))
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
-        partial.write_bytes(save(contiguous, metadata={"config": header}))
+        with open(partial, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            os.chmod(partial, target.stat().st_mode & 0o777)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -45,6 +65,8 @@ def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
     """The config and the arrays of a model file."""
     size = Path(path).stat().st_size
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
     try:
         with safe_open(path, framework="numpy") as file:
             config = _header(file.metadata())

@@ -174,3 +174,34 @@ def test_what_a_file_cannot_hold_is_named_and_nothing_is_written(data, tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError):
         kernelcrf.load(tmp_path / "nothing")
+
+
+def test_metadata_travels_with_the_model_and_through_a_warm_start(data, tmp_path):
+    model = fitted(data)
+    assert model.metadata_ == {}
+    model.metadata_["unit"] = ["token", 1.5, None]
+    model.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    assert loaded.metadata_ == {"unit": ["token", 1.5, None]}
+    np.testing.assert_array_equal(loaded.gap_curve_, model.gap_curve_)
+    assert loaded.set_params(warm_start=True).fit(data.X, data.y).metadata_ == {"unit": ["token", 1.5, None]}
+    assert loaded.set_params(warm_start=False).fit(data.X, data.y).metadata_ == {}
+    model.metadata_["unit"] = object()
+    with pytest.raises(TypeError, match=r"metadata_=.* cannot be written to a file"):
+        model.save(tmp_path / "model")
+    assert kernelcrf.load(tmp_path / "model").metadata_ == {"unit": ["token", 1.5, None]}
+
+
+def test_a_writer_that_is_killed_leaves_the_old_model(data, tmp_path):
+    """The process ends without warning in the middle of its writing."""
+    fitted(data).save(tmp_path / "model")
+    before = (tmp_path / "model").read_bytes()
+    code = (
+        "import os, sys; from kernelcrf.persistence import whole_file\n"
+        "with whole_file(sys.argv[1]) as file:\n    file.write(b'half'); file.flush(); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], check=False).returncode == 9
+    assert (tmp_path / "model").read_bytes() == before
+    kernelcrf.load(tmp_path / "model").save(tmp_path / "model")
+    with pytest.raises(FileNotFoundError, match="the folder of the file to write is not there"):
+        fitted(data).save(tmp_path / "nowhere" / "model")

@@ -12,7 +12,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, solver_named
 from kernelcrf.solvers.dual import Ascent
 from kernelcrf.solvers.loop import minimise
@@ -41,7 +42,7 @@ def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=Fa
             rises = rng.integers(0, 2, high - low) * (np.arange(high - low) > 0)
             labels[low:high] = np.minimum(np.cumsum(rises), n_labels - 1)
     weights = rng.uniform(0.3, 2.0, len(lengths)) if weighted else None
-    partition = Partition(chains, n_labels, labels, {"node": features}, None, weights, rules)
+    partition = ChainPartition(chains, n_labels, labels, {"node": features}, None, weights, rules)
     return Objective(layout, [partition], LocalEngine(1))
 
 

@@ -11,7 +11,8 @@ from kernelcrf.fitting import LabelledSequences, Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, solver_named
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
@@ -48,7 +49,7 @@ def sticky_labels(n_sequences, length, stay, seed):
     changes[:, 0] = rng.integers(2, size=n_sequences)
     labels = (changes.cumsum(axis=1) % 2).astype(np.int32).ravel()
     F = rng.normal(size=(labels.size, 2)) + (labels - 0.5)[:, None]
-    return Partition(Chains.from_lengths([length] * n_sequences), 2, labels, {"node": TokenFeatures(F)})
+    return ChainPartition(Chains.from_lengths([length] * n_sequences), 2, labels, {"node": TokenFeatures(F)})
 
 
 def test_block_jacobi_converges_where_its_undamped_steps_diverge():

@@ -163,6 +163,15 @@ def make_features(
     return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
 
+def features_of(
+    kernel: InputKernel, X: Inputs, n_components: int | None, rule: str | Rule, random_state: Any, engine: LocalEngine
+) -> Features:
+    """Features of the distinct inputs X by `n_components` atoms; by all of them where there are no more inputs."""
+    if n_components is None or n_components >= X.shape[0]:
+        return make_features(kernel, X, None, "exact", engine=engine)
+    return make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
+
+
 def check_columns(X: Inputs, d: int) -> Inputs:
     """X as inputs, once it has d columns."""
     X = as_inputs(X)

@@ -6,6 +6,7 @@ Lines end at newlines only: text of social media holds other characters that Uni
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from kernelcrf.datasets.labelled import Array, Indices, LabelledSequences
 from kernelcrf.datasets.source import Folder, Source, choice, cut, numbers, read_text, split_lines
+from kernelcrf.formats.columns import rows
 
 Part: TypeAlias = Literal["train", "dev", "test"]
 NA = "NA"
@@ -185,11 +187,11 @@ def _tagged(source: Source, subset: str, folder: Folder, names: tuple[str, ...],
 
 def read_columns(path: Path, separator: str, width: int) -> tuple[list[list[str]], Indices]:
     """Columns of strings, and where the sentences (m,), ended by an empty line or by the file, start in them."""
-    lines = read_text(path).split("\n")
-    filled = np.fromiter(map(bool, lines), np.bool_, len(lines))
-    places = np.flatnonzero(filled)
-    columns = split_lines(path, [line for line in lines if line], (places + 1).tolist(), separator, width)
-    return columns, np.flatnonzero(np.diff(places, prepend=-2) > 1)
+    sentences = [cells for batch in rows(path, separator=separator, width=width) for _, _, cells in batch]
+    if not sentences:
+        raise ValueError(f"{path} has no rows: expected at least one")
+    starts = np.cumsum([0, *map(len, sentences[:-1])])
+    return [list(column) for column in zip(*chain.from_iterable(sentences), strict=True)], starts
 
 
 def _records(columns: dict[str, list[str]], starts: Indices) -> list[list[dict[str, str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -15,14 +15,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.posterior import ScorePosterior
+from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
-from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
+from kernelcrf.kernels.inputs import InputKernel, Inputs
 from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
 from kernelcrf.solvers import Record
@@ -109,7 +109,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
                 self._laplace = found if self.laplace else replace(found, posterior=None)
             else:
                 self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
-        self._warn_where_short(fitted)
+        warn_where_short(fitted.solution, self.tol)
         self.C_, self._kernel, self._edge_kernel = settings.C, settings.kernel, edge_kernel
         self._map, self._theta, self._layout = fitted.features.map, fitted.solution.theta, fitted.layout
         self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
@@ -163,40 +163,13 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._kernel
 
-    def _warn_where_short(self, fitted: Fit) -> None:
-        if fitted.solution.status != "optimal":
-            warnings.warn(
-                f"the fit ended with status {fitted.solution.status!r} at a relative certified gap of "
-                f"{fitted.solution.history[-1].relative_gap:.1e}, above tol={self.tol:g}: raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
     def _input_kernel(self, kernel: Any, X: Inputs, weights: Floats | None = None) -> InputKernel:
         """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
-        if isinstance(self.gamma, str):
-            if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma={self.gamma!r}: expected 'scale', 'auto' or a number above 0")
-            variance = _variance(X, weights) if self.gamma == "scale" else 1.0
-            gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        else:
-            gamma = self.gamma
-        if isinstance(kernel, str):
-            return InputKernel(kernel, gamma=gamma, degree=self.degree, coef0=self.coef0)
-        return InputKernel(kernel)
+        return input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
 
-    @contextmanager
-    def _progress(self) -> Iterator[Callable[[Record], None] | None]:
-        if not self.verbose:
-            yield None
-            return
-        with tqdm(desc=type(self).__name__, unit=" iterations") as bar:
-
-            def show(record: Record) -> None:
-                bar.update()
-                bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
-
-            yield show
+    def _progress(self) -> AbstractContextManager[Callable[[Record], None] | None]:
+        """What is told of a fit as it goes."""
+        return progress(type(self).__name__, self.verbose)
 
     @property
     def _engine(self) -> LocalEngine:
@@ -238,16 +211,3 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
             )
         maps = {"node": self._map} | ({} if self._edge_map is None else {"steps": self._edge_map})
         return ScorePosterior(self._layout, posterior, maps)
-
-
-def _variance(X: Inputs, weights: Floats | None) -> float:
-    """The variance of all entries, stored or not."""
-    if weights is not None:
-        share = weights / (weights.sum() * X.shape[1])
-        mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
-        squares = X.multiply(X).sum(axis=1) if is_sparse(X) else np.einsum("ij,ij->i", X, X)
-        return float(share @ np.asarray(squares).ravel()) - mean * mean
-    if not is_sparse(X):
-        return float(X.var())
-    mean = X.mean()
-    return float(X.multiply(X).mean() - mean * mean)

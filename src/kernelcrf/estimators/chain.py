@@ -21,6 +21,7 @@ from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.constraints import legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
+from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
@@ -113,6 +114,8 @@ class ChainCRF(KernelEstimator):
     log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
+    gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
+    metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.
     n_features_in_ : number of columns of the inputs.
     """
 
@@ -207,6 +210,9 @@ class ChainCRF(KernelEstimator):
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
         self.landmark_positions_ = landmark_positions(fitted, self._kernel, chains, self._engine)
+        history = fitted.solution.history
+        self.gap_curve_ = np.array([(record.relative_gap, record.passes, record.seconds) for record in history])
+        self.metadata_: dict[str, Any] = {} if start is None else self.metadata_
         self._fold_weights()
         return self
 
@@ -358,6 +364,15 @@ class ChainCRF(KernelEstimator):
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
         check_is_fitted(self)
         write(path, *state_of(self))
+
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's diagram, and below it what the fit has found."""
+        html: str = super()._repr_html_inner()
+        return html + facts_html(self) if hasattr(self, "certificate_") else html
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

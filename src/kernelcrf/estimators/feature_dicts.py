@@ -167,7 +167,7 @@ def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], Columns, Offsets
     else:
         if not any(_is_nested(value) for _, value in items):
             return list(map(_checked, items)), ids, offsets
-    items, ids, offsets = _numbered([_flat(token) for token in tokens], iter)
+    items, ids, offsets = _numbered([flat_items(token) for token in tokens], iter)
     return list(map(_checked, items)), ids, offsets
 
 
@@ -189,7 +189,7 @@ def _is_nested(value: Any) -> bool:
     return type(value) not in PLAIN and isinstance(value, (*COLLECTIONS, Mapping))
 
 
-def _flat(token: Any, prefix: str = "") -> list[Item]:
+def flat_items(token: Any, prefix: str = "") -> list[Item]:
     """The items of a token, nested values written out."""
     if isinstance(token, COLLECTIONS):
         return [(prefix + _checked_name(name), 1) for name in token]
@@ -202,7 +202,7 @@ def _flat(token: Any, prefix: str = "") -> list[Item]:
     for name, value in token.items():
         full = prefix + _checked_name(name)
         if _is_nested(value):
-            items.extend(_flat(value, full + SEPARATOR))
+            items.extend(flat_items(value, full + SEPARATOR))
         else:
             items.append((full, value))
     return items

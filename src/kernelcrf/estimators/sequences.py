@@ -73,7 +73,12 @@ class SequenceReader:
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
     def read_entries(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs | Entries, Chains]:
-        """The same with feature dicts as the entries they come to, which are enough for a product."""
+        """The same with feature dicts as the entries they come to, which are enough for a product.
+
+        X may be such entries itself, with lengths: features that were looked up in the reader's vocabulary beforehand.
+        """
+        if isinstance(X, Entries):
+            return self._checked_entries(X, lengths)
         parts, chains, kind = _parts(X, lengths)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))
@@ -92,6 +97,22 @@ class SequenceReader:
                 "the columns that fit saw"
             )
         return flat, chains
+
+    def _checked_entries(self, X: Entries, lengths: Lengths | None) -> tuple[Entries, Chains]:
+        if self.kind != "dicts" or X.d != self.n_features or lengths is None:
+            raise ValueError(
+                f"X has entries of {X.d} columns, lengths={lengths!r}: expected a reader of feature dicts with as many "
+                f"columns, which has {self.n_features} of {WORDS[self.kind]}, and the lengths of the sequences"
+            )
+        chains = Chains.from_lengths(lengths)
+        if chains.n_nodes != X.shape[0]:
+            raise ValueError(f"lengths sums to {chains.n_nodes} and X has {X.shape[0]} tokens: expected the same")
+        return X, chains
+
+    @property
+    def vocabulary(self) -> Mapping[str, int] | None:
+        """The columns by name, where feature dicts gave them a vocabulary."""
+        return self.vectorizer.vocabulary_ if isinstance(self.vectorizer, DictVectorizer) else None
 
     @property
     def feature_names(self) -> list[str] | None:

@@ -31,7 +31,7 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
     map_config, of_map = model._map.to_arrays()
     arrays: dict[str, Array] = {f"map.{name}": array for name, array in of_map.items()}
     arrays |= {"theta": model._theta, "coef": model.coef_, "transitions": model.transitions_}
-    arrays["objective_curve"] = model.objective_curve_
+    arrays |= {"objective_curve": model.objective_curve_, "gap_curve": model.gap_curve_}
     edge_config = None
     if model._edge_map is not None and model.edge_coef_ is not None:
         edge_config, of_map = model._edge_map.to_arrays()
@@ -71,6 +71,7 @@ def state_of(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
             "error": laplace.error,
             "n_effective": laplace.n_effective,
         },
+        "metadata": _plain(model.metadata_, "metadata_"),
     }
     return config, arrays
 
@@ -92,16 +93,19 @@ def _plain_parameters(model: ChainCRF) -> dict[str, Any]:
         parameters[name] = parameters[name] if isinstance(parameters[name], str) else None
     for name in ("label_kernel", "constraints", "classes", "class_weight", "pivots", "random_state"):
         value = parameters[name]
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        try:
-            json.dumps(value)
-        except TypeError:
-            raise TypeError(
-                f"{name}={value!r} cannot be written to a file: expected plain values; joblib.dump keeps any object"
-            ) from None
-        parameters[name] = value
+        parameters[name] = _plain(value.tolist() if isinstance(value, np.ndarray) else value, name)
     return dict(parameters)
+
+
+def _plain(value: Any, name: str) -> Any:
+    """The value, once JSON can hold it."""
+    try:
+        json.dumps(value)
+    except TypeError:
+        raise TypeError(
+            f"{name}={value!r} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+        ) from None
+    return value
 
 
 def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -142,9 +146,11 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model._layout = Layout.from_config(config["layout"])
     model._theta = _array(arrays, "theta", (model._layout.size,), "f")
     model._laplace = _laplace(config["laplace"], arrays, model._theta)
-    model.objective_curve_ = _array(arrays, "objective_curve", None, "f")
-    model.certificate_ = Certificate(**config["certificate"])
     model.n_iter_ = int(config["n_iter"])
+    model.objective_curve_ = _array(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
+    model.gap_curve_ = _array(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
+    model.metadata_ = dict(config["metadata"])
+    model.certificate_ = Certificate(**config["certificate"])
     model.C_ = float(config["C"])
     model._fold_weights()
 

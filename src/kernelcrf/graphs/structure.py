@@ -7,8 +7,9 @@ of one template share one potential (27), so that a template is the unit of para
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -145,3 +146,106 @@ class Legal:
         broken[into] |= ~self.steps[y[before], y[into]] & (y[before] >= 0) & (y[into] >= 0)
         samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
         return np.asarray(np.bincount(samples[broken], minlength=chains.n_samples) == 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Label nodes, node v with cards[v] labels, and cliques (K, arity) by the name of their template.
+
+    All cliques of a template have the same numbers of labels, and so tables of one size. The tables of all cliques lie
+    one after the other, template by template: `n_entries` numbers, the labels of a clique's last node running fastest.
+    `samples` (V,) says which sample of a union each node belongs to.
+    """
+
+    cards: npt.NDArray[np.int64]
+    cliques: Mapping[str, npt.NDArray[np.int64]]
+    samples: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        cards = np.asarray(self.cards, np.int64)
+        if cards.ndim != 1 or (cards < 1).any():
+            raise ValueError(f"cards={self.cards!r}: expected the number of labels of each node, at least 1")
+        object.__setattr__(self, "cards", cards)
+        members = {name: np.atleast_2d(np.asarray(nodes, np.int64)) for name, nodes in self.cliques.items()}
+        object.__setattr__(self, "cliques", members)
+        for name, nodes in members.items():
+            self._check(name, nodes)
+
+    def _check(self, name: str, nodes: npt.NDArray[np.int64]) -> None:
+        if nodes.size and not (nodes.min() >= 0 and nodes.max() < len(self.cards)):
+            raise ValueError(
+                f"cliques of template {name!r} have nodes from {nodes.min()} to {nodes.max()}: "
+                f"expected 0 to {len(self.cards) - 1}"
+            )
+        ranked = np.sort(nodes, axis=1)
+        twice = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
+        if twice.size:
+            raise ValueError(
+                f"clique {tuple(nodes[twice[0]].tolist())} of template {name!r} has a node twice: "
+                "expected nodes that differ"
+            )
+        if (self.cards[nodes] != self.cards[nodes[:1]]).any():
+            raise ValueError(
+                f"cliques of template {name!r} differ in their numbers of labels: expected one table for all; "
+                "give those with other numbers a template of their own"
+            )
+
+    @property
+    def n_nodes(self) -> int:
+        """V."""
+        return len(self.cards)
+
+    @cached_property
+    def n_samples(self) -> int:
+        """Samples of the union; 1 for a single graph."""
+        return 1 if self.samples is None else int(self.samples.max(initial=-1)) + 1
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The numbers of labels of a template's cliques."""
+        nodes = self.cliques[name]
+        return tuple(self.cards[nodes[0]].tolist()) if len(nodes) else (1,) * nodes.shape[1]
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where the tables of each template are among all entries."""
+        low, found = 0, {}
+        for name, nodes in self.cliques.items():
+            high = low + len(nodes) * int(np.prod(self.shape(name)))
+            found[name] = slice(low, high)
+            low = high
+        return found
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of the tables of all cliques."""
+        return max((part.stop for part in self.slices.values()), default=0)
+
+    def chosen(self, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """(m, n_cliques): the entry of each clique's table that labelings (m, V) choose."""
+        columns = [np.empty((len(labels), 0), np.int64)]
+        for name, nodes in self.cliques.items():
+            shape = self.shape(name)
+            strides = np.append(np.cumprod(np.array(shape[:0:-1], np.int64))[::-1], 1)[-len(shape) :]
+            starts = self.slices[name].start + int(np.prod(shape)) * np.arange(len(nodes))
+            columns.append(starts + labels[:, nodes].astype(np.int64) @ strides)
+        return np.concatenate(columns, axis=1)
+
+    @cached_property
+    def clique_samples(self) -> npt.NDArray[np.int64]:
+        """(n_cliques,): the sample of each clique, in the order of `chosen`."""
+        samples = np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
+        return np.concatenate([np.empty(0, np.int64), *(samples[nodes[:, 0]] for nodes in self.cliques.values())])
+
+    @classmethod
+    def union(cls, graphs: Sequence[Graph]) -> Graph:
+        """Graphs of several samples side by side, with the same templates, as one."""
+        starts = np.concatenate(([0], np.cumsum([graph.n_nodes for graph in graphs])))
+        names = dict.fromkeys(name for graph in graphs for name in graph.cliques)
+        return cls(
+            np.concatenate([graph.cards for graph in graphs]),
+            {
+                name: np.concatenate([graph.cliques[name] + low for graph, low in zip(graphs, starts, strict=False)])
+                for name in names
+            },
+            np.repeat(np.arange(len(graphs)), [graph.n_nodes for graph in graphs]),
+        )

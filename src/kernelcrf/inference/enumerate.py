@@ -6,6 +6,7 @@ p(y) = exp(score(y)) / Z. Any graph is such a list. The work is L^T; written for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,9 +45,9 @@ def total_scores(labelings: npt.NDArray[np.intp], sample: Iterable[Factor]) -> F
 
 @dataclass(frozen=True)
 class Enumeration:
-    """All labelings (L^T, T) of one sample and their scores (L^T,)."""
+    """All labelings (L^T, T) of one sample and their scores (L^T,); node v has cards[v] = L_v labels."""
 
-    n_labels: int
+    cards: tuple[int, ...]
     labelings: npt.NDArray[np.intp]
     scores: Floats
 
@@ -81,18 +82,19 @@ class Enumeration:
         return self.labelings[order], self.scores[order]
 
     def _table(self, nodes: Sequence[int], weights: Floats) -> Floats:
-        table = np.zeros((self.n_labels,) * len(nodes))
+        table = np.zeros([self.cards[v] for v in nodes])
         np.add.at(table, tuple(self.labelings[:, node] for node in nodes), weights)
         return table
 
 
-def enumerate_labelings(n_nodes: int, n_labels: int, sample: Iterable[Factor]) -> Enumeration:
-    """Score every labelling of a sample of `n_nodes` nodes."""
-    count = n_labels**n_nodes
+def enumerate_labelings(n_nodes: int, n_labels: int | Sequence[int], sample: Iterable[Factor]) -> Enumeration:
+    """Score every labelling of a sample of `n_nodes` nodes with `n_labels` labels, or n_labels[v] each."""
+    cards = (n_labels,) * n_nodes if isinstance(n_labels, int) else tuple(n_labels)
+    count = math.prod(cards)
     if count > MOST_LABELINGS:
         raise ValueError(
             f"n_nodes={n_nodes}, n_labels={n_labels}: {count} labelings are too many to enumerate "
             f"(at most {MOST_LABELINGS}); use the inference routine of the graph instead"
         )
-    labelings = np.indices((n_labels,) * n_nodes).reshape(n_nodes, count).T
-    return Enumeration(n_labels, labelings, total_scores(labelings, sample))
+    labelings = np.indices(cards).reshape(n_nodes, count).T
+    return Enumeration(cards, labelings, total_scores(labelings, sample))

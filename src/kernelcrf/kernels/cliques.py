@@ -159,6 +159,25 @@ class CliqueKernel:
         return Z @ A.T if self.nodes == 1 else A @ Z @ A.T
 
 
+def one_against_other(L: int) -> LabelKernel:
+    """The centred kernel of L labels with a factor of its rank, L - 1: for two labels, one weight a feature."""
+    return LabelKernel.of(np.eye(L) - 1.0 / L, L) if L > 1 else LabelKernel("delta", 1)
+
+
+def interactions(*cards: int) -> LabelKernel:
+    """Of the joint labels of several nodes, what is left without the effects of fewer of them: rank prod (L_v - 1)."""
+    gram: Array = np.ones((1, 1))
+    for L in cards:
+        gram = np.kron(gram, np.eye(L) - 1.0 / L)
+    return LabelKernel.of(gram, len(gram))
+
+
+def symmetric_pairs(L: int) -> LabelKernel:
+    """Of the labels of two nodes in no order, [(a, b) = (c, d)] / 2 + [(a, b) = (d, c)] / 2: rank L (L + 1) / 2."""
+    gram = np.eye(L * L).reshape(L, L, L, L)
+    return LabelKernel.of((0.5 * (gram + gram.transpose(0, 1, 3, 2))).reshape(L * L, L * L), L * L)
+
+
 def relevant(cliques: Iterable[CliqueKernel]) -> list[CliqueKernel]:
     """The cliques that p(y|x) depends on: those with a label (Lemma 12)."""
     return [clique for clique in cliques if clique.nodes > 0]

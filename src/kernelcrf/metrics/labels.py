@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from kernelcrf.metrics.pairs import codes, pair
@@ -87,6 +88,14 @@ def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_we
     right = [true == pred for true, pred in zip(pairs.true, pairs.pred, strict=True) if true]
     weight = pairs.repeat_weight([min(len(true), 1) for true in pairs.true])
     return float(metrics.accuracy_score([True] * len(right), right, sample_weight=weight))
+
+
+def flat_confusion(y_true: Iterable[Any], y_pred: Iterable[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The labels in their order, and how many tokens of each (rows) were given each (columns)."""
+    pairs = pair(y_true, y_pred, None)
+    code = codes(pairs.flat_true, pairs.flat_pred)
+    true, pred = ([code[label] for label in labels] for labels in (pairs.flat_true, pairs.flat_pred))
+    return list(code), metrics.confusion_matrix(true, pred, labels=range(len(code)))
 
 
 def check_average(average: str | None) -> None:

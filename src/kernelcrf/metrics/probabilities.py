@@ -13,6 +13,7 @@ times the difference of accuracy and mean confidence.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,13 +62,52 @@ def expected_calibration_error(
     """sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W over `n_bins` bins of equal width; the first of equal
     maxima is l_t.
     """
-    if n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r}: expected an integer >= 1")
+    return reliability(y_true, y_proba, classes, n_bins=n_bins, sample_weight=sample_weight).error
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Bins of confidence: what was said and what was so.
+
+    weight : (n_bins,) of the tokens of each bin, W_b.
+    confidence, accuracy : (n_bins,) sums of w_t c_t and of w_t [l_t = y_t] over W_b; NaN where a bin is empty.
+    """
+
+    weight: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error."""
+        filled = self.weight > 0
+        gaps = np.abs(self.accuracy - self.confidence)[filled]
+        return float(self.weight[filled] @ gaps / self.weight.sum())
+
+
+def reliability(
+    y_true: Iterable[Any],
+    y_proba: Iterable[Any],
+    classes: Iterable[Hashable],
+    *,
+    n_bins: int = 15,
+    sample_weight: ArrayLike | None = None,
+) -> Reliability:
+    """Accuracy and mean confidence in `n_bins` bins of equal width: a reliability diagram."""
     y, P, weight = _known(y_true, y_proba, classes, sample_weight)
     w = np.ones(len(y)) if weight is None else weight
-    c = P.max(1)
-    b = np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
-    return float(np.abs(np.bincount(b, w * ((P.argmax(1) == y) - c))).sum() / w.sum())
+    c, right = P.max(1), P.argmax(1) == y
+    b = confidence_bins(c, n_bins)
+    sums = np.stack([np.bincount(b, w * values, minlength=n_bins) for values in (np.ones(len(y)), c, right)])
+    with np.errstate(invalid="ignore"):
+        return Reliability(sums[0], sums[1] / sums[0], sums[2] / sums[0])
+
+
+def confidence_bins(c: NDArray[np.float64], n_bins: int) -> NDArray[np.intp]:
+    """The bin of each confidence: b - 1 for (b - 1) / n_bins < c <= b / n_bins."""
+    if n_bins < 1:
+        raise ValueError(f"n_bins={n_bins!r}: expected an integer >= 1")
+    return np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
 
 
 def _known(

@@ -87,6 +87,14 @@ SCHEMES: Mapping[str, Scheme] = {
 }
 
 
+def are_spans(labels: Iterable[Any]) -> bool:
+    """Whether labels look like tags of spans: O, and letters with a type, such as B-PER."""
+    rest = [label for label in labels if label != "O"]
+    return bool(rest) and all(
+        isinstance(tag, str) and tag[:1] in SCHEMES["lenient"].letters and tag[1:2] == "-" for tag in rest
+    )
+
+
 def spans(tags: Iterable[Any], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
     """The spans of one tag sequence, which errors call `name`, in their order."""
     if scheme not in SCHEMES:

@@ -29,7 +29,7 @@ from scipy.optimize import minimize_scalar
 
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.objective import Objective
-from kernelcrf.partition import Partition
+from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent as loops
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
@@ -55,6 +55,8 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Whether labels are all observed, node features sparse, edges without inputs, and no label kernel given."""
         if not objective.is_convex or len(objective.partitions) != 1 or len(objective.layout.blocks) != 2:
+            return False
+        if not isinstance(objective.partitions[0], ChainPartition):
             return False
         features = objective.partitions[0].features
         node, edge = objective.layout.blocks
@@ -136,7 +138,7 @@ class Ascent:
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
         """The better of a start near the labels and of one at theta = `start`; None where neither can be scaled."""
-        partition, n_jobs = objective.partitions[0], objective.engine.n_jobs
+        partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
             starts.append(cls._at(objective, *partition.scores(objective.layout, start, n_jobs)))
@@ -145,7 +147,7 @@ class Ascent:
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
         """alpha with the scores s and w, or None where its messages cannot be scaled."""
-        partition, layout = objective.partitions[0], objective.layout
+        partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
         p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
@@ -166,7 +168,7 @@ class Ascent:
         """D(alpha)."""
         node, edge = self.objective.layout.blocks
         penalty = float(np.vdot(self.W, self.W)) / node.C + float(np.vdot(self.w, self.w)) / edge.C
-        return float(np.dot(_weights(self.objective.partitions[0]), self.entropies)) - 0.5 * penalty
+        return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
     def theta(self) -> Floats:
@@ -175,7 +177,7 @@ class Ascent:
 
     def epoch(self, rng: np.random.Generator) -> None:
         """One step for every sequence, in random order."""
-        partition, blocks = self.objective.partitions[0], self.objective.layout.blocks
+        partition, blocks = _chains(self.objective), self.objective.layout.blocks
         features = partition.features[blocks[0].clique.name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
@@ -193,7 +195,7 @@ class Ascent:
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
     """Scores under which tokens have their labels with probability 1 - delta, for the delta that makes D greatest."""
-    partition = objective.partitions[0]
+    partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     own, nothing = np.zeros((n_nodes, n_labels)), np.zeros((n_labels, n_labels))
     own[np.arange(n_nodes), partition.labels] = 1
@@ -216,11 +218,18 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * own, nothing
 
 
-def _weights(partition: Partition) -> Floats:
+def _chains(objective: Objective) -> ChainPartition:
+    partition = objective.partitions[0]
+    if not isinstance(partition, ChainPartition):
+        raise TypeError(f"partition is of type {type(partition).__name__}: expected chains")
+    return partition
+
+
+def _weights(partition: ChainPartition) -> Floats:
     return np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
 
 
-def _legality(partition: Partition) -> tuple[Array, Array, Array]:
+def _legality(partition: ChainPartition) -> tuple[Array, Array, Array]:
     """First labels, last labels and steps that are legal."""
     if partition.legal is not None:
         return partition.legal.first, partition.legal.last, partition.legal.steps

@@ -6,9 +6,9 @@ Between the weights of one label the block of a node template is F' diag(omega p
     kronecker    F' Omega F (x) diag(c) + lam, c_l the mean of p_l (1 - p_l): one eigendecomposition serves all points
     diagonal     their diagonals: all that is left where n is large or F is sparse
 
-Templates without inputs, and those on edges, take a constant: the tokens that they see, spread evenly over their
-entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T for a change of variables theta = E^-T phi,
-under which M becomes the identity.
+Templates without inputs have the sum of p_l (1 - p_l); edges whose marginals are not at hand take a constant: the
+tokens that they see, spread evenly over their entries. Each part M = E E' gives M^-1 for conjugate gradients and E^-T
+for a change of variables theta = E^-T phi, under which M becomes the identity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -151,39 +152,49 @@ class Preconditioning:
     def of(cls, objective: Objective) -> Preconditioning:
         """Decompose where it pays."""
         spectra = {}
+        known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for block in objective.layout.blocks:
             if block.clique.nodes == 1 and PER_LABEL_UP_TO < block.n <= KRONECKER_UP_TO and _is_dense(objective, block):
-                values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
-                spectra[block.clique.name] = np.maximum(values, 0), vectors
+                same = tuple(id(partition.features[block.clique.name]) for partition in objective.partitions)
+                if same not in known:
+                    values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
+                    known[same] = np.maximum(values, 0), vectors
+                spectra[block.clique.name] = known[same]
         return cls(objective, spectra)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """M at a point, with `share` times the spread p (1 - p) of its marginals."""
-        spread = [share * local.residuals.nodes * (1 - local.residuals.nodes) for local in at.parts]
         slices = self.objective.layout.slices
         return Preconditioner(
-            tuple((slices[block.clique.name], self._factor(block, spread)) for block in self.objective.layout.blocks)
+            tuple((slices[block.clique.name], self._factor(block, at, share)) for block in self.objective.layout.blocks)
         )
 
-    def _factor(self, block: TemplateBlock, spread: list[Array]) -> Factor:
+    def _factor(self, block: TemplateBlock, at: Evaluation, share: float) -> Factor:
         objective, lam = self.objective, 1.0 / block.C
-        if block.clique.name in self.spectra:
+        spread = _spread(objective, block, at, share)
+        if spread is not None and block.clique.name in self.spectra:
             values, vectors = self.spectra[block.clique.name]
             return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, spread)) + lam)
-        if block.clique.nodes == 1 and block.clique.name in objective.partitions[0].features:
+        if spread is not None and block.clique.name in objective.partitions[0].features:
             if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
                 return _per_label(objective, block, spread, lam)
             return Diagonal(_squares(objective, block, spread).ravel() + lam)
+        if spread is not None:
+            return Diagonal(_summed_spread(block, spread) + lam)
         size = int(np.prod(block.shape))
-        tokens = sum(_mass(partition) for partition in objective.partitions)
-        return Diagonal(np.full(size, tokens / size + lam))
+        return Diagonal(np.full(size, _mass(objective, block) / size + lam))
 
 
 def has_single_nodes(objective: Objective) -> bool:
     """Whether samples are single nodes, with one template on them that has dense features and a plain label kernel."""
     nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
-    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in objective.partitions)
-    return single and len(nodes) == 1 and nodes[0].clique.k_y.is_identity and _is_dense(objective, nodes[0])
+    single = all(chains.chains.lengths.max(initial=0) <= 1 for chains in _chains(objective))
+    one = len(_chains(objective)) == len(objective.partitions) and len(nodes) == 1
+    return single and one and nodes[0].clique.k_y.is_identity and _is_dense(objective, nodes[0])
+
+
+def _chains(objective: Objective) -> list[ChainPartition]:
+    return [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
 
 
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
@@ -199,7 +210,8 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
         for column in range(row):
-            gram = _gram(objective, nodes[0], [one[:, row] * one[:, column] for one in p])
+            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(_chains(objective), p, strict=True)]
+            gram = _gram(objective, nodes[0], d)
             found[row, column] = found[column, row] = -gram
             # Probabilities sum to one, and with them each row of blocks to zero.
             found[row, row] += gram
@@ -207,9 +219,19 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     return nodes[0].clique.name, found
 
 
-def _mass(partition: Partition) -> float:
-    lengths = partition.chains.lengths
-    return float(lengths.sum() if partition.weights is None else np.dot(partition.weights, lengths))
+def _mass(objective: Objective, block: TemplateBlock) -> float:
+    return sum(partition.mass(block) for partition in objective.partitions)
+
+
+def _spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> list[Array] | None:
+    """`share` times omega p (1 - p) of a template's cliques in each partition."""
+    found = []
+    for partition, local in zip(objective.partitions, at.parts, strict=True):
+        spread = partition.spread(block, local)
+        if spread is None:
+            return None
+        found.append(share * spread)
+    return found
 
 
 def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
@@ -227,11 +249,10 @@ def _summed(objective: Objective, block: TemplateBlock, term: Callable[[TokenFea
 
 
 def _gram(objective: Objective, block: TemplateBlock, d: list[Array] | None) -> Floats:
-    """F' diag(omega d) F, d (N,) in each partition; None is 1."""
+    """F' diag(d) F, d (rows,) in each partition; None is omega."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        partition = objective.partitions[k]
-        return features.gram(partition.weighted(np.ones(partition.chains.n_nodes) if d is None else d[k]))
+        return features.gram(objective.partitions[k].clique_weights(block) if d is None else d[k])
 
     return _summed(objective, block, term)
 
@@ -240,7 +261,7 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
     """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L); their mean over labels where labels share strength."""
 
     def term(features: TokenFeatures, k: int) -> Floats:
-        return features.squares_transposed_times(objective.partitions[k].weighted(spread[k]))
+        return features.squares_transposed_times(spread[k])
 
     squares = _summed(objective, block, term)
     if block.clique.k_y.is_identity:
@@ -250,12 +271,15 @@ def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) ->
 
 def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
     """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
-    pairs = list(zip(objective.partitions, spread, strict=True))
-    total = np.sum([partition.weighted(s).sum(axis=0, dtype=np.float64) for partition, s in pairs], axis=0)
-    c = total / max(sum(_mass(partition) for partition, _ in pairs), np.finfo(np.float64).tiny)
+    return _summed_spread(block, spread) / max(_mass(objective, block), np.finfo(np.float64).tiny)
+
+
+def _summed_spread(block: TemplateBlock, spread: list[Array]) -> Floats:
+    """p_l (1 - p_l) by weight, summed over cliques; its mean over labels where labels share strength."""
+    total = np.sum([part.sum(axis=0, dtype=np.float64) for part in spread], axis=0)
     if block.clique.k_y.is_identity:
-        return np.asarray(c)
-    return np.full(block.clique.shape, c.mean() * _label_norm(block))
+        return np.asarray(total)
+    return np.full(block.clique.shape, total.mean() * _label_norm(block))
 
 
 def _label_norm(block: TemplateBlock) -> float:

@@ -10,7 +10,7 @@ partition to them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ import numpy.typing as npt
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partition import Partition
+
+if TYPE_CHECKING:
+    from kernelcrf.partitions.chains import ChainPartition
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -37,7 +39,7 @@ class Messages:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A partition at a point: loss and its gradient, scores, residuals as `objective.Residuals` has them, messages."""
+    """A partition at a point: loss and its gradient, scores, residuals as `ChainResiduals` has them, messages."""
 
     loss: float
     gradient: Floats
@@ -56,7 +58,7 @@ class Templates:
     block: TemplateBlock
 
     @classmethod
-    def of(cls, layout: Layout, partition: Partition) -> Templates | None:
+    def of(cls, layout: Layout, partition: ChainPartition) -> Templates | None:
         """None where the partition is not of the common case."""
         with_inputs = [block for block in layout.blocks if block.clique.name in partition.features]
         if partition.allowed is not None or len(with_inputs) != 1 or with_inputs[0].clique.nodes != 1:
@@ -90,7 +92,7 @@ class Templates:
         return self.layout.join({block.clique.name: gradient(block) for block in self.layout.blocks})
 
 
-def evaluate(layout: Layout, partition: Partition, theta: Floats, *, keep: bool) -> Pass | None:
+def evaluate(layout: Layout, partition: ChainPartition, theta: Floats, *, keep: bool) -> Pass | None:
     """The partition at theta; `keep` holds on to the messages."""
     templates = Templates.of(layout, partition)
     if templates is None or partition.chains.n_nodes == 0:
@@ -126,7 +128,7 @@ def evaluate(layout: Layout, partition: Partition, theta: Floats, *, keep: bool)
     return Pass(loss, gradient, s, w, r, q, Messages(edges, alpha, v, p, marginals))
 
 
-def hessian_product(layout: Layout, partition: Partition, at: Messages, direction: Floats) -> Floats:
+def hessian_product(layout: Layout, partition: ChainPartition, at: Messages, direction: Floats) -> Floats:
     """The derivative of the gradient of a partition along a direction of theta; `at` was kept by `evaluate`."""
     templates = Templates.of(layout, partition)
     if templates is None:
@@ -146,5 +148,5 @@ def hessian_product(layout: Layout, partition: Partition, at: Messages, directio
     return templates.join(G.T, nodes, steps)
 
 
-def _features(templates: Templates, partition: Partition) -> Array:
+def _features(templates: Templates, partition: ChainPartition) -> Array:
     return np.asarray(partition.features[templates.block.clique.name].F)

@@ -3,7 +3,8 @@ import pytest
 import scipy.sparse as sp
 
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from objectives import random_objective
 
 
@@ -49,7 +50,7 @@ def test_cutting_keeps_sequences_whole_and_in_order():
     chains = Chains.from_lengths(rng.integers(0, 40, size=300))
     F = rng.normal(size=(chains.n_nodes, 512))
     labels = rng.integers(2, size=chains.n_nodes).astype(np.int32)
-    whole = Partition(chains, 2, labels, {"node": TokenFeatures(F)}, weights=rng.random(300))
+    whole = ChainPartition(chains, 2, labels, {"node": TokenFeatures(F)}, weights=rng.random(300))
     parts = whole.cut()
     assert len(parts) > 5
     np.testing.assert_array_equal(np.concatenate([part.labels for part in parts]), labels)
@@ -62,13 +63,13 @@ def test_sparse_and_shared_features_are_not_cut():
     chains = Chains.from_lengths([3, 2])
     labels = np.zeros(5, np.int32)
     for features in (TokenFeatures(sp.eye_array(5).tocsr()), TokenFeatures(np.eye(2), np.zeros(5, np.intp))):
-        assert len(Partition(chains, 2, labels, {"node": features}).cut()) == 1
+        assert len(ChainPartition(chains, 2, labels, {"node": features}).cut()) == 1
 
 
 def test_single_precision_features_give_single_precision_scores():
     objective = random_objective(4, n_parts=1)
     partition = objective.partitions[0]
-    single = Partition(
+    single = ChainPartition(
         partition.chains, 3, partition.labels, {"node": TokenFeatures(partition.features["node"].F.astype(np.float32))}
     )
     theta = np.random.default_rng(0).normal(size=objective.layout.size)

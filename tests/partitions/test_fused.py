@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcrf import fused, partition
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.objective import Objective
-from kernelcrf.partition import Partition, TokenFeatures
+from kernelcrf.partitions import chains, fused
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
 from objectives import random_objective
 
 LENGTHS = (3, 0, 90, 1, 4, 0, 2, 5, 70, 30)
@@ -40,7 +41,7 @@ def in_steps(objective, monkeypatch):
     ids=str,
 )
 def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrained, monkeypatch):
-    monkeypatch.setattr(partition, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(chains, "BLOCK_BYTES", 1)
     objective = random_objective(11, lengths=LENGTHS, **kind)
     objective = legal_labels(objective) if constrained else objective
     rng = np.random.default_rng(0)
@@ -95,6 +96,8 @@ def test_other_partitions_are_left_alone():
     missing = random_objective(14, missing=0.5)
     assert fused.evaluate(objective.layout, objective.partitions[0], theta, keep=False) is None
     assert fused.evaluate(missing.layout, missing.partitions[0], np.zeros(missing.layout.size), keep=False) is None
-    empty = Partition(Chains.from_lengths([0]), 3, np.empty(0, np.int32), {"node": TokenFeatures(np.empty((0, 4)))})
+    empty = ChainPartition(
+        Chains.from_lengths([0]), 3, np.empty(0, np.int32), {"node": TokenFeatures(np.empty((0, 4)))}
+    )
     layout = random_objective(14).layout
     assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=False) is None

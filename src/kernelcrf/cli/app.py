@@ -1,0 +1,192 @@
+"""The commands and their options; what they do is imported when they are called, so that help comes at once."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from kernelcrf.cli.outcome import command
+
+app = typer.Typer(
+    name="kernelcrf",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+
+Format = Enum("Format", {name: name for name in ("columns", "jsonl", "crfsuite", "parquet", "npz")}, type=str)  # type: ignore[misc]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
+DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", "-f", metavar="NAME", help="columns, jsonl, crfsuite, parquet, npz.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
+
+
+def _name(format: Any) -> str | None:
+    return None if format is None else str(format.value)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from kernelcrf import __version__
+
+        typer.echo(f"kernelcrf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    """Label sequences: conditional random fields with kernels.
+
+    Files are column files (.txt .conll .tsv ...), JSON lines (.jsonl), CRFsuite's
+    text (.crfsuite), .parquet or .npz, also with .gz; - is standard input.
+    """
+
+
+@app.command()
+@command
+def fit(
+    data: DataFile,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
+    format: FormatOption = None,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Features of text, as CRF++'s.")] = None,
+    kernel: Annotated[str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; rbf for vectors.")] = None,
+    c: Annotated[float | None, typer.Option("--C", "-C", metavar="X", help="Prior variance of weights.")] = None,
+    gamma: Annotated[float | None, typer.Option(metavar="X", help="Of the kernel.")] = None,
+    n_components: Annotated[int | None, typer.Option(metavar="N", help="Landmarks.")] = None,
+    constraints: Annotated[str | None, typer.Option(metavar="NAME", help="BIO, IOB1, BIOUL or BMES.")] = None,
+    tol: Annotated[float | None, typer.Option(metavar="X", help="Relative certified gap to end at.")] = None,
+    max_iter: Annotated[int | None, typer.Option(metavar="N", help="Iterations at most.")] = None,
+    n_jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads; -1 is all.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the landmarks.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of ChainCRF.")
+    ] = None,
+) -> None:
+    """Fit a model to labelled sequences.
+
+    Example: kernelcrf fit train.txt chunks.kcrf --constraints BIO
+    """
+    from kernelcrf.cli.training import fit as run
+
+    named: dict[str, Any] = {
+        "kernel": kernel,
+        "C": c,
+        "gamma": gamma,
+        "n_components": n_components,
+        "constraints": constraints,
+        "tol": tol,
+        "max_iter": max_iter,
+        "n_jobs": n_jobs,
+        "random_state": seed,
+    }
+    run(data, model, _name(format), templates, named, settings or [])
+
+
+@app.command()
+@command
+def tag(
+    model: ModelFile,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Sequences; - is stdin.", show_default=False)] = "-",
+    format: FormatOption = None,
+    marginals: Annotated[bool, typer.Option("--marginals", help="Add label:probability, a column a label.")] = False,
+    n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next likeliest labellings.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines, whatever comes in.")] = False,
+) -> None:
+    """Label sequences: what came in, with the label as a last column.
+
+    Works on endless streams: each sentence is answered as soon as it is there.
+
+    Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
+    """
+    from kernelcrf.cli.tagging import tag as run
+
+    run(model, data, _name(format), marginals, n_best, json)
+
+
+@app.command()
+@command
+def evaluate(
+    model: ModelFile,
+    data: DataFile,
+    format: FormatOption = None,
+    scheme: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of spans: lenient, IOB1, IOB2, IOBES, BIOUL, BMES.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Score a model on labelled sequences, with 95 % intervals.
+
+    Example: kernelcrf evaluate chunks.kcrf test.txt
+    """
+    from kernelcrf.cli.evaluation import evaluate as run
+
+    run(model, data, _name(format), scheme, json)
+
+
+@app.command()
+@command
+def inspect(
+    model: ModelFile,
+    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Steps, and terms of each label.")] = 5,
+    json: JsonOption = False,
+) -> None:
+    """Print what a model is: labels, steps, features or landmarks, certificate.
+
+    Example: kernelcrf inspect chunks.kcrf -n 3
+    """
+    from kernelcrf.cli.inspection import inspect as run
+
+    run(model, n_terms, json)
+
+
+@app.command()
+@command
+def report(
+    model: ModelFile,
+    data: DataFile,
+    target: Annotated[str, typer.Argument(metavar="HTML", help="File to write.", show_default=False)],
+    format: FormatOption = None,
+    train: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Training data, to show landmarks as words.")
+    ] = None,
+    explain: Annotated[
+        list[str] | None, typer.Option(metavar="SEQUENCE:TOKEN", help="Explain this decision; may be repeated.")
+    ] = None,
+    n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Hardest sequences to show.")] = 10,
+) -> None:
+    """Write a report of a model on labelled sequences: one HTML file.
+
+    Example: kernelcrf report chunks.kcrf test.txt report.html
+    """
+    from kernelcrf.cli.reporting import report as run
+
+    run(model, data, target, _name(format), train, explain or [], n_hardest)
+
+
+@app.command()
+@command
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
+    source_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
+    target_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Make features of text by these.")] = None,
+    no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is no label.")] = False,
+) -> None:
+    """Write sequences in another format; the extensions say which.
+
+    Text becomes features, by default templates, where TARGET is CRFsuite's.
+
+    Example: kernelcrf convert train.txt train.crfsuite
+    """
+    from kernelcrf.cli.conversion import convert as run
+
+    run(source, target, _name(source_format), _name(target_format), templates, not no_labels)

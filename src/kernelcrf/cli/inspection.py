@@ -1,0 +1,65 @@
+"""`kernelcrf inspect`: what a model is, without data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import typer
+from scipy.linalg import solve_triangular
+
+from kernelcrf import ChainCRF
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.cli.data import Model
+from kernelcrf.estimators.facts import facts_of, text_of
+
+
+def inspect(model: str, n_terms: int, as_json: bool) -> None:
+    """Print labels, transitions, features or landmarks, certificate and sizes of a model."""
+    loaded = Model.load(model)
+    crf = loaded.crf
+    facts = facts_of(crf)
+    steps = strongest_steps(crf, n_terms)
+    terms = strongest_terms(crf, n_terms)
+    if as_json:
+        typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
+        return
+    for name, value in facts.items():
+        typer.echo(f"{name:<14}{text_of(value)}")
+    typer.echo("\nstrongest steps between labels")
+    for source, target, weight in steps:
+        typer.echo(f"  {weight:+8.3f}  {source} -> {target}")
+    kind = "features" if crf.landmarks_ is None else "landmarks (sequence and token of the training data)"
+    typer.echo(f"\nstrongest {kind}")
+    for label, own in terms.items():
+        typer.echo(f"  {label}")
+        for term, weight in own:
+            typer.echo(f"    {weight:+8.3f}  {term}")
+    if loaded.templates is not None:
+        typer.echo(f"\ntemplates, for {loaded.templates.n_columns} column(s) of text")
+        typer.echo("\n".join(f"  {line}" for line in loaded.templates.text.split("\n")))
+
+
+def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
+    """The n transitions of the largest weights in absolute value."""
+    labels, T = list(map(str, crf.classes_)), crf.transitions_
+    order = np.argsort(-np.abs(T), axis=None, kind="stable")[:n]
+    return [(labels[i], labels[j], float(T[i, j])) for i, j in zip(*np.unravel_index(order, T.shape), strict=True)]
+
+
+def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
+    """For each label the n features, or landmarks by their places, that speak for it most beside the mean label."""
+    if isinstance(crf._map, WhitenedMap):
+        weights: Any = solve_triangular(crf._map.R.astype(np.float64), crf.coef_, trans="T", lower=True)
+        positions = np.zeros((0, 2), np.intp) if crf.landmark_positions_ is None else crf.landmark_positions_
+        names = [f"{sequence}:{token}" for sequence, token in positions.tolist()]
+    else:
+        weights, known = crf.coef_, crf._reader.feature_names
+        names = [f"x[{f}]" for f in range(len(weights))] if known is None else known
+    beside = weights - weights.mean(axis=1, keepdims=True)
+    order = np.argsort(-beside, axis=0, kind="stable")[:n]
+    return {
+        str(label): [(names[f], float(beside[f, j])) for f in order[:, j].tolist()]
+        for j, label in enumerate(crf.classes_.tolist())
+    }

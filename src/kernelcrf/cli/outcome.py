@@ -1,0 +1,74 @@
+"""How a command ends: one line on standard error, and an exit code that scripts can rely on.
+
+0      done
+1      a file, a model or a value is not what was expected; the message names it, with the line where there is one
+2      wrong usage
+130    interrupted (SIGINT); files are as they were before
+141    whoever read the output has closed it
+143    ended (SIGTERM); files are as they were before
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec
+
+import typer
+
+P = ParamSpec("P")
+
+WRONG, INTERRUPTED, CLOSED, ENDED = 1, 128 + 2, 128 + 13, 128 + 15
+
+
+def command(body: Callable[P, None]) -> Callable[P, None]:
+    """The body of a command, with the ends above."""
+
+    @wraps(body)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        # Text is UTF-8 whatever the locale says.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(encoding="utf-8")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.showwarning = _warn
+            try:
+                body(*args, **kwargs)
+                sys.stdout.flush()
+            except KeyboardInterrupt:
+                _end("interrupted", INTERRUPTED)
+            except BrokenPipeError:
+                # What is left in the buffer has nowhere to go; without this the interpreter would complain at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(CLOSED) from None
+            except OSError as error:
+                name = error.filename2 or error.filename
+                _end(f"{name}: {error.strerror}" if name and error.strerror else str(error), WRONG)
+            except (ValueError, TypeError) as error:
+                _end(str(error), WRONG)
+
+    return run
+
+
+def _end(message: str, code: int) -> NoReturn:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    raise typer.Exit(code)
+
+
+def clean_termination() -> None:
+    """Let SIGTERM unwind the program, so that no partial file stays behind."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    raise SystemExit(ENDED)
+
+
+def _warn(message: Any, *_: Any, **__: Any) -> None:
+    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)

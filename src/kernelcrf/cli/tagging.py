@@ -1,0 +1,105 @@
+"""`kernelcrf tag`: label a file, or a stream for as long as it lasts.
+
+Each batch is answered before the next is read: what a pipe brought by then, or 64 kilobytes of a file. Memory holds no
+more than one.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, zip_longest
+from typing import Any
+
+from kernelcrf.cli.data import Model, text_columns
+from kernelcrf.formats import FormatError, Record, format_of, read_batches
+from kernelcrf.formats.columns import lines_of
+from kernelcrf.formats.objects import object_of, plain_label
+
+NOTHING = "_"
+
+
+@dataclass(frozen=True, eq=False)
+class Tags:
+    """What a model says of a sequence.
+
+    labels : T labels.
+    marginals : T dicts of label to probability, or None.
+    best : the likeliest labelings with their log-probabilities, or None.
+    """
+
+    labels: Sequence[Any]
+    marginals: Sequence[dict[Any, float]] | None
+    best: Sequence[tuple[Any, float]] | None
+
+
+def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int, as_json: bool) -> None:
+    """Write the sequences of a source with their labels to standard output."""
+    loaded = Model.load(model)
+    columns = text_columns(data, format, loaded.templates)
+    form = _object if as_json or format_of(data, format) == "jsonl" else _columns
+    with _seldom_collected() as collect:
+        for batch in read_batches(data, format, n_columns=columns):
+            found = _tags(loaded, batch, marginals, n_best)
+            sys.stdout.write("".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True)))
+            sys.stdout.flush()
+            collect()
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[Callable[[], None]]:
+    """Look for cycles of garbage once in a hundred batches.
+
+    A batch is hundreds of thousands of small objects without a cycle, and looking for one takes a third of the time.
+    """
+    batches = count(1)
+
+    def collect() -> None:
+        if next(batches) % 100 == 0:
+            gc.collect()
+
+    gc.freeze()
+    gc.disable()
+    try:
+        yield collect
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> Iterator[Tags]:
+    X, lengths = model.flat_inputs(batch)
+    try:
+        labels = model.crf.predict(X, lengths)
+        probabilities = model.crf.predict_marginals(X, lengths) if marginals else [None] * len(batch)
+        best = model.crf.decode(X, n_best, lengths) if n_best > 1 else [None] * len(batch)
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"{batch[0].place} and after: {error}") from None
+    return map(Tags, (own.tolist() for own in labels), probabilities, best)
+
+
+def _columns(record: Record, tags: Tags, n_best: int) -> str:
+    """The lines as they came, and after each: its label, those of the labelings that come next, label:probability."""
+    extra: list[Sequence[Any]] = [tags.labels]
+    if tags.best is not None:
+        ranks = [labels.tolist() for labels, _ in tags.best[1:]]
+        absent = [[NOTHING] * len(record)] * (n_best - 1)
+        extra += [own or other for own, other in zip_longest(ranks, absent)]
+    if tags.marginals is not None:
+        extra += zip(*([f"{label}:{p:.4f}" for label, p in token.items()] for token in tags.marginals), strict=True)
+    return "\n".join(lines_of(record, extra)) + "\n\n"
+
+
+def _object(record: Record, tags: Tags, n_best: int) -> str:
+    """The object as it came, and beside its entries `predicted`, `marginals` and `n_best`."""
+    found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
+    found["predicted"] = list(map(plain_label, tags.labels))
+    if tags.marginals is not None:
+        found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in tags.marginals]
+    if tags.best is not None:
+        found["n_best"] = [{"labels": labels.tolist(), "log_prob": log_p} for labels, log_p in tags.best]
+    return json.dumps(found, ensure_ascii=False) + "\n"

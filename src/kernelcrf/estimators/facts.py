@@ -1,0 +1,72 @@
+"""What is known of a fitted ChainCRF at a glance, as plain values and as HTML for notebooks."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kernelcrf.estimators.chain import ChainCRF
+
+SHOWN_LABELS = 30
+STYLE = (
+    ".kernelcrf-facts{font-family:system-ui,sans-serif;font-size:.85em;margin:.3em 0}"
+    ".kernelcrf-facts table{border-collapse:collapse}"
+    ".kernelcrf-facts th{text-align:left;font-weight:600;padding:.15em 1em .15em 0;vertical-align:top}"
+    ".kernelcrf-facts td{text-align:left;padding:.15em 0;overflow-wrap:anywhere}"
+)
+
+
+def facts_of(crf: ChainCRF) -> dict[str, Any]:
+    """Sizes, certificate and settings, as plain values."""
+    certificate = crf.certificate_
+    changed = {name: value for name, value in crf.get_params().items() if not _is_default(crf, name, value)}
+    facts: dict[str, Any] = {
+        "kernel": crf.kernel if isinstance(crf.kernel, str) else repr(crf.kernel),
+        "labels": crf.classes_.tolist(),
+        "inputs": crf.n_features_in_,
+        "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
+        "weights": int(crf.coef_.size + crf.transitions_.size + (0 if crf.edge_coef_ is None else crf.edge_coef_.size)),
+        "status": certificate.status,
+        "objective": certificate.objective,
+        "certified gap": certificate.relative_gap if np.isfinite(certificate.lower_bound) else None,
+        "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
+        "iterations": crf.n_iter_,
+        "seconds": float(crf.gap_curve_[-1, 2]),
+        "settings": {name: _plain(value) for name, value in changed.items()},
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def text_of(value: Any) -> str:
+    """A fact as a line of text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
+    if isinstance(value, list):
+        more = f" and {len(value) - SHOWN_LABELS} more" if len(value) > SHOWN_LABELS else ""
+        return f"{len(value)}: {' '.join(map(str, value[:SHOWN_LABELS]))}{more}"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def facts_html(crf: ChainCRF) -> str:
+    """The facts as a table, with everything escaped."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in facts_of(crf).items()
+    )
+    return f'<style>{STYLE}</style><div class="kernelcrf-facts"><table>{rows}</table></div>'
+
+
+def _is_default(crf: ChainCRF, name: str, value: Any) -> bool:
+    default = type(crf)().get_params()[name]
+    return type(value) is type(default) and bool(value == default)
+
+
+def _plain(value: Any) -> Any:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return repr(value)
+    return value

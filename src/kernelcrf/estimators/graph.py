@@ -1,0 +1,321 @@
+"""GraphCRF: labels of the nodes of graphs, as a scikit-learn estimator.
+
+    p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x)
+
+with potentials tied over nodes, over edges, and where they are asked for over pairs at distance two and over paths of
+three nodes. Sequences are graphs too: chains.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.graph_samples import GraphSamples
+from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.ragged import Ragged
+from kernelcrf.estimators.settings import input_kernel
+from kernelcrf.graphs.structure import Chains, Graph
+from kernelcrf.inference.clique_tree import Exact
+from kernelcrf.inference.gibbs import Gibbs
+from kernelcrf.inference.loopy import Loopy
+from kernelcrf.inference.loss import clamped, labelling_scores
+from kernelcrf.kernels.cliques import LabelKernel, symmetric_pairs
+from kernelcrf.kernels.inputs import Inputs
+from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+INFERENCES = ("exact", "loopy", "gibbs")
+CLIQUES = ("edges", "skips", "paths")
+
+
+class GraphCRF(NetworkEstimator):
+    """Conditional random field on graphs, with kernels.
+
+    X is a list of graphs: tuples (features, edges) or (features, edges, edge_features) with arrays (V_i, d), (E_i, 2)
+    and (E_i, k); or networkx graphs whose nodes, and edges where they have features, carry them in the attribute "x";
+    or sequences (T_i, d), which are chains. y is a list of label arrays (V_i,); None, or -1 among other labels, is a
+    missing label.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0 : as in ChainCRF
+        Of the nodes' features.
+    C, C_label : float
+        Prior variances: of weights on inputs, and of what does not depend on inputs.
+    edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
+        Of the edges' features, or of both ends' where edges have none; None keeps potentials of edges constant.
+    directed : bool
+        Whether T(a, b) of an edge (i, j) differs from T(b, a); sequences are directed always.
+    cliques : tuple of "edges", "skips" and "paths", or "auto"
+        What has a potential beside nodes: edges, pairs at distance two, paths of three nodes. "auto" starts from edges
+        and lets the others, and `edge_kernel` where it is given, join if they matter (structure search).
+    inference : "exact", "loopy" or "gibbs"
+        Exact by clique trees, which refuses graphs that are too wide; "loopy" fits and labels by a convex upper bound
+        on the log-partition; "gibbs" fits by the pseudo-likelihood and labels by samples.
+    structure_tol, min_gain, laplace : as in MultiLabelCRF
+    n_components, pivots, solver, tol, max_iter, n_jobs, random_state, verbose : as in ChainCRF
+
+    Attributes
+    ----------
+    classes_ : (L,) labels.
+    cliques_ : what has a potential beside nodes.
+    edge_potentials_ : (L, L), T, [from, to]; None without edges.
+    certificate_ : of the fit. With inference="loopy" it speaks of the bound, with "gibbs" of the pseudo-likelihood:
+        `covers_` says so.
+    covers_ : what the certificate's objective is made of.
+    search_ : of cliques="auto": its rounds, and what was left out with bounds of the gains; else None.
+    landmarks_, n_features_in_, n_iter_
+    """
+
+    _labels: LabelReader
+    _potentials: Potentials
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 1.0,
+        C: float = 1.0,
+        C_label: float = 1.0,
+        edge_kernel: Any = None,
+        directed: bool = False,
+        cliques: Any = ("edges",),
+        inference: str = "exact",
+        structure_tol: float = 1e-3,
+        min_gain: float | None = None,
+        laplace: bool = False,
+        n_components: int | None = 500,
+        pivots: Any = "auto",
+        solver: str = "auto",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        n_jobs: int = 1,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.C_label = C_label
+        self.edge_kernel = edge_kernel
+        self.directed = directed
+        self.cliques = cliques
+        self.inference = inference
+        self.structure_tol = structure_tol
+        self.min_gain = min_gain
+        self.laplace = laplace
+        self.n_components = n_components
+        self.pivots = pivots
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> GraphCRF:
+        """Fit to labelled graphs; `sample_weight` (m,) says what each graph counts for."""
+        self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        make = self._inference
+        graphs = GraphSamples.read(X, directed=self.directed)
+        order = Chains(graphs.offsets)
+        reader = LabelReader.fit(y, order, None, flat=False)
+        labels = _known(*reader.encode(y, order, flat=False))
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if weights is not None and weights.shape != (graphs.n_samples,):
+            raise ValueError(f"sample_weight has shape {weights.shape}: expected ({graphs.n_samples},), one a graph")
+        engine, L = self._engine, len(reader.classes)
+        terms = self._terms(graphs, L, engine)
+        cliques = self._members(graphs)
+        m = _rows(graphs)
+        network = Network(
+            np.full(len(labels) // m, L),
+            {name: nodes[: len(nodes) // m] for name, nodes in cliques.items()},
+            terms,
+            labels.reshape(m, -1),
+            graphs.samples if m < graphs.n_samples else None,
+            weights,
+            make,
+        )
+        learn = is_learned(self.cliques)
+        present = [name for name in cliques if not learn or name in ("nodes", "edges")]
+        others = [name for name in cliques if name not in present]
+        fitted = self._fit_network(network, present, others, learn=learn)
+        self._labels, self._potentials, self._directed = reader, Potentials.of(fitted), graphs.directed
+        self._has_edge_features = graphs.edge_features is not None
+        self.classes_ = reader.classes
+        self.n_features_in_ = graphs.nodes.shape[1]
+        self.landmarks_ = getattr(self._potentials.maps["nodes"], "landmarks", None)
+        self.cliques_ = tuple(name for name in fitted.templates if name != "nodes")
+        self.edge_potentials_ = None
+        if "edges" in fitted.templates:
+            self.edge_potentials_ = self._potentials.potential("edges constant").reshape(L, L)
+        self.covers_ = {
+            "exact": "the negative log posterior",
+            "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
+            "gibbs": "the negative log pseudo-likelihood, with the same prior",
+        }[self.inference]
+        return self
+
+    def predict(self, X: Any) -> list[Array]:
+        """A label array for each graph: the likeliest labelling; that of the likeliest single labels unless exact."""
+        graphs, inference, tables = self._tables(X)
+        labels, _ = inference.best(tables, self._n_threads)
+        return Ragged(self._labels.decode(labels[0], Chains(graphs.offsets)))
+
+    def predict_proba(self, X: Any) -> list[Array]:
+        """(V_i, L) for each graph: p(y_v = classes_[j] | x)."""
+        graphs, inference, tables = self._tables(X)
+        nodes = inference.moments(tables, self._n_threads).cliques[0, inference.graph.slices["nodes"]]
+        return Ragged(np.split(nodes.reshape(-1, len(self.classes_)), graphs.offsets[1:-1]))
+
+    def decode(self, X: Any, n_best: int = 1) -> list[list[tuple[Array, float]]]:
+        """The `n_best` likeliest labelings of each graph with their log-probabilities, best first; exact alone."""
+        if self.inference != "exact":
+            raise ValueError(f"decode ranks labelings by exact inference: inference={self.inference!r} cannot")
+        found = []
+        for x in X:
+            _, inference, tables = self._tables([x])
+            ((labels, scores),) = inference.k_best(tables, n_best)
+            log_z = inference.log_partition(tables)[0, 0]
+            found.append([(self.classes_[y], float(s - log_z)) for y, s in zip(labels, scores, strict=True)])
+        return found
+
+    def log_prob(self, X: Any, y: Any) -> Floats:
+        """log p(y|x) of each graph, (m,): a lower bound on it with inference="loopy"."""
+        if self.inference == "gibbs":
+            raise ValueError("samples give no log p(y|x): expected inference='exact', or 'loopy' for a bound on it")
+        graphs, inference, tables = self._tables(X)
+        labels = _known(*self._labels.encode(y, Chains(graphs.offsets), flat=False))[None]
+        log_z = inference.log_partition(tables, self._n_threads)
+        if (labels >= 0).all():
+            return np.asarray((labelling_scores(inference.graph, tables, labels) - log_z)[0])
+        agreeing = inference.log_partition(clamped(inference.graph, tables, labels), self._n_threads)
+        return np.asarray((agreeing - log_z)[0])
+
+    def entropy(self, X: Any) -> Floats:
+        """-sum_y p(y|x) log p(y|x) of each graph, (m,)."""
+        _, inference, tables = self._tables(X)
+        return np.asarray(inference.entropy(tables, self._n_threads)[0])
+
+    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[Array]:
+        """(n_samples, V_i) labels for each graph, drawn from p(y|x): exactly, or by Gibbs sampling unless exact."""
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        graphs, inference, tables = self._tables(X)
+        if isinstance(inference, Exact):
+            draws = inference.calibrate(tables).sample(n_samples, rng)[0]
+        else:
+            draws = Gibbs(inference.graph).sample(tables, n_samples, rng)[0]
+        return Ragged(np.split(self.classes_[draws], graphs.offsets[1:-1], axis=1))
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy over the nodes whose label is known; `sample_weight` is that of graphs."""
+        graphs = GraphSamples.read(X, directed=self.directed)
+        order = Chains(graphs.offsets)
+        predicted = np.concatenate(self.predict(X))
+        indices = np.searchsorted(self.classes_, predicted) if len(predicted) else np.empty(0, np.intp)
+        right, known = self._labels.compare(indices, y, order, flat=False)
+        weights = np.ones(graphs.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return float(np.average(right[known], weights=np.repeat(weights, order.lengths)[known]))
+
+    @property
+    def _inference(self) -> Any:
+        """What makes inference of a graph."""
+        if self.inference not in INFERENCES:
+            raise ValueError(f"inference={self.inference!r}: expected one of {', '.join(INFERENCES)}")
+        return {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=self._seed)}[self.inference]
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Cliques beside nodes that are in the model, or may be."""
+        if is_learned(self.cliques):
+            return CLIQUES
+        wanted = (self.cliques,) if isinstance(self.cliques, str) else tuple(self.cliques)
+        unknown = [name for name in wanted if name not in CLIQUES]
+        if unknown:
+            raise ValueError(f"cliques={self.cliques!r}: expected 'auto', or some of {', '.join(CLIQUES)}")
+        return wanted
+
+    def _members(self, graphs: GraphSamples) -> dict[str, Array]:
+        """The cliques of each template."""
+        cliques = {"nodes": np.arange(graphs.nodes.shape[0])[:, None]}
+        for name in self._wanted():
+            cliques[name] = getattr(graphs, name)
+        if self.edge_kernel is not None and is_learned(self.cliques):
+            cliques["edge inputs"] = graphs.edges
+        return cliques
+
+    def _terms(self, graphs: GraphSamples, L: int, engine: LocalEngine) -> list[Term]:
+        node = LabelKernel("delta", L)
+        pair = LabelKernel("delta", L * L) if graphs.directed else symmetric_pairs(L)
+        label_kernels = {"edges": pair, "skips": pair, "paths": LabelKernel("delta", L**3)}
+        terms = [
+            Term("nodes", "nodes", node, self.C, self._inputs(self.kernel, graphs.nodes, engine)),
+            Term("nodes constant", "nodes", node, self.C_label),
+        ]
+        terms += [Term(f"{name} constant", name, label_kernels[name], self.C_label) for name in self._wanted()]
+        if self.edge_kernel is not None:
+            template = "edge inputs" if is_learned(self.cliques) else "edges"
+            inputs = self._inputs(self.edge_kernel, graphs.edge_inputs, engine)
+            terms.append(Term("edge inputs", template, pair, self.C, inputs))
+        return terms
+
+    def _inputs(self, kernel: Any, X: Inputs, engine: LocalEngine) -> CliqueInputs:
+        chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0)
+        return CliqueInputs.of(chosen, X, self.n_components, self.pivots, self._seed, engine)
+
+    def _tables(self, X: Any) -> tuple[GraphSamples, Any, Floats]:
+        """The graphs of X as one, how to infer on them, and their tables."""
+        check_is_fitted(self)
+        graphs = GraphSamples.read(X, directed=self.directed)
+        if graphs.nodes.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features_in_}, as in training"
+            )
+        if graphs.directed != self._directed or (len(graphs.edges) and self._needs_edge_features(graphs)):
+            raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
+        engine, L = self._engine, len(self.classes_)
+        present, members = self._potentials.templates, self._members(graphs)
+        samples = graphs.samples if graphs.n_samples > 1 else None
+        graph = Graph(np.full(graphs.nodes.shape[0], L), {name: members[name] for name in present}, samples)
+        inference, inputs = self._inference(graph), {"nodes": graphs.nodes}
+        if any(name != "nodes" for name in self._potentials.maps):
+            inputs["edges"] = inputs["edge inputs"] = graphs.edge_inputs
+        tables = self._potentials.tables(inference, 1, inputs, engine)
+        return graphs, inference, tables
+
+    def _needs_edge_features(self, graphs: GraphSamples) -> bool:
+        return (graphs.edge_features is not None) != self._has_edge_features
+
+
+def _known(labels: npt.NDArray[np.int32], allowed: Array | None) -> npt.NDArray[np.int32]:
+    """Labels with -1 where there is none."""
+    if allowed is None:
+        return labels
+    counts = allowed.sum(axis=1)
+    if ((counts > 1) & (counts < allowed.shape[1])).any():
+        raise ValueError("y has sets of labels: expected one label a node, or None where it is not known")
+    return np.where(counts > 1, np.int32(-1), labels)
+
+
+def _rows(graphs: GraphSamples) -> int:
+    """m where all samples have one and the same graph, and so one row each in a network; else 1, a row for all."""
+    m, sizes = graphs.n_samples, np.diff(graphs.offsets)
+    if (sizes != sizes[0]).any() or sizes[0] == 0 or len(graphs.edges) % m:
+        return 1
+    edges = graphs.edges.reshape(m, -1, 2) - sizes[0] * np.arange(m)[:, None, None]
+    alike = (edges == edges[0]).all() and edges.min(initial=0) >= 0 and edges.max(initial=0) < sizes[0]
+    return m if alike else 1

@@ -1,0 +1,256 @@
+"""MarkovNetwork: a density on discrete variables that depend on each other, without inputs (section 7 of the paper).
+
+    p(z) = exp(sum_v f_v(z_v) + sum_(u,v) f_uv(z_u, z_v)) / Z
+
+with f_v and f_uv in the RKHS of kernels on the values: by "delta" each value, and each pair of values, is for itself;
+by a kernel of numbers, such as "rbf", close values share strength. Pairs hold interactions alone, without main effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import DensityMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.inference.clique_tree import Exact
+from kernelcrf.inference.loss import clamped, labelling_scores
+from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.networks import Network, Potentials, Term
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+STRUCTURES = ("auto", "full", "tree", "none")
+
+
+class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
+    """Markov random field on the columns of a table of discrete values, with kernels on cliques.
+
+    X is (m, n_variables) of any values: numbers, strings, a data frame; None and NaN are missing.
+
+    Parameters
+    ----------
+    kernel : "delta", or a kernel of sklearn.metrics.pairwise
+        On the values of a variable: "delta" tells them apart, others need numbers.
+    gamma : float or None
+        Of kernels that have one.
+    C : float
+        Prior variance of all potentials.
+    structure : "auto", "full", "tree", "none" or pairs of column numbers
+        The pairs of variables that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the
+        given ones.
+    structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
+    n_jobs, verbose : as in ChainCRF
+
+    Attributes
+    ----------
+    categories_ : list of arrays, the values of each variable.
+    edges_ : (n_edges, 2), the pairs of variables that interact.
+    potentials_ : list of the tables of these pairs, (n_values, n_values) each.
+    certificate_ : of the fit, within the pairs that interact.
+    search_ : of structure="auto": its rounds, and the pairs left out with the bounds of their gains; else None.
+    n_features_in_, n_iter_
+    """
+
+    _exact: Exact
+    _tables: Floats
+
+    def __init__(
+        self,
+        kernel: str = "delta",
+        *,
+        gamma: float | None = None,
+        C: float = 1.0,
+        structure: Any = "auto",
+        structure_tol: float = 1e-3,
+        min_gain: float | None = None,
+        laplace: bool = False,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        n_jobs: int = 1,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.C = C
+        self.structure = structure
+        self.structure_tol = structure_tol
+        self.min_gain = min_gain
+        self.laplace = laplace
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> MarkovNetwork:
+        """Fit to the rows of X; `sample_weight` (m,) says what each row counts for. y is ignored."""
+        table = _table(X)
+        self.categories_ = [_values(table[:, v], v) for v in range(table.shape[1])]
+        self.n_features_in_ = table.shape[1]
+        labels = self._encoded(table)
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if weights is not None and weights.shape != (len(labels),):
+            raise ValueError(f"sample_weight has shape {weights.shape}: expected ({len(labels)},), one a row")
+        cards = np.array([len(values) for values in self.categories_])
+        pairs = self._pairs(labels, cards, weights)
+        network = self._network(labels, cards, weights, pairs)
+        nodes = [_node(v) for v in range(len(cards))]
+        edges = [_edge(*pair) for pair in pairs]
+        fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
+        self._exact = Exact(fitted.graph)
+        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, self._engine)
+        self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
+        slices = self._exact.graph.slices
+        self.potentials_ = [
+            self._tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()
+        ]
+        return self
+
+    def score_samples(self, X: Any) -> Floats:
+        """log p(z) of each row, (m,); of all rows that agree with it where values are missing."""
+        labels = self._read(X)
+        log_z = float(self._exact.log_partition(self._tables)[0, 0])
+        tables = np.repeat(self._tables, len(labels), axis=0)
+        if (labels >= 0).all():
+            return np.asarray(labelling_scores(self._exact.graph, tables, labels)[:, 0] - log_z)
+        agreeing = self._exact.log_partition(clamped(self._exact.graph, tables, labels), self._n_threads)
+        return np.asarray(agreeing[:, 0] - log_z)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The sum of log p(z) over the rows."""
+        return float(self.score_samples(X).sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """(n_samples, n_variables) rows, drawn exactly."""
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return self._decoded(self._exact.calibrate(self._tables).sample(n_samples, rng)[0])
+
+    def impute(self, X: Any) -> Array:
+        """X with its missing values filled in by the likeliest ones together, given the others."""
+        labels = self._read(X)
+        tables = clamped(self._exact.graph, np.repeat(self._tables, len(labels), axis=0), labels)
+        return self._decoded(self._exact.best(tables, self._n_threads)[0])
+
+    def predict_proba(self, X: Any) -> list[Floats]:
+        """For each variable (m, n_values): the probabilities of its values given the others that X shows in a row.
+
+        A value that X shows has probability 1: hide it to have it predicted.
+        """
+        labels = self._read(X)
+        tables = clamped(self._exact.graph, np.repeat(self._tables, len(labels), axis=0), labels)
+        marginals, slices = self._exact.moments(tables, self._n_threads).cliques, self._exact.graph.slices
+        return [marginals[:, slices[_node(v)]] for v in range(self.n_features_in_)]
+
+    def _network(
+        self, labels: Array, cards: Array, weights: Floats | None, pairs: Iterable[tuple[int, int]]
+    ) -> Network:
+        grams = [self._centred_gram(v) for v in range(len(cards))]
+        terms, cliques = [], {}
+        for v, gram in enumerate(grams):
+            cliques[_node(v)] = np.array([[v]])
+            terms.append(Term(_node(v), _node(v), _label_kernel(gram), self.C))
+        for u, v in pairs:
+            cliques[_edge(u, v)] = np.array([[u, v]])
+            terms.append(Term(_edge(u, v), _edge(u, v), _label_kernel(np.kron(grams[u], grams[v])), self.C))
+        pooled = bool((labels >= 0).all())
+        return Network(cards, cliques, terms, labels, weights=weights, pooled=pooled)
+
+    def _centred_gram(self, v: int) -> Floats:
+        """The kernel on the values of a variable, without what is common to all of them (Lemma 13)."""
+        values = self.categories_[v]
+        gram = np.eye(len(values))
+        if self.kernel != "delta":
+            try:
+                numbers = values.astype(np.float64)[:, None]
+            except ValueError:
+                raise ValueError(
+                    f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
+                    "expected numbers, or kernel='delta'"
+                ) from None
+            options = {} if self.gamma is None else {"gamma": self.gamma}
+            gram = pairwise_kernels(numbers, metric=self.kernel, **options)
+        centring = np.eye(len(values)) - 1.0 / len(values)
+        centred = centring @ gram @ centring
+        return np.asarray(0.5 * (centred + centred.T))
+
+    def _pairs(self, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
+        if not isinstance(self.structure, str):
+            return checked_pairs(self.structure, len(cards), "structure")
+        if self.structure not in STRUCTURES:
+            raise ValueError(f"structure={self.structure!r}: expected {', '.join(STRUCTURES)}, or pairs of columns")
+        if self.structure == "tree":
+            return chow_liu(labels, cards, weights)
+        return [] if self.structure == "none" else all_pairs(len(cards))
+
+    def _read(self, X: Any) -> npt.NDArray[np.int32]:
+        check_is_fitted(self)
+        table = _table(X)
+        if table.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {table.shape[1]} columns: expected {self.n_features_in_}, as in training")
+        return self._encoded(table)
+
+    def _encoded(self, table: Array) -> npt.NDArray[np.int32]:
+        labels = np.full(table.shape, -1, np.int32)
+        for v, values in enumerate(self.categories_):
+            places = {value: k for k, value in enumerate(values.tolist())}
+            for i, value in enumerate(table[:, v].tolist()):
+                if not _is_missing(value):
+                    if value not in places:
+                        raise ValueError(f"X[{i}, {v}] is {value!r}: expected one of {list(places)[:8]}, or None")
+                    labels[i, v] = places[value]
+        return labels
+
+    def _decoded(self, labels: Array) -> Array:
+        columns = [values[labels[:, v]] for v, values in enumerate(self.categories_)]
+        return np.column_stack(columns) if len({c.dtype.kind for c in columns}) == 1 else _objects(columns)
+
+
+def _node(v: int) -> str:
+    return f"variable {v}"
+
+
+def _edge(u: int, v: int) -> str:
+    return f"edge {u} {v}"
+
+
+def _label_kernel(gram: Array) -> LabelKernel:
+    return LabelKernel.of(gram, len(gram)) if np.abs(gram).max() > 0 else LabelKernel("delta", len(gram))
+
+
+def _table(X: Any) -> Array:
+    table = np.asarray(X, dtype=object if hasattr(X, "iloc") or isinstance(X, list) else None)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), at least one of each")
+    return table
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _values(column: Array, v: int) -> Array:
+    seen = {value for value in column.tolist() if not _is_missing(value)}
+    if not seen:
+        raise ValueError(f"variable {v} has no value that is not missing: expected at least one")
+    try:
+        return np.array(sorted(seen))
+    except TypeError:
+        raise ValueError(f"variable {v} has values of different types: expected all numbers or all strings") from None
+
+
+def _objects(columns: list[Array]) -> Array:
+    table = np.empty((len(columns[0]), len(columns)), object)
+    for v, column in enumerate(columns):
+        table[:, v] = column.tolist()
+    return table

@@ -1,0 +1,68 @@
+"""What all estimators share: kernels as users name them, progress, and a word where a fit fell short."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
+from kernelcrf.solvers import Record, Solution
+
+Floats = npt.NDArray[np.float64]
+
+
+def input_kernel(
+    kernel: Any, X: Inputs, gamma: float | str, degree: int, coef0: float, weights: Floats | None = None
+) -> InputKernel:
+    """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
+        variance = _variance(X, weights) if gamma == "scale" else 1.0
+        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    if isinstance(kernel, str):
+        return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
+    return InputKernel(kernel)
+
+
+def _variance(X: Inputs, weights: Floats | None) -> float:
+    """The variance of all entries, stored or not."""
+    if weights is None and not is_sparse(X):
+        return float(X.var())
+    share = np.full(X.shape[0], 1.0 / X.shape[0]) if weights is None else weights / weights.sum()
+    squares = X.multiply(X) if is_sparse(X) else np.square(X)
+    mean, mean_square = (float(share @ np.asarray(rows.mean(axis=1)).ravel()) for rows in (X, squares))
+    return mean_square - mean * mean
+
+
+@contextmanager
+def progress(name: str, verbose: int) -> Iterator[Callable[[Record], None] | None]:
+    """A bar of the objective and its certified gap, where one is asked for."""
+    if not verbose:
+        yield None
+        return
+    with tqdm(desc=name, unit=" iterations") as bar:
+
+        def show(record: Record) -> None:
+            bar.update()
+            bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+
+        yield show
+
+
+def warn_where_short(solution: Solution, tol: float) -> None:
+    """Say so where a fit did not reach `tol`."""
+    if solution.status != "optimal":
+        warnings.warn(
+            f"the fit ended with status {solution.status!r} at a relative certified gap of "
+            f"{solution.history[-1].relative_gap:.1e}, above tol={tol:g}: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,122 @@
+"""A sequence as an object, in JSON lines and in the rows of Parquet files.
+
+    tokens      T words, or T lists of cells; what there is to show, and the input where there is nothing else
+    features    T dicts from names to values, or T lists of feature names
+    vectors     T lists of d numbers
+    labels      T labels; null is a missing one, a list holds those that an ambiguous token may have
+    weight      a number
+
+At least one of the first three; further entries are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelcrf.formats.records import FormatError, Kind, Record
+
+KEYS = ("tokens", "features", "vectors", "labels", "weight")
+INPUTS: tuple[Literal["features", "vectors"], ...] = ("features", "vectors")
+
+
+def record_of(found: Any, place: str, raw: Any = None) -> Record:
+    """The record of an object; `place` is where it came from."""
+    if not isinstance(found, Mapping):
+        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {_short(found)}")
+    lists = {key: _listed(found[key], key, place) for key in KEYS[:4] if found.get(key) is not None}
+    given: list[Kind] = [key for key in INPUTS if key in lists]
+    if len(given) > 1 or not (given or "tokens" in lists):
+        raise FormatError(
+            f"{place}: expected tokens, features or vectors, and not both of the latter, got {list(found)[:10]}"
+        )
+    lengths = {key: len(value) for key, value in lists.items()}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
+    rows = _rows(lists["tokens"], place) if "tokens" in lists else None
+    kind: Kind = given[0] if given else "text"
+    weight = found.get("weight")
+    if weight is not None and (not _is_number(weight) or not 0 <= weight < np.inf):
+        raise FormatError(f"{place}: weight is {_short(weight)}: expected a number >= 0")
+    labels = lists.get("labels")
+    return Record(
+        kind,
+        rows if kind == "text" else _vectors(lists[kind], place) if kind == "vectors" else lists[kind],
+        None if labels is None else [_label(label, place) for label in labels],
+        None if rows is None else [row[0] for row in rows],
+        place,
+        raw,
+        1.0 if weight is None else float(weight),
+    )
+
+
+def object_of(record: Record) -> dict[str, Any]:
+    """The object that `record_of` reads as the record."""
+    found: dict[str, Any] = {}
+    if record.kind == "text":
+        single = all(len(row) == 1 for row in record.x)
+        found["tokens"] = [row[0] for row in record.x] if single else [list(row) for row in record.x]
+    elif record.tokens is not None:
+        found["tokens"] = list(record.tokens)
+    if record.kind == "features":
+        found["features"] = record.x
+    elif record.kind == "vectors":
+        found["vectors"] = (record.x.toarray() if hasattr(record.x, "toarray") else record.x).tolist()
+    if record.labels is not None:
+        found["labels"] = [plain_label(label) for label in record.labels]
+    if record.weight != 1.0:
+        found["weight"] = record.weight
+    return found
+
+
+def plain_label(label: Any) -> Any:
+    """A label as JSON has it."""
+    if isinstance(label, set | frozenset):
+        return sorted(map(plain_label, label), key=repr)
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _listed(value: Any, key: str, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise FormatError(f"{place}: {key} is {_short(value)}: expected a list with an entry for each token")
+    return value
+
+
+def _rows(tokens: list[Any], place: str) -> list[list[str]]:
+    rows = [[token] if isinstance(token, str) else token for token in tokens]
+    widths = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
+        raise FormatError(f"{place}: tokens are {_short(tokens)}: expected strings, or lists of equally many strings")
+    return rows
+
+
+def _vectors(vectors: list[Any], place: str) -> Any:
+    try:
+        X = np.array(vectors, np.float64)
+    except (ValueError, TypeError):
+        X = np.empty(0)
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise FormatError(f"{place}: vectors are {_short(vectors)}: expected lists of equally many numbers")
+    if not np.isfinite(X).all():
+        t = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
+        raise FormatError(f"{place}: the vector of token {t} is {_short(vectors[t])}: expected finite numbers")
+    return X
+
+
+def _label(label: Any, place: str) -> Any:
+    if isinstance(label, list):
+        return {_label(one, place) for one in label}
+    if label is None or isinstance(label, str | int | float | bool):
+        return label
+    raise FormatError(f"{place}: a label is {_short(label)}: expected a string, a number, null or a list of these")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

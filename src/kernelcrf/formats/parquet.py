@@ -1,0 +1,106 @@
+"""Parquet: a row a sequence, whose columns are lists, as `objects` says. Features are lists of names, or maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
+from typing import Any
+
+from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.formats.objects import KEYS, object_of, record_of
+from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.streams import STDIN, PathLike, display_name
+
+ROWS = 1024
+
+
+def read(path: PathLike) -> Iterator[list[Record]]:
+    """Batches of records."""
+    pa, pq = _pyarrow()
+    name, numbers = display_name(path), count()
+    if name == display_name(STDIN):
+        raise FormatError(f"{name}: a Parquet file is not read from its beginning to its end: name the file")
+    try:
+        with pq.ParquetFile(path) as file:
+            present = [key for key in KEYS if key in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=ROWS, columns=present):
+                objects = (_named(found) for found in batch.to_pylist())
+                yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
+    except pa.ArrowException as error:
+        raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
+
+
+def write(file: Any, records: Iterable[Record]) -> None:
+    """Write records to an open binary file; the first of them say which columns there are and of what type."""
+    pa, pq = _pyarrow()
+    writer, left = None, iter(records)
+    try:
+        while batch := list(islice(left, ROWS)):
+            table = _table(pa, batch, None if writer is None else writer.schema)
+            writer = writer or pq.ParquetWriter(file, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _table(pa: Any, records: list[Record], schema: Any) -> Any:
+    objects = [_plain(record) for record in records]
+    names = schema.names if schema is not None else [key for key in KEYS if any(key in one for one in objects)]
+    named = all(isinstance(token, list) for record in records if record.kind == "features" for token in record.x)
+    types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
+    try:
+        return pa.table(
+            {
+                key: pa.array(
+                    [one.get(key) for one in objects], types.get(key) if schema is None else schema.field(key).type
+                )
+                for key in names
+            }
+        )
+    except pa.ArrowException as error:
+        raise FormatError(
+            f"{records[0].place}: sequences whose entries differ in type cannot be one Parquet file "
+            f"({_one_line(error)}): write .jsonl"
+        ) from None
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise FormatError("Parquet files need pyarrow, which is not installed: pip install pyarrow") from None
+    return pa, pq
+
+
+def _named(found: dict[str, Any]) -> dict[str, Any]:
+    """Maps come as lists of pairs, and absent fields of structs as None."""
+    features = found.get("features")
+    if features is None:
+        return found
+    return {**found, "features": [_token(token) for token in features]}
+
+
+def _token(token: Any) -> Any:
+    if isinstance(token, dict):
+        return {name: value for name, value in token.items() if value is not None}
+    return dict(token) if token and isinstance(token[0], tuple) else token
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    found = object_of(record)
+    if record.kind == "features" and not all(isinstance(token, list) for token in record.x):
+        # A struct would have a field for each name of all tokens; pairs are read back as a map is.
+        found["features"] = [
+            [
+                (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, float(value))
+                for name, value in flat
+            ]
+            for flat in map(flat_items, record.x)
+        ]
+    return found
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

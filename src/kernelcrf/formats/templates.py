@@ -1,0 +1,237 @@
+"""Templates: which features a token of text has, written as CRF++ and Wapiti write theirs.
+
+    # a comment
+    U:w-1=%x[-1,0]                  the cell of the token before, in column 0
+    U:w0|p0=%x[0,0]|%x[0,1]         two cells together
+    U:start=%m[0,0,"^.{1,3}"]       what the regular expression finds in the cell, nothing where it finds nothing
+    U:digit=%t[0,0,"[0-9]"]         whether it finds something: true or false
+    U:shape=%s[0,0]                 the shape of the cell: letters as X and x, digits as 0, runs once
+    B                               steps between labels, which a model has in any case
+
+A feature is its line with the macros filled in. The capitals X, M, T and S put the cell into lower case first.
+Tokens before the first are the cells _B-1, _B-2, ..., those after the last _B+1, _B+2, ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import compress, islice
+from operator import add
+from typing import Any
+
+MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d+)\s*,\s*(\d+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
+RUN = re.compile(r"(.)\1+", re.DOTALL)
+FURTHEST = 20
+REMEMBERED = 1 << 14
+BEYOND = "\n"
+KEY = "templates"
+
+
+class TemplateError(ValueError):
+    """A template file that says something else than templates."""
+
+
+class Part(dict[str, str]):
+    """A macro with the text before it, and after it where it is a template's last: a function of one cell.
+
+    It remembers what it made of the cells that came before; tokens beyond the ends of a sequence come as BEYOND cells.
+    """
+
+    def __init__(self, before: str, function: Callable[[str], str] | None, after: str) -> None:
+        self.before, self.function, self.after = before, function, after
+
+    def named(self, cell: str) -> str:
+        """The text before, what is read off the cell, the text after."""
+        if cell.startswith(BEYOND):
+            value = cell.removeprefix(BEYOND)
+        else:
+            value = cell if self.function is None else self.function(cell)
+        return f"{self.before}{value}{self.after}"
+
+    def __missing__(self, cell: str) -> str:
+        self[cell] = found = self.named(cell)
+        return found
+
+    def forget(self) -> None:
+        """Stay bounded: an endless stream has words without end."""
+        if len(self) > REMEMBERED:
+            self.clear()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part of a template looks: `row` tokens further on, in `column`."""
+
+    part: Part
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The templates of a text for tokens of `n_columns` cells; `source` is what errors call it."""
+
+    text: str
+    n_columns: int
+    source: str = "templates"
+
+    def __post_init__(self) -> None:
+        if not self.compiled:
+            raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
+
+    @classmethod
+    def of(cls, model: Any) -> Templates | None:
+        """The templates that a model keeps in its metadata; None where it keeps none."""
+        kept = model.metadata_.get(KEY)
+        if kept is None:
+            return None
+        if not (
+            isinstance(kept, dict) and isinstance(kept.get("text"), str) and isinstance(kept.get("n_columns"), int)
+        ):
+            raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected what Templates.attach keeps there")
+        return cls(kept["text"], kept["n_columns"], "templates of the model")
+
+    def attach(self, model: Any) -> None:
+        """Keep the templates in a fitted model's metadata, so that the command line reads text by them."""
+        model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
+
+    def features(self, sequences: Sequence[Sequence[Sequence[str]]]) -> list[list[list[str]]]:
+        """The feature names of each token of each sequence, a sequence being its tokens' cells."""
+        seen, inside = self.cells(sequences)
+        found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
+        tokens = compress(map(list, zip(*found, strict=True)), inside)
+        return [list(islice(tokens, len(sequence))) for sequence in sequences]
+
+    def cells(self, sequences: Sequence[Sequence[Sequence[str]]]) -> tuple[list[list[list[str]]], bytearray]:
+        """For each template and each of its parts the cells that it sees, and which of them are seen from a token.
+
+        All sequences go at once, one after the other with cells beyond their ends between them: template by template,
+        over thousands of tokens, takes a third of the time of token by token.
+        """
+        rows = [place.row for template in self.compiled for place in template]
+        before, after = -min(0, *rows), max(0, *rows)
+        head = [f"{BEYOND}_B-{i}" for i in range(before, 0, -1)]
+        tail = [f"{BEYOND}_B+{i}" for i in range(1, after + 1)]
+        columns: list[list[str]] = [[] for _ in range(self.n_columns)]
+        inside = bytearray()
+        for sequence in sequences:
+            for column, own in zip(columns, zip(*sequence, strict=True), strict=True):
+                column += head
+                column += own
+                column += tail
+            inside += bytes(before) + b"\1" * len(sequence) + bytes(after)
+        N = len(inside)
+        seen = [
+            [columns[place.column][before + place.row : N - after + place.row] for place in template]
+            for template in self.compiled
+        ]
+        return seen, inside[before : N - after]
+
+    @cached_property
+    def compiled(self) -> list[list[Place]]:
+        """The templates, each its parts in their order."""
+        templates, functions = [], dict[tuple[str, str | None], Callable[[str], str] | None]()
+        for number, line in enumerate(self.text.split("\n"), 1):
+            line, source = line.strip(), f"{self.source}, line {number}"
+            if not line or line.startswith("#") or line in ("B", "b"):
+                continue
+            if line[0] not in "Uu":
+                raise TemplateError(
+                    f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; B alone "
+                    "stands for the steps between labels, and their features are edge_kernel's"
+                )
+            *literals, last = MACRO.sub("\0", line).split("\0")
+            if not literals or any("%" in literal for literal in [*literals, last]):
+                raise TemplateError(
+                    f'{source}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
+                )
+            template = []
+            for i, (literal, macro) in enumerate(zip(literals, MACRO.finditer(line), strict=True), 1):
+                letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
+                _check(source, macro[0], letter, row, column, pattern, self.n_columns)
+                if (letter, pattern) not in functions:
+                    functions[letter, pattern] = _function(letter, pattern, source)
+                part = Part(literal, functions[letter, pattern], last if i == len(literals) else "")
+                template.append(Place(part, row, column))
+            templates.append(template)
+        return templates
+
+
+def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The features of a template, whose parts see these cells."""
+    for place in template:
+        place.part.forget()
+    parts = [map(place.part.__getitem__, own) for place, own in zip(template, cells, strict=True)]
+    return iter(reduce(partial(map, add), parts))
+
+
+def default_templates(n_columns: int) -> Templates:
+    """For words in column 0 and anything, such as parts of speech, in the others.
+
+    Of the words: a window of five, pairs with the neighbours, lower case, shape, prefixes and suffixes of up to four
+    letters. Of each other column: a window of five, its pairs and triples.
+    """
+    lines = [f"U:w[{i}]=%x[{i},0]" for i in range(-2, 3)]
+    lines += [f"U:w[{i},{i + 1}]=%x[{i},0]|%x[{i + 1},0]" for i in (-1, 0)]
+    lines += [f"U:lower[{i}]=%X[{i},0]" for i in (-1, 0, 1)]
+    lines += [f"U:shape[{i}]=%s[{i},0]" for i in (-1, 0, 1)]
+    lines.append("U:shape[-1,0,1]=%s[-1,0]|%s[0,0]|%s[1,0]")
+    lines += [f'U:prefix{n}=%M[0,0,"^.{{1,{n}}}"]' for n in range(1, 5)]
+    lines += [f'U:suffix{n}=%M[0,0,".{{1,{n}}}$"]' for n in range(1, 5)]
+    for c in range(1, n_columns):
+        for n in (1, 2, 3):
+            for i in range(-2, 4 - n):
+                run = range(i, i + n)
+                cells = "|".join(f"%x[{j},{c}]" for j in run)
+                lines.append(f"U:c{c}[{','.join(map(str, run))}]={cells}")
+    return Templates("\n".join(lines), n_columns, "default templates")
+
+
+def shape(cell: str) -> str:
+    """Capitals as X, other letters as x, digits as 0, all else as it is; runs once: 'McGraw-42' is 'XxXx-0'."""
+    letters = ("0" if c.isdigit() else "X" if c.isupper() else "x" if c.isalpha() else c for c in cell)
+    return RUN.sub(r"\1", "".join(letters))
+
+
+def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: str | None, n_columns: int) -> None:
+    if column >= n_columns:
+        raise TemplateError(
+            f"{place}: {macro} names column {column}: expected one below {n_columns}, the number of columns beside the "
+            "label"
+        )
+    if abs(row) > FURTHEST:
+        raise TemplateError(f"{place}: {macro} looks {abs(row)} tokens away: expected at most {FURTHEST}")
+    if (pattern is None) == (letter in "mtMT"):
+        raise TemplateError(
+            f"{place}: {macro}: expected a regular expression in quotes after the column of %m and %t, and none of "
+            "%x and %s"
+        )
+
+
+def _function(letter: str, pattern: str | None, source: str) -> Callable[[str], str] | None:
+    if letter == "x":
+        return None
+    plain: Callable[[str], str] = str
+    if pattern is not None:
+        try:
+            search = re.compile(pattern.replace('\\"', '"')).search
+        except re.error as error:
+            raise TemplateError(f"{source}: {pattern!r} is no regular expression ({error})") from None
+        plain = partial(_found if letter in "mM" else _tested, search)
+    elif letter in "sS":
+        plain = shape
+    lower = letter.isupper()
+    # Several templates look at the same cell.
+    return lru_cache(REMEMBERED)(lambda cell: plain(cell.lower() if lower else cell))
+
+
+def _found(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+    match = search(cell)
+    return match[0] if match else ""
+
+
+def _tested(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+    return "true" if search(cell) else "false"

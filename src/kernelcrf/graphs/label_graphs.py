@@ -1,0 +1,59 @@
+"""Graphs over label nodes, made from what is known of the labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+
+
+def all_pairs(n_nodes: int) -> list[Pair]:
+    """Every pair of nodes."""
+    return list(itertools.combinations(range(n_nodes), 2))
+
+
+def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
+    """The tree of largest mutual information between the columns of labels (m, V): the likeliest tree (Chow, Liu 1968).
+
+    Columns without information of each other are not joined. Labels below 0 are missing; pairs with one are left out.
+    """
+    n_nodes = labels.shape[1]
+    information = np.zeros((n_nodes, n_nodes))
+    counts = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
+    for i, j in all_pairs(n_nodes):
+        information[i, j] = _mutual_information(labels[:, i], labels[:, j], (int(cards[i]), int(cards[j])), counts)
+    tree = minimum_spanning_tree(-information).tocoo()
+    return sorted((int(min(i, j)), int(max(i, j))) for i, j in zip(tree.row, tree.col, strict=True))
+
+
+def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float:
+    both = (a >= 0) & (b >= 0)
+    joint = np.bincount(np.ravel_multi_index((a[both], b[both]), shape), counts[both], minlength=shape[0] * shape[1])
+    if joint.sum() == 0:
+        return 0.0
+    p = (joint / joint.sum()).reshape(shape)
+    apart = np.outer(p.sum(axis=1), p.sum(axis=0))
+    seen = p > 0
+    information = float(np.dot(p[seen], np.log(p[seen] / apart[seen])))
+    return information if information > 1e-12 else 0.0
+
+
+def checked_pairs(pairs: Iterable[Any], n_nodes: int, name: str) -> list[Pair]:
+    """Pairs of nodes as a user hands them in, each once."""
+    found: dict[Pair, None] = {}
+    for pair in pairs:
+        try:
+            i, j = (int(node) for node in pair)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} holds {pair!r}: expected pairs of node numbers") from None
+        if not (0 <= i < n_nodes and 0 <= j < n_nodes and i != j):
+            raise ValueError(f"{name} holds {pair!r}: expected two different nodes from 0 to {n_nodes - 1}")
+        found[min(i, j), max(i, j)] = None
+    return list(found)

@@ -1,0 +1,210 @@
+"""Message passing on clique trees, compiled: see `inference.clique_tree` for the formulas and the arrays.
+
+`values` of a row are the tables of the graph's cliques, tables made on the way, and those of the tree's cliques. A row
+of `cliques` is (table, size, parent, separator size, up, down, sample); rows go from leaves to roots.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcrf.inference.loops.compiled import compiled
+
+TABLE, SIZE, PARENT, SEPARATOR_SIZE, UP, DOWN, SAMPLE = range(7)
+
+
+@compiled
+def assemble(steps, index, values):
+    for k in range(len(steps)):
+        dst, src, size, at = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
+        for e in range(size):
+            values[dst + e] += values[src + index[at + e]]
+
+
+@compiled
+def distribute(steps, index, values):
+    for k in range(len(steps) - 1, -1, -1):
+        dst, src, size, at = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
+        for e in range(size):
+            values[src + index[at + e]] += values[dst + e]
+
+
+@compiled
+def collect(cliques, index, values, sums, peaks, log_partition):
+    for c in range(len(cliques)):
+        table, size, parent, n = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT], cliques[c, SEPARATOR_SIZE]
+        up, down = cliques[c, UP], cliques[c, DOWN]
+        for k in range(n):
+            peaks[k] = -np.inf
+            sums[k] = 0.0
+        for e in range(size):
+            k = index[up + e]
+            peaks[k] = max(peaks[k], values[table + e])
+        for e in range(size):
+            k = index[up + e]
+            weight = np.exp(values[table + e] - peaks[k]) if peaks[k] > -np.inf else 0.0
+            values[table + e] = weight
+            sums[k] += weight
+        for e in range(size):
+            k = index[up + e]
+            if sums[k] > 0:
+                values[table + e] /= sums[k]
+        for k in range(n):
+            peaks[k] += np.log(sums[k]) if sums[k] > 0 else 0.0
+        if parent < 0:
+            log_partition[cliques[c, SAMPLE]] += peaks[0]
+        else:
+            above = cliques[parent, TABLE]
+            for e in range(cliques[parent, SIZE]):
+                values[above + e] += peaks[index[down + e]]
+
+
+@compiled
+def marginals(cliques, index, conditionals, base, separator, p):
+    for c in range(len(cliques) - 1, -1, -1):
+        table, size, parent = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT]
+        if parent < 0:
+            for e in range(size):
+                p[table + e] = conditionals[table - base + e]
+            continue
+        n, up, down, above = cliques[c, SEPARATOR_SIZE], cliques[c, UP], cliques[c, DOWN], cliques[parent, TABLE]
+        for k in range(n):
+            separator[k] = 0.0
+        for e in range(cliques[parent, SIZE]):
+            separator[index[down + e]] += p[above + e]
+        for e in range(size):
+            p[table + e] = conditionals[table - base + e] * separator[index[up + e]]
+
+
+@compiled
+def moments(scores, steps, index, cliques, n_values, base, widest, conditionals, log_partition, out):
+    values, sums, peaks = np.empty(n_values), np.empty(widest), np.empty(widest)
+    n_entries, keep = scores.shape[1], len(conditionals) > 0
+    for i in range(len(scores)):
+        values[:n_entries] = scores[i]
+        values[n_entries:] = 0.0
+        assemble(steps, index, values)
+        collect(cliques, index, values, sums, peaks, log_partition[i])
+        if keep:
+            conditionals[i] = values[base:]
+        if len(out):
+            marginals(cliques, index, values[base:], base, sums, values)
+            values[:base] = 0.0
+            distribute(steps, index, values)
+            out[i] = values[:n_entries]
+
+
+@compiled
+def tangents(direction, steps, index, cliques, n_values, base, widest, conditionals, out):
+    d, p, mean, separator = np.empty(n_values), np.empty(n_values), np.empty(widest), np.empty(widest)
+    n_entries = direction.shape[1]
+    for i in range(len(direction)):
+        d[:n_entries] = direction[i]
+        d[n_entries:] = 0.0
+        assemble(steps, index, d)
+        kappa = conditionals[i]
+        marginals(cliques, index, kappa, base, separator, p)
+        for c in range(len(cliques)):
+            table, size, parent, n = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT], cliques[c, SEPARATOR_SIZE]
+            up, down = cliques[c, UP], cliques[c, DOWN]
+            for k in range(n):
+                mean[k] = 0.0
+            for e in range(size):
+                mean[index[up + e]] += kappa[table - base + e] * d[table + e]
+            for e in range(size):
+                d[table + e] -= mean[index[up + e]]
+            if parent >= 0:
+                above = cliques[parent, TABLE]
+                for e in range(cliques[parent, SIZE]):
+                    d[above + e] += mean[index[down + e]]
+        for c in range(len(cliques) - 1, -1, -1):
+            table, size, parent = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT]
+            if parent < 0:
+                for e in range(size):
+                    d[table + e] *= p[table + e]
+                continue
+            n, up, down, above = cliques[c, SEPARATOR_SIZE], cliques[c, UP], cliques[c, DOWN], cliques[parent, TABLE]
+            for k in range(n):
+                separator[k] = 0.0
+            for e in range(cliques[parent, SIZE]):
+                separator[index[down + e]] += d[above + e]
+            for e in range(size):
+                kept = kappa[table - base + e]
+                d[table + e] = p[table + e] * d[table + e] + kept * separator[index[up + e]]
+        d[:base] = 0.0
+        distribute(steps, index, d)
+        out[i] = d[:n_entries]
+
+
+@compiled
+def entropy(cliques, index, n_values, base, widest, conditionals, out):
+    p, separator = np.empty(n_values), np.empty(widest)
+    for i in range(len(conditionals)):
+        marginals(cliques, index, conditionals[i], base, separator, p)
+        for c in range(len(cliques)):
+            table = cliques[c, TABLE]
+            total = 0.0
+            for e in range(cliques[c, SIZE]):
+                if p[table + e] > 0:
+                    total -= p[table + e] * np.log(conditionals[i, table - base + e])
+            out[i, cliques[c, SAMPLE]] += total
+
+
+@compiled
+def best(scores, steps, index, cliques, n_values, base, widest, homes, labels, values_of_best):
+    values, peaks = np.empty(n_values), np.empty(widest)
+    n_entries = scores.shape[1]
+    chosen = np.empty(len(cliques), np.int64)
+    for i in range(len(scores)):
+        values[:n_entries] = scores[i]
+        values[n_entries:] = 0.0
+        assemble(steps, index, values)
+        for c in range(len(cliques)):
+            table, size, parent, n = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT], cliques[c, SEPARATOR_SIZE]
+            up, down = cliques[c, UP], cliques[c, DOWN]
+            for k in range(n):
+                peaks[k] = -np.inf
+            for e in range(size):
+                k = index[up + e]
+                peaks[k] = max(peaks[k], values[table + e])
+            if parent < 0:
+                values_of_best[i, cliques[c, SAMPLE]] += peaks[0]
+            else:
+                above = cliques[parent, TABLE]
+                for e in range(cliques[parent, SIZE]):
+                    values[above + e] += peaks[index[down + e]]
+        for c in range(len(cliques) - 1, -1, -1):
+            table, parent, up = cliques[c, TABLE], cliques[c, PARENT], cliques[c, UP]
+            wanted = index[cliques[c, DOWN] + chosen[parent]] if parent >= 0 else 0
+            top, place = -np.inf, -1
+            for e in range(cliques[c, SIZE]):
+                if index[up + e] == wanted and (place < 0 or values[table + e] > top):
+                    top, place = values[table + e], e
+            chosen[c] = place
+        _read(chosen, homes, labels[i])
+
+
+@compiled
+def sample(uniform, cliques, index, base, conditionals, homes, labels):
+    chosen = np.empty(len(cliques), np.int64)
+    for i in range(len(conditionals)):
+        for draw in range(uniform.shape[1]):
+            for c in range(len(cliques) - 1, -1, -1):
+                table, parent, up = cliques[c, TABLE], cliques[c, PARENT], cliques[c, UP]
+                wanted = index[cliques[c, DOWN] + chosen[parent]] if parent >= 0 else 0
+                left, place = uniform[i, draw, c], -1
+                for e in range(cliques[c, SIZE]):
+                    weight = conditionals[i, table - base + e]
+                    if index[up + e] == wanted and weight > 0:
+                        place = e
+                        left -= weight
+                        if left < 0:
+                            break
+                chosen[c] = place
+            _read(chosen, homes, labels[i, draw])
+
+
+@compiled
+def _read(chosen, homes, labels):
+    for v in range(len(homes)):
+        labels[v] = (chosen[homes[v, 0]] // homes[v, 1]) % homes[v, 2]

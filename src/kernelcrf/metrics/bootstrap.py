@@ -1,0 +1,143 @@
+"""Scores with intervals, by a bootstrap over sequences.
+
+Every score here is a function of sums over sequences: of right tokens, of spans found, of logarithms of probabilities.
+A resample draws m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m), and its sums
+are c' S with S (m, k) the sums of each sequence. The interval is that between the (1 - level) / 2 and (1 + level) / 2
+quantiles of a score over resamples. Tokens of one sequence depend on each other, so they are drawn together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcrf.metrics.pairs import is_missing, pair
+from kernelcrf.metrics.probabilities import confidence_bins
+from kernelcrf.metrics.schemes import spans
+
+Floats = NDArray[np.float64]
+
+EPS = np.finfo(np.float64).eps
+BLOCK = 100
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of all sequences, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrap(
+    y_true: Iterable[Any],
+    y_pred: Iterable[Any],
+    y_proba: Iterable[Any] | None = None,
+    classes: Iterable[Hashable] | None = None,
+    *,
+    scheme: str | None = None,
+    n_bins: int = 15,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    random_state: int = 0,
+) -> dict[str, Score]:
+    """The scores by their names in this package, each with its interval.
+
+    y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
+        calibration; tokens whose label is none of the classes count in none of these.
+    scheme : of spans, for their scores; None has none of them.
+    """
+    if not (0 < level < 1 and n_resamples >= 1):
+        raise ValueError(
+            f"level={level!r}, n_resamples={n_resamples!r}: expected 0 < level < 1 and at least 1 resample"
+        )
+    y_true = [list(labels) for labels in y_true]
+    sums = _label_sums(y_true, list(y_pred), scheme)
+    if y_proba is not None and classes is not None:
+        sums |= _probability_sums(y_true, list(y_proba), list(classes), n_bins)
+    m, rng = len(y_true), np.random.default_rng(random_state)
+    drawn: list[dict[str, Floats]] = []
+    for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):
+        counts = np.stack([np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(size)])
+        drawn.append(_scores({name: counts @ own for name, own in sums.items()}))
+    found = _scores({name: own.sum(axis=0, keepdims=True) for name, own in sums.items()})
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    result = {}
+    for name, own in found.items():
+        # A resample without any span, say, has no recall: it says nothing of the interval.
+        values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
+        values = values[np.isfinite(values)]
+        low, high = np.quantile(values, tails).tolist() if len(values) else (value, value)
+        result[name] = Score(value, low, high)
+    return result
+
+
+def _scores(totals: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The scores of sums (b,), or (b, n_bins), of b resamples."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {name: formula(totals) for name, (needed, formula) in FORMULAS.items() if needed in totals}
+
+
+def _label_sums(y_true: list[list[Any]], y_pred: list[Any], scheme: str | None) -> dict[str, Floats]:
+    pairs = pair(y_true, y_pred, None)
+    both = list(zip(pairs.true, pairs.pred, strict=True))
+    sums = {
+        "tokens": [len(true) for true, _ in both],
+        "right": [sum(map(_equal, true, pred)) for true, pred in both],
+        "sequences": [bool(true) for true, _ in both],
+        "whole": [bool(true) and true == pred for true, pred in both],
+    }
+    if scheme is not None:
+        named = [
+            (set(spans(true, scheme, name=f"y_true[{i}]")), set(spans(pred, scheme, name=f"y_pred[{i}]")))
+            for i, (true, pred) in enumerate(both)
+        ]
+        sums["spans_true"] = [len(true) for true, _ in named]
+        sums["spans_pred"] = [len(pred) for _, pred in named]
+        sums["spans_both"] = [len(true & pred) for true, pred in named]
+    return {name: np.array(values, np.float64) for name, values in sums.items()}
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a == b)
+
+
+def _probability_sums(
+    y_true: list[list[Any]], y_proba: list[Any], classes: list[Hashable], n_bins: int
+) -> dict[str, Floats]:
+    code = {label: j for j, label in enumerate(classes)}
+    m = len(y_true)
+    sums = {name: np.zeros(m) for name in ("said", "loss", "squares")} | {"bins": np.zeros((m, n_bins))}
+    for i, (labels, proba) in enumerate(zip(y_true, y_proba, strict=True)):
+        known = [t for t, label in enumerate(labels) if not is_missing(label) and label in code]
+        P = np.asarray(proba, np.float64)[known]
+        P = P / P.sum(axis=1, keepdims=True)
+        y, rows = np.array([code[labels[t]] for t in known], np.intp), np.arange(len(known))
+        sums["said"][i] = len(known)
+        sums["loss"][i] = -np.log(np.clip(P[rows, y], EPS, 1 - EPS)).sum()
+        sums["squares"][i] = (P**2).sum() - 2 * P[rows, y].sum() + len(known)
+        c, right = P.max(axis=1, initial=0.0), P.argmax(axis=1) == y if len(known) else np.zeros(0)
+        sums["bins"][i] = np.bincount(confidence_bins(c, n_bins), right - c, minlength=n_bins)
+    return sums
+
+
+def _ratio(over: str, under: str) -> tuple[str, Callable[[Mapping[str, Floats]], Floats]]:
+    return over, lambda sums: sums[over] / sums[under]
+
+
+# What a score needs, and what it is.
+FORMULAS: Mapping[str, tuple[str, Callable[[Mapping[str, Floats]], Floats]]] = {
+    "flat_accuracy": _ratio("right", "tokens"),
+    "sequence_accuracy": _ratio("whole", "sequences"),
+    "span_f1": ("spans_both", lambda sums: 2 * sums["spans_both"] / (sums["spans_true"] + sums["spans_pred"])),
+    "span_precision": _ratio("spans_both", "spans_pred"),
+    "span_recall": _ratio("spans_both", "spans_true"),
+    "log_loss": _ratio("loss", "said"),
+    "brier": _ratio("squares", "said"),
+    "expected_calibration_error": ("bins", lambda sums: np.abs(sums["bins"]).sum(axis=1) / sums["said"]),
+}

@@ -1,0 +1,1 @@
+"""Resident parts of the data: the map between theta and the scores of cliques, and what inference makes of them."""

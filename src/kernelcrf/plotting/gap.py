@@ -1,0 +1,63 @@
+"""How a fit went: its relative certified gap against passes over the data or seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.plotting.axes import BLUE, GREY, new_axes
+
+AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
+
+
+class GapDisplay:
+    """`gap`, `passes` and `seconds`, each (n_iter + 1,), and the gap `tol` at which the fit was to end."""
+
+    def __init__(
+        self, gap: npt.ArrayLike, passes: npt.ArrayLike, seconds: npt.ArrayLike, tol: float | None = None
+    ) -> None:
+        self.gap, self.passes, self.seconds = (np.asarray(values, np.float64) for values in (gap, passes, seconds))
+        if not self.gap.shape == self.passes.shape == self.seconds.shape == (self.gap.size,):
+            raise ValueError(f"gap has shape {self.gap.shape}: expected one number for each of passes and of seconds")
+        self.tol = tol
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, against: str = "passes", name: str | None = None, ax: Any = None
+    ) -> GapDisplay:
+        """Of a fitted ChainCRF; with labels missing the gap is a measure of how stationary the point is."""
+        check_is_fitted(estimator)
+        gap, passes, seconds = estimator.gap_curve_.T
+        return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
+
+    def plot(self, ax: Any = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
+        """Draw on `ax`, with logarithms upwards; `against` is "passes" or "seconds", `name` that of the curve."""
+        if against not in AGAINST:
+            raise ValueError(f"against={against!r}: expected one of {', '.join(AGAINST)}")
+        fresh = ax is None
+        self.ax_ = ax = new_axes(ax)
+        self.figure_ = ax.figure
+        color = BLUE if fresh else None
+        few = len(self.gap) <= 40
+        (self.line_,) = ax.plot(getattr(self, against), self.gap, "o-" if few else "-", color=color, ms=4, label=name)
+        ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
+        said = f"tol = {self.tol:g}" if self.tol is not None else ""
+        if self.tol is not None and said not in [text.get_text() for text in ax.texts]:
+            ax.axhline(self.tol, color=GREY, linestyle="--", linewidth=1)
+            # Curves come from above on the left, so that is where they are not.
+            ax.annotate(
+                said,
+                (0.01, self.tol),
+                xycoords=("axes fraction", "data"),
+                ha="left",
+                va="bottom",
+                fontsize=9,
+                color="#555555",
+            )
+        if name is not None:
+            ax.legend()
+        ax.grid(True, which="major", alpha=0.3)
+        return self

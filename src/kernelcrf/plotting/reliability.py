@@ -1,0 +1,60 @@
+"""Whether probabilities mean what they say: accuracy against confidence, and how often each confidence occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.metrics import Reliability, reliability
+from kernelcrf.plotting.axes import BLUE, GREY, new_axes
+
+
+class ReliabilityDisplay:
+    """The bins of `kernelcrf.metrics.reliability`."""
+
+    def __init__(self, bins: Reliability) -> None:
+        self.bins = bins
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 15, name: str | None = None, ax: Any = None
+    ) -> ReliabilityDisplay:
+        """Of a fitted ChainCRF on labelled sequences; labels that it does not know are left out."""
+        known = set(estimator.classes_.tolist())
+        seen = [[label if label in known else None for label in _plain(labels)] for labels in y]
+        proba, classes = estimator.predict_proba(X), estimator.classes_.tolist()
+        return cls.from_predictions(seen, proba, classes, n_bins=n_bins, name=name, ax=ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, y_proba: Any, classes: Sequence[Any], *, n_bins: int = 15, name: Any = None, ax: Any = None
+    ) -> ReliabilityDisplay:
+        """Of probabilities (T_i, L) of several sequences."""
+        return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
+
+    def plot(self, ax: Any = None, *, name: str | None = None) -> ReliabilityDisplay:
+        """Draw on `ax`; `name` is that of the curve."""
+        fresh = ax is None
+        self.ax_ = ax = new_axes(ax)
+        self.figure_ = ax.figure
+        bins, n = self.bins, len(self.bins.weight)
+        share = bins.weight / bins.weight.sum()
+        edges = (np.arange(n) + 0.5) / n
+        ax.plot([0, 1], [0, 1], "--", color=GREY, linewidth=1)
+        filled = bins.weight > 0
+        label = f"{name + ': ' if name else ''}calibration error {bins.error:.3f}"
+        color = BLUE if fresh else None
+        (self.line_,) = ax.plot(
+            bins.confidence[filled], bins.accuracy[filled], "o-", color=color, markersize=5, label=label
+        )
+        bars = "share of tokens" if fresh or not ax.patches else None
+        ax.bar(edges, share, width=0.9 / n, color=self.line_.get_color(), alpha=0.25, label=bars)
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
+        ax.legend(loc="upper left" if fresh else "best")
+        return self
+
+
+def _plain(labels: Any) -> list[Any]:
+    return list(labels.tolist() if isinstance(labels, np.ndarray) else labels)

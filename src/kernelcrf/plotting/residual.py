@@ -1,0 +1,53 @@
+"""What a basis leaves out: the relative residual tr(K - F F') / tr K against the number n of landmarks.
+
+The first k columns of F are those of a basis of the first k landmarks, so one F has the whole curve:
+
+    residual(k) = 1 - sum_{j <= k} |F_j|^2 / tr K.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.basis.distinct import distinct
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.plotting.axes import BLUE, new_axes
+
+
+class ResidualDisplay:
+    """`residual` (n + 1,): what is left of the trace with 0, ..., n landmarks."""
+
+    def __init__(self, residual: npt.ArrayLike) -> None:
+        self.residual = np.asarray(residual, np.float64)
+        if self.residual.ndim != 1 or self.residual.size < 2:
+            raise ValueError(f"residual has shape {self.residual.shape}: expected (n + 1,), from 0 landmarks on")
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, name: str | None = None, ax: Any = None) -> ResidualDisplay:
+        """Of the landmarks of a fitted ChainCRF on the distinct tokens of sequences X."""
+        check_is_fitted(estimator)
+        if not isinstance(estimator._map, WhitenedMap):
+            raise ValueError("kernel='linear' has no landmarks: expected a model with a basis, such as kernel='rbf'")
+        inputs = distinct(estimator._reader.read(X)[0]).inputs
+        F = estimator._map.transform(inputs, LocalEngine(estimator.n_jobs))
+        trace = float(np.asarray(estimator._kernel.diagonal(inputs), np.float64).sum())
+        kept = np.cumsum(np.einsum("un,un->n", F, F, dtype=np.float64))
+        return cls(np.maximum(1 - np.concatenate(([0.0], kept)) / trace, 0)).plot(ax, name=name)
+
+    def plot(self, ax: Any = None, *, name: str | None = None) -> ResidualDisplay:
+        """Draw on `ax`, with logarithms upwards; `name` is that of the curve."""
+        fresh = ax is None
+        self.ax_ = ax = new_axes(ax)
+        self.figure_ = ax.figure
+        shown = np.where(self.residual > 0, self.residual, np.nan)
+        (self.line_,) = ax.plot(shown, color=BLUE if fresh else None, label=name)
+        ax.set(yscale="log", xlabel="landmarks n", ylabel="relative residual, tr(K − F Fᵀ) / tr K")
+        ax.grid(True, which="both", alpha=0.25)
+        if name is not None:
+            ax.legend()
+        return self

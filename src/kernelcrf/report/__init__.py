@@ -1,0 +1,113 @@
+"""A report of a model on data: one HTML file that needs nothing else, for people who would rather look than read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelcrf import ChainCRF
+from kernelcrf.metrics import are_spans, bootstrap, reliability
+from kernelcrf.persistence import PathLike, whole_file
+from kernelcrf.report import sections
+from kernelcrf.report.page import page, section, text
+
+EXPLAINED = 3
+
+
+def make_report(
+    crf: ChainCRF,
+    X: Sequence[Any],
+    y: Sequence[Any],
+    *,
+    tokens: Sequence[Sequence[Any]] | None = None,
+    train_tokens: Sequence[Sequence[Any]] | None = None,
+    title: str = "A model and what it says",
+    decisions: Sequence[tuple[int, int]] | None = None,
+    n_hardest: int = 10,
+    scheme: str | None = None,
+) -> str:
+    """The HTML of a report on a fitted ChainCRF and labelled sequences.
+
+    tokens : words of X to show; None shows positions.
+    train_tokens : words of the training data, to show what stands behind a decision of a model with landmarks.
+    decisions : (sequence, token) pairs to explain; None takes the token believed least of each of the hardest three.
+    scheme : of spans; None takes the lenient one where labels look like tags of spans.
+    """
+    if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
+        raise ValueError(f"X has {len(X)} sequences and y {len(y)}: expected as many of X, y and tokens")
+    y = [list(labels.tolist() if isinstance(labels, np.ndarray) else labels) for labels in y]
+    words = [list(map(str, range(len(labels)))) for labels in y] if tokens is None else [list(own) for own in tokens]
+    classes = crf.classes_.tolist()
+    if scheme is None and are_spans(classes):
+        scheme = "lenient"
+    predicted = [labels.tolist() for labels in crf.predict(X)]
+    proba = [np.asarray(own, np.float64) for own in crf.predict_proba(X)]
+    known = [[label if label in classes else None for label in labels] for labels in y]
+    found = bootstrap(y, predicted, proba, classes, scheme=scheme)
+    bins = reliability(known, proba, classes)
+    order = _hardest(crf, X, known)[:n_hardest]
+    chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
+    blocks = [
+        (f"Sequence {i}", sections.sequence(i, words[i], y[i], proba[i], classes)) for i in order if len(words[i])
+    ]
+    parts = [_decision(crf, X, y, words, train_tokens, i, t) for i, t in chosen]
+    body = [
+        f"<h1>{text(title)}</h1>",
+        sections.summary(crf, len(X), sum(map(len, y))),
+        sections.scores(found, y, predicted, scheme),
+        sections.confusion(y, predicted),
+        sections.calibration(bins, crf),
+        sections.hardest(blocks),
+        section("Why: what stands behind a decision", *parts),
+        sections.settings(crf),
+    ]
+    return page(title, body)
+
+
+def write_report(path: PathLike, html: str) -> None:
+    """Write a report to a file, which appears whole or not at all."""
+    with whole_file(path) as file:
+        # A lone half of a surrogate pair, which JSON may hold, is no character: it is shown by its number.
+        file.write(html.encode("utf-8", errors="backslashreplace"))
+
+
+def _hardest(crf: ChainCRF, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> list[int]:
+    """Sequences with a known label, by log p(y|x) a token, the least likely first."""
+    known = np.array([sum(label is not None for label in labels) for labels in y])
+    log_p = crf.log_prob(X, y) / np.maximum(known, 1)
+    return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
+
+
+def _least_believed(
+    order: Sequence[int], y: Sequence[Sequence[Any]], proba: Sequence[Any], classes: Sequence[Any]
+) -> list[tuple[int, int]]:
+    code = {label: j for j, label in enumerate(classes)}
+    believed = {i: [proba[i][t, code[own]] if own is not None else 1.0 for t, own in enumerate(y[i])] for i in order}
+    return [(i, int(np.argmin(believed[i]))) for i in order]
+
+
+def _decision(crf: ChainCRF, X: Any, y: Any, words: Any, train_tokens: Any, i: int, t: int) -> str:
+    if not (0 <= i < len(X) and 0 <= t < len(words[i])):
+        raise ValueError(
+            f"decision {i}:{t}: expected a sequence below {len(X)} and a token of it, as sequence and token numbers"
+        )
+    why = crf.explain(X[i], t)
+    places = [] if why.positions is None else why.positions.tolist()
+    known: list[str | None] = [_word(train_tokens, *place) for place in places]
+    return sections.decision(i, words[i][t], y[i][t], why, known)
+
+
+def _word(tokens: Any, sequence: int, token: int) -> str | None:
+    if tokens is None:
+        return None
+    if not (0 <= sequence < len(tokens) and 0 <= token < len(tokens[sequence])):
+        raise ValueError(
+            f"train_tokens has no token {token} of sequence {sequence}, where a landmark comes from: expected the data "
+            "that the model was fitted to"
+        )
+    return str(tokens[sequence][token])
+
+
+__all__ = ["make_report", "write_report"]

@@ -1,0 +1,223 @@
+"""The parts of a report, each from what it shows to HTML."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from kernelcrf import ChainCRF
+from kernelcrf.estimators.explanation import Explanation
+from kernelcrf.estimators.facts import facts_of
+from kernelcrf.metrics import (
+    Reliability,
+    Score,
+    flat_classification_report,
+    flat_confusion,
+    span_classification_report,
+)
+from kernelcrf.report.charts import gap_chart, reliability_chart
+from kernelcrf.report.page import Markup, cards, section, table, text
+
+TITLES = {
+    "span_f1": "F1 of spans",
+    "span_precision": "precision of spans",
+    "span_recall": "recall of spans",
+    "flat_accuracy": "accuracy of tokens",
+    "sequence_accuracy": "accuracy of sequences",
+    "log_loss": "log-loss of tokens",
+    "brier": "Brier score of tokens",
+    "expected_calibration_error": "calibration error",
+}
+PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors")
+MATRIX_LABELS = 25
+LONGEST, LONGEST_LABEL = 60, 24
+
+
+def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
+    """Sizes, and how far the fit is from the optimum."""
+    certificate, facts = crf.certificate_, facts_of(crf)
+    if not np.isfinite(certificate.lower_bound):
+        said = "Labels were missing in training, so the objective is not convex and nothing is certified."
+    else:
+        said = (
+            f"The fit is certified: its objective, {certificate.objective:,.6g}, is at most "
+            f"{100 * certificate.relative_gap:.2g} % above the least that its features or landmarks allow, "
+            f"{certificate.lower_bound:,.6g}."
+        )
+    if certificate.gap_full is not None:
+        share = 100 * certificate.gap_full / abs(certificate.objective)
+        said += f" In the kernel's whole space it is at most {share:.2g} % above the least."
+    if certificate.status != "optimal":
+        said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
+    width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
+    shown = [
+        ("sequences", f"{n_sequences:,}"),
+        ("tokens", f"{n_tokens:,}"),
+        ("labels", f"{len(crf.classes_):,}"),
+        ("kernel", facts["kernel"]),
+        width,
+        ("weights", f"{facts['weights']:,}"),
+        ("status", certificate.status),
+        ("seconds of fitting", f"{facts['seconds']:,.1f}"),
+    ]
+    return section("Summary", cards(shown), f"<p>{text(said)}</p>")
+
+
+def scores(found: Mapping[str, Score], y_true: Any, y_pred: Any, scheme: str | None) -> str:
+    """Scores with intervals, and those of each label or type of span."""
+    rows = [
+        (TITLES[name], f"{found[name].value:.4f}", f"{found[name].low:.4f} to {found[name].high:.4f}")
+        for name in TITLES
+        if name in found
+    ]
+    kind = "label" if scheme is None else "type of span"
+    if scheme is None:
+        each = flat_classification_report(y_true, y_pred, output_dict=True, zero_division=0)
+        each.pop("accuracy", None)
+    else:
+        each = span_classification_report(y_true, y_pred, output_dict=True, zero_division=0, scheme=scheme)
+    columns = ("precision", "recall", "f1-score")
+    detail = [
+        (_short(name), *(f"{own[column]:.4f}" for column in columns), f"{own['support']:,.0f}")
+        for name, own in each.items()
+    ]
+    return section(
+        "Scores",
+        '<div class="plots"><div>',
+        table(["", "score", "95 % interval"], rows),
+        '<p class="soft">Intervals by resampling sequences, 1,000 times.</p></div><div>',
+        table([kind, *columns, "support"], detail),
+        "</div></div>",
+    )
+
+
+def confusion(y_true: Any, y_pred: Any) -> str:
+    """Which labels are taken for which; of many labels, those with the most mistakes."""
+    labels, counts = flat_confusion(y_true, y_pred)
+    wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+    chosen = np.sort(np.argsort(-wrong, kind="stable")[:MATRIX_LABELS])
+    totals = counts.sum(axis=1)
+    head = "".join(f'<th scope="col"><span>{_label(labels[j])}</span></th>' for j in chosen.tolist())
+    lines = []
+    for i in chosen.tolist():
+        cells = []
+        for j in chosen.tolist():
+            share = counts[i, j] / totals[i] if totals[i] else 0.0
+            strong = ' class="strong"' if share > 0.5 else ""
+            number = f"{counts[i, j]:,}" if counts[i, j] else ""
+            cells.append(f'<td{strong} style="--p:{min(1.0, share**0.5):.3f}">{number}</td>')
+        lines.append(f'<tr><th scope="row">{_label(labels[i])}</th>{"".join(cells)}</tr>')
+    left = "" if len(chosen) == len(labels) else f" The {len(chosen)} labels with the most mistakes, of {len(labels)}."
+    return section(
+        "Confusion",
+        f"<p>Tokens by true label (rows) and predicted label (columns).{left}</p>",
+        f'<div class="wide"><table class="matrix"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
+        "</tbody></table></div>",
+    )
+
+
+def calibration(bins: Reliability, crf: ChainCRF) -> str:
+    """Whether probabilities mean what they say, and how the fit went."""
+    gap, passes, _ = crf.gap_curve_.T
+    return section(
+        "Calibration, and the fit",
+        '<div class="plots">',
+        f"<div>{reliability_chart(bins)}<p class='soft'>Accuracy against confidence; on the dashed line a probability "
+        f"is what it says. Bars: share of tokens. Expected calibration error {bins.error:.4f}.</p></div>",
+        f"<div>{gap_chart(passes, gap, crf.tol)}<p class='soft'>The certified gap as the fit went.</p></div></div>",
+    )
+
+
+def sequence(number: int, tokens: Sequence[Any], gold: Sequence[Any], proba: Any, classes: Sequence[Any]) -> str:
+    """A sequence as coloured text: the warmer a token, the less the model believes its true label."""
+    code, best = {label: j for j, label in enumerate(classes)}, proba.argmax(axis=1)
+    items = []
+    for t, (token, label) in enumerate(zip(tokens, gold, strict=True)):
+        said, p = classes[best[t]], float(proba[t, best[t]])
+        doubt = 1 - float(proba[t, code[label]]) if label in code else 0.0 if label is None else 1.0
+        wrong = label is not None and said != label
+        shown = f"<del>{_label(said)}</del> {p:.2f}<br>{_label(label)}" if wrong else f"{_label(said)} {p:.2f}"
+        items.append(
+            f'<li class="token{" wrong" if wrong else ""}" style="--p:{doubt:.3f}"><bdi>{text(_short(token))}</bdi>'
+            f"<small>{shown}</small></li>"
+        )
+    return f'<ul class="sequence" id="sequence-{number}">{"".join(items)}</ul>'
+
+
+def hardest(blocks: Sequence[tuple[str, str]]) -> str:
+    """Sequences whose true labels the model finds the least likely."""
+    parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
+    return section(
+        "Hardest sequences",
+        "<p>Those whose true labels are the least likely a token. Under each token is its likeliest label with its "
+        "probability; where that is wrong it is struck out, and the true one stands below. The warmer the colour, the "
+        "less is believed of the true label.</p>",
+        *parts,
+    )
+
+
+def decision(number: int, token: Any, true: Any, why: Explanation, words: Sequence[str | None]) -> str:
+    """What stands behind one decision: landmarks or features, largest first; `words` are the landmarks' own tokens."""
+    most = max([abs(value) for value in why.contributions.tolist()], default=1.0) or 1.0
+    rows = []
+    for k, (term, value) in enumerate(zip(why.terms, why.contributions.tolist(), strict=True)):
+        name = f"<bdi>{text(_short(term))}</bdi>"
+        if why.positions is not None:
+            place, word = why.positions[k].tolist(), words[k]
+            name = f"training sequence {place[0]}, token {place[1]}"
+            name += "" if word is None else f": <bdi>{text(_short(word))}</bdi>"
+        side = "" if value >= 0 else " against"
+        bar = f'<span class="contribution{side}" style="width:{6 * abs(value) / most:.2f}rem"></span>'
+        rows.append((Markup(name), f"{value:+.3f}", Markup(bar)))
+    if why.n_rest:
+        rows.append((Markup(f"{why.n_rest:,} others"), f"{why.rest:+.3f}", Markup("")))
+    truly = "" if true is None or true == why.label else f", truly {_label(true)}"
+    said = (
+        f"p = {why.p:.3g} in its sequence, {why.p_alone:.3g} by the token alone; score beside the mean label "
+        f"{why.score:+.3g}, neighbours {why.neighbours:+.3g} in log p"
+    )
+    lines = "".join(
+        f'<tr><td>{name}</td><td class="number">{text(value)}</td><td>{bar}</td></tr>' for name, value, bar in rows
+    )
+    return (
+        f"<h3>Sequence {number}, token {why.t}: <bdi>{text(_short(token))}</bdi> as {_label(why.label)}{truly}</h3>"
+        f"<p>{text(said)}</p>"
+        '<div class="wide"><table class="terms"><thead><tr><th scope="col">term</th><th class="number" scope="col">'
+        f"contribution</th><th></th></tr></thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+def settings(crf: ChainCRF) -> str:
+    """Parameters and versions."""
+    versions = [(name, found) for name in PACKAGES if (found := _version(name))]
+    system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
+    parameters = [(name, _short(repr(value))) for name, value in crf.get_params().items()]
+    return section(
+        "Settings and versions",
+        '<div class="plots"><div>',
+        table(["parameter", "value"], parameters, "settings"),
+        "</div><div>",
+        table(["package", "version"], [*versions, *system], "settings"),
+        "</div></div>",
+    )
+
+
+def _label(label: Any) -> str:
+    return f"<bdi>{text(_short(label, LONGEST_LABEL))}</bdi>"
+
+
+def _short(value: Any, longest: int = LONGEST) -> str:
+    shown = str(value)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,386 @@
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import kernelcrf
+from kernelcrf import ChainCRF, metrics
+from kernelcrf.cli import training
+from kernelcrf.cli.app import app
+from kernelcrf.datasets import make_sequences
+from kernelcrf.formats import Record, Templates, default_templates, read, write
+
+COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
+WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
+STEPS = {"B-NP": ["I-NP"], "I-NP": ["B-VP", "I-NP"], "B-VP": ["B-NP", "O"], "O": ["B-NP"]}
+ONE_THREAD = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def sentences(n, seed):
+    rng = np.random.default_rng(seed)
+    result = []
+    for _ in range(n):
+        label, rows = "O", []
+        for _ in range(rng.integers(1, 9)):
+            label = str(rng.choice(STEPS[label]))
+            rows.append((str(rng.choice(WORDS[label])), label[-1], label if rng.random() < 0.9 else "O"))
+        result.append(rows)
+    return result
+
+
+def text_of(some):
+    return "".join("".join(f"{' '.join(row)}\n" for row in rows) + "\n" for rows in some)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Training and test files, and a model that the command made."""
+    path = tmp_path_factory.mktemp("cli")
+    (path / "train.txt").write_text(text_of(sentences(60, 0)))
+    (path / "test.txt").write_text(text_of(sentences(40, 1)))
+    result = run("fit", path / "train.txt", path / "chunks.kcrf", "--set", "solver=lbfgs")
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def run(*arguments, data=None):
+    return CliRunner().invoke(app, list(map(str, arguments)), input=data, catch_exceptions=False)
+
+
+def process(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "kernelcrf", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ONE_THREAD,
+        **options,
+    )
+
+
+def fails(result, code=1):
+    """The one line that a failed command says."""
+    assert result.exit_code == code, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def last_column(text):
+    return [[line.split()[-1] for line in part.split("\n")] for part in text.strip("\n").split("\n\n")]
+
+
+def test_three_lines_from_text_to_scores_equal_the_library(folder):
+    templates = default_templates(2)
+    train, test = (list(read(folder / name)) for name in ("train.txt", "test.txt"))
+    crf = ChainCRF("linear", random_state=0, solver="lbfgs")
+    crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
+    X, y = templates.features([one.x for one in test]), [one.labels for one in test]
+    expected = [labels.tolist() for labels in crf.predict(X)]
+
+    tagged = run("tag", folder / "chunks.kcrf", folder / "test.txt").stdout
+    assert last_column(tagged) == expected
+    kept = ["\n".join(line.rsplit(" ", 1)[0] for line in part.split("\n")) for part in tagged.split("\n\n")]
+    assert "\n\n".join(kept) == (folder / "test.txt").read_text()
+    scores = json.loads(run("evaluate", folder / "chunks.kcrf", folder / "test.txt", "--json").stdout)["scores"]
+    assert scores["span_f1"]["value"] == metrics.span_f1(y, expected)
+    assert scores["flat_accuracy"]["value"] == crf.score(X, y)
+    assert scores["log_loss"]["value"] == pytest.approx(metrics.log_loss(y, crf.predict_proba(X), crf.classes_))
+    assert scores["span_f1"]["low"] < scores["span_f1"]["value"] < scores["span_f1"]["high"]
+    printed = run("evaluate", folder / "chunks.kcrf", folder / "test.txt").stdout
+    assert f"F1 of spans             {scores['span_f1']['value']:.4f}" in printed
+    assert "micro avg" in printed
+
+
+@pytest.mark.parametrize("name", ["conll2000_chunking", "wnut17_ner"])
+def test_public_data_from_the_shell_score_as_in_the_library(data_folder, tmp_path, name):
+    for part in ("train", "test"):
+        with gzip.open(data_folder / name / f"{part}.txt.gz", "rt", encoding="utf-8") as file:
+            (tmp_path / f"{part}.txt").write_text("\n\n".join(file.read().split("\n\n")[:40]) + "\n", encoding="utf-8")
+    model, test = tmp_path / "m.kcrf", tmp_path / "test.txt"
+    assert run("fit", tmp_path / "train.txt", model, "--tol", 0.01, "--set", "solver=lbfgs").exit_code == 0
+    tagged = last_column(run("tag", model, test).stdout)
+    scores = json.loads(run("evaluate", model, test, "--json").stdout)["scores"]
+    train, held = list(read(tmp_path / "train.txt")), list(read(test))
+    templates = default_templates(len(train[0].x[0]))
+    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs")
+    crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
+    predicted = [labels.tolist() for labels in crf.predict(templates.features([one.x for one in held]))]
+    assert tagged == predicted
+    expected = metrics.span_f1([one.labels for one in held], predicted, zero_division=0)
+    assert scores["span_f1"]["value"] == pytest.approx(expected, abs=1e-15)
+
+
+def test_a_model_of_the_command_loads_in_python_and_keeps_its_templates(folder, tmp_path):
+    crf = kernelcrf.load(folder / "chunks.kcrf")
+    templates = Templates.of(crf)
+    assert (templates.text, templates.n_columns) == (default_templates(2).text, 2)
+    crf.save(tmp_path / "again.kcrf")
+    again = run("tag", tmp_path / "again.kcrf", folder / "test.txt").stdout
+    assert again == run("tag", folder / "chunks.kcrf", folder / "test.txt").stdout
+
+
+def test_a_model_of_python_tags_in_the_shell(folder, tmp_path):
+    train = list(read(folder / "train.txt"))
+    templates, y = Templates("U:%x[0,0]\nU:%s[-1,0]", 2), [one.labels for one in train]
+    X = templates.features([one.x for one in train])
+    crf = ChainCRF("linear").fit(X, y)
+    write(tmp_path / "x.jsonl", [Record("features", x, None, None, "") for x in X])
+    crf.save(tmp_path / "m.kcrf")
+    line = fails(run("tag", tmp_path / "m.kcrf", folder / "train.txt"))
+    assert "train.txt: column files hold text, and the model was fitted to features or vectors made elsewhere" in line
+    expected = [labels.tolist() for labels in crf.predict(X)]
+    lines = run("tag", tmp_path / "m.kcrf", tmp_path / "x.jsonl").stdout.splitlines()
+    assert [json.loads(one)["predicted"] for one in lines] == expected
+    templates.attach(crf)
+    crf.save(tmp_path / "m.kcrf")
+    assert last_column(run("tag", tmp_path / "m.kcrf", folder / "train.txt").stdout) == expected
+
+
+def test_vectors_and_integers_from_archives(tmp_path):
+    data = make_sequences(30, random_state=0)
+    records = [Record("vectors", x, y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True)]
+    for name in ("a.npz", "a.jsonl", "a.parquet"):
+        write(tmp_path / name, records)
+        options = ("--n-components", 15, "-C", 10, "--set", "edge_kernel=linear")
+        result = run("fit", tmp_path / name, tmp_path / f"{name}.kcrf", *options)
+        assert "30 sequences" in result.stdout
+        assert "15 landmarks" in result.stdout
+    crf = ChainCRF("rbf", C=10, n_components=15, random_state=0, edge_kernel="linear").fit(data.X, data.y)
+    predicted = [labels.tolist() for labels in crf.predict(data.X)]
+    assert last_column(run("tag", tmp_path / "a.parquet.kcrf", tmp_path / "a.npz").stdout) == [
+        list(map(str, labels)) for labels in predicted
+    ]
+    scores = json.loads(run("evaluate", tmp_path / "a.npz.kcrf", tmp_path / "a.jsonl", "--json").stdout)["scores"]
+    assert scores["flat_accuracy"]["value"] == crf.score(data.X, data.y)
+    assert "span_f1" not in scores
+    facts = json.loads(run("inspect", tmp_path / "a.npz.kcrf", "-n", 2, "--json").stdout)
+    assert (facts["kernel"], facts["landmarks"], facts["labels"]) == ("rbf", 15, [0, 1, 2])
+    assert [len(own) for own in facts["terms"].values()] == [2, 2, 2]
+    assert "1 landmarks" not in fails(run("tag", tmp_path / "a.npz.kcrf", "-"), 1)
+
+
+def test_marginals_and_labellings_that_come_next(folder):
+    crf, rows = kernelcrf.load(folder / "chunks.kcrf"), [["the", "P"], ["dog", "P"]]
+    x = default_templates(2).features([rows])
+    data = text_of([rows])
+    found = run("tag", folder / "chunks.kcrf", "--marginals", "--n-best", 3, data=data).stdout.split("\n")
+    cells = [line.split(" ") for line in found[:2]]
+    best = crf.decode(x, n_best=3)[0]
+    assert [cell[2:5] for cell in cells] == [[str(labels[t]) for labels, _ in best] for t in (0, 1)]
+    pairs = [dict(cell.rsplit(":", 1) for cell in row[5:]) for row in cells]
+    for pair, expected in zip(pairs, crf.predict_marginals(x)[0], strict=True):
+        assert {label: float(p) for label, p in pair.items()} == pytest.approx(expected, abs=1e-4)
+    one = json.loads(run("tag", folder / "chunks.kcrf", "--n-best", 400, "--json", data=text_of([rows[:1]])).stdout)
+    assert len(one["n_best"]) == len(crf.classes_)
+    assert sum(np.exp(own["log_prob"]) for own in one["n_best"]) == pytest.approx(1)
+    short = run("tag", folder / "chunks.kcrf", "--n-best", len(crf.classes_) + 1, data=text_of([rows[:1]])).stdout
+    assert short.split()[-1] == "_"
+
+
+def test_inspect_says_what_the_model_is(folder):
+    text = run("inspect", folder / "chunks.kcrf", "-n", 2).stdout
+    crf = kernelcrf.load(folder / "chunks.kcrf")
+    i, j = np.unravel_index(np.abs(crf.transitions_).argmax(), crf.transitions_.shape)
+    assert f"{crf.transitions_[i, j]:+8.3f}  {crf.classes_[i]} -> {crf.classes_[j]}" in text
+    beside = crf.coef_[:, 1] - crf.coef_.mean(axis=1)
+    assert f"{beside.max():+8.3f}  {crf._reader.feature_names[beside.argmax()]}" in text
+    assert "status        optimal" in text
+    assert "U:shape[0]=%s[0,0]" in text
+
+
+BROKEN = {
+    "ragged.txt": (b"a b O\nc d\n", "ragged.txt, line 2: expected 3 cells"),
+    "latin.txt": ("caf\u00e9 b O\n".encode("latin-1"), "latin.txt, line 1: expected UTF-8"),
+    "empty.txt": (b"", "empty.txt: no sequence"),
+    "cut.txt.gz": (gzip.compress(b"a b O\n" * 50, mtime=0)[:-9], "expected a whole gzip file"),
+    "wide.txt": (b"a b c d O\n", "wide.txt, line 1: expected 2 or 3 cells"),
+    "nowhere.txt": (None, "nowhere.txt: No such file"),
+    "odd.xyz": (b"a b O\n", "odd.xyz: the extension '.xyz'"),
+    "bad.jsonl": (b'{"tokens": [["a", "b"]]}\n{"tokens": 3}\n', "bad.jsonl, line 2: tokens is 3"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_input_is_one_line_and_an_exit_code(folder, tmp_path, name):
+    content, message = BROKEN[name]
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    for arguments in (["tag", folder / "chunks.kcrf", path], ["evaluate", folder / "chunks.kcrf", path]):
+        assert message in fails(run(*arguments))
+    if name not in ("wide.txt", "bad.jsonl"):
+        assert message in fails(run("fit", path, tmp_path / "m.kcrf"))
+    assert not (tmp_path / "m.kcrf").exists()
+
+
+def test_wrong_models_are_one_line_and_an_exit_code(folder, tmp_path):
+    blob = (folder / "chunks.kcrf").read_bytes()
+    (tmp_path / "cut.kcrf").write_bytes(blob[: len(blob) // 2])
+    for model in (folder / "train.txt", tmp_path, tmp_path / "nothing", tmp_path / "cut.kcrf"):
+        assert str(model) in fails(run("tag", model, folder / "test.txt"))
+    write(tmp_path / "v.jsonl", [Record("vectors", np.ones((2, 3)), ["O", "O"], None, "")])
+    assert "v.jsonl, line 1 and after: X has arrays of numbers, and fit saw feature dicts" in fails(
+        run("tag", folder / "chunks.kcrf", tmp_path / "v.jsonl")
+    )
+
+
+def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
+    (tmp_path / "t").write_text("U:%x[0,7]\n")
+    (tmp_path / "bare.jsonl").write_text('{"tokens": ["a"]}\n')
+    train, model = folder / "train.txt", tmp_path / "m.kcrf"
+    for arguments, message in [
+        ((train, tmp_path / "no" / "m.kcrf"), "in a folder that is there"),
+        ((train, model, "--kernel", "sinc"), "kernel='sinc': expected one of"),
+        ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] names column 7"),
+        ((train, model, "--constraints", "BMES"), "BMES"),
+        ((tmp_path / "bare.jsonl", model), "bare.jsonl, line 1: expected labels to learn from"),
+    ]:
+        assert message in fails(run("fit", *arguments))
+    for arguments in (("--set", "sea=1"), ("--format", "xml"), ("--C", "much"), ("--frobnicate",)):
+        assert run("fit", train, model, *arguments).exit_code == 2
+    assert not model.exists()
+
+
+def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
+    result = run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--max-iter", 1, "--set", "solver=lbfgs")
+    assert result.exit_code == 0
+    assert "warning: " in result.stderr
+    assert "status 'max_iter'" in result.stderr
+    assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
+
+
+def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
+    model = tmp_path / "m.kcrf"
+    model.write_bytes(b"old")
+
+    class Interrupted(training.WatchedCRF):
+        def _progress(self):
+            from contextlib import nullcontext
+
+            return nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
+
+    monkeypatch.setattr(training, "WatchedCRF", Interrupted)
+    assert fails(run("fit", folder / "train.txt", model), 130) == "error: interrupted"
+    assert (model.read_bytes(), os.listdir(tmp_path)) == (b"old", ["m.kcrf"])
+
+
+def test_a_bar_is_shown_on_a_terminal_only(folder, tmp_path, monkeypatch):
+    arguments = ("fit", folder / "train.txt", tmp_path / "m.kcrf", "--set", "solver=lbfgs")
+    assert run(*arguments).stderr == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = run(*arguments).stderr
+    assert "certified gap" in shown
+    assert "left" in shown
+
+
+def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
+    with process("tag", folder / "chunks.kcrf") as tagger:
+        for word in ("the", "a"):
+            tagger.stdin.write(f"{word} P\n\n".encode())
+            tagger.stdin.flush()
+            assert tagger.stdout.readline().split()[:2] == [word.encode(), b"P"]
+            assert tagger.stdout.readline() == b"\n"
+        tagger.send_signal(signal.SIGINT)
+        out, err = tagger.communicate()
+    assert (tagger.returncode, out, err) == (130, b"", b"error: interrupted\n")
+
+
+def test_a_closed_pipe_ends_quietly(folder):
+    with process("tag", folder / "chunks.kcrf") as tagger:
+        tagger.stdin.write(b"the P\n\n")
+        tagger.stdin.flush()
+        tagger.stdout.readline()
+        tagger.stdout.close()
+        tagger.stdin.write(b"the P\n\n")
+        tagger.stdin.close()
+        tagger.wait()
+        assert (tagger.returncode, tagger.stderr.read()) == (141, b"")
+
+
+def test_conversions_there_and_back(folder, tmp_path):
+    assert run("convert", folder / "train.txt", tmp_path / "a.jsonl.gz").exit_code == 0
+    assert run("convert", tmp_path / "a.jsonl.gz", tmp_path / "a.parquet").exit_code == 0
+    assert run("convert", tmp_path / "a.parquet", tmp_path / "a.txt").exit_code == 0
+    assert (tmp_path / "a.txt").read_text() == (folder / "train.txt").read_text().replace(" ", "\t")
+    assert run("convert", folder / "train.txt", tmp_path / "a.crfsuite").exit_code == 0
+    (tmp_path / "t").write_text(default_templates(2).text)
+    run("convert", folder / "train.txt", tmp_path / "b.crfsuite", "--templates", tmp_path / "t")
+    assert (tmp_path / "a.crfsuite").read_bytes() == (tmp_path / "b.crfsuite").read_bytes()
+    result = run("fit", tmp_path / "a.crfsuite", tmp_path / "m.kcrf", "--set", "solver=lbfgs")
+    assert result.exit_code == 0
+    run("convert", folder / "test.txt", tmp_path / "test.crfsuite")
+    labels = last_column(run("tag", tmp_path / "m.kcrf", tmp_path / "test.crfsuite").stdout)
+    assert labels == last_column(run("tag", folder / "chunks.kcrf", folder / "test.txt").stdout)
+    piped = run("convert", "-", "-", "--to", "jsonl", "--no-labels", data="a b\n").stdout
+    assert json.loads(piped) == {"tokens": [["a", "b"]]}
+    for arguments in (("train.txt", "a.npz"), ("train.txt", "-", "--to", "npz")):
+        fails(run("convert", folder / arguments[0], arguments[1], *arguments[2:]))
+
+
+def test_crfsuite_reads_the_same_features(folder, tmp_path):
+    """The features of a converted file, given to CRFsuite, and those of the templates are the same model to it."""
+    import sklearn_crfsuite
+
+    run("convert", folder / "train.txt", tmp_path / "a.crfsuite")
+    records, text = list(read(tmp_path / "a.crfsuite")), list(read(folder / "train.txt"))
+    X, y = default_templates(2).features([one.x for one in text]), [one.labels for one in text]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = sklearn_crfsuite.CRF(max_iterations=20).fit([one.x for one in records], [one.labels for one in records])
+        theirs = sklearn_crfsuite.CRF(max_iterations=20).fit(X, y)
+    assert ours.state_features_ == theirs.state_features_
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_its_example_runs(folder, tmp_path, monkeypatch, command):
+    text = run(command, "--help").stdout
+    assert len(text.splitlines()) <= 24
+    assert max(map(len, text.splitlines())) <= 80
+    (example,) = (line.strip() for line in text.splitlines() if line.strip().startswith("Example: "))
+    for name in ("train.txt", "test.txt"):
+        # Labels that keep to BIO, which the example of fit asks for.
+        rows = [row[:2] for one in read(folder / name) for row in zip(one.tokens, one.labels, strict=True)]
+        (tmp_path / name).write_text("".join(f"{word} P {label.replace('I-', 'B-')}\n\n" for word, label in rows))
+    (tmp_path / "chunks.kcrf").write_bytes((folder / "chunks.kcrf").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    name, *arguments = example.removeprefix("Example: ").split(" > ")[0].split()
+    result = run(*arguments)
+    assert (name, result.exit_code) == ("kernelcrf", 0), result.output
+
+
+def test_help_of_all_names_every_command():
+    text = run("--help").stdout
+    assert len(text.splitlines()) <= 24
+    assert all(f"\n  {command}" in text for command in COMMANDS)
+    assert run("--version").stdout == f"kernelcrf {kernelcrf.__version__}\n"
+
+
+def test_without_typer_the_command_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; from kernelcrf.cli import main; main()"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.returncode == 1
+    assert out.stderr == "error: the command line needs typer, which is not installed: pip install 'kernelcrf[cli]'\n"
+
+
+def test_the_python_of_the_documents_runs(folder, tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    (tmp_path / "train.txt").write_bytes((folder / "train.txt").read_bytes())
+    (tmp_path / "train.txt.gz").write_bytes(gzip.compress((folder / "train.txt").read_bytes()))
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})
+    assert [one.labels for one in read("train.jsonl")] == [one.labels for one in read("train.txt")]
+    assert run("tag", "chunks.kcrf", "train.txt").exit_code == 0

@@ -1,0 +1,224 @@
+import networkx as nx
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kernelcrf import ChainCRF, GraphCRF
+from kernelcrf.estimators.graph import _rows
+from kernelcrf.estimators.graph_samples import GraphSamples
+from kernelcrf.inference.clique_tree import TreewidthError
+
+
+def grid_edges(rows, columns):
+    nodes = np.arange(rows * columns).reshape(rows, columns)
+    across = np.column_stack((nodes[:, :-1].ravel(), nodes[:, 1:].ravel()))
+    down = np.column_stack((nodes[:-1].ravel(), nodes[1:].ravel()))
+    return np.concatenate((across, down))
+
+
+def images(seed, m, side=4, noise=1.2):
+    """Smooth binary images under noise, as graphs."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(m):
+        a, b = rng.normal(size=2)
+        u, v = np.meshgrid(np.linspace(-1, 1, side), np.linspace(-1, 1, side))
+        labels = (a * u + b * v + 0.3 * rng.normal() > 0).astype(int).ravel()
+        X.append(
+            (
+                np.column_stack((labels + noise * rng.normal(size=labels.size), np.ones(labels.size))),
+                grid_edges(side, side),
+            )
+        )
+        y.append(labels)
+    return X, y
+
+
+def sequences(seed, m):
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(m):
+        T = int(rng.integers(3, 8))
+        labels = np.cumsum(rng.integers(0, 2, size=T)) % 3
+        X.append(np.eye(3)[labels] + 0.7 * rng.normal(size=(T, 3)))
+        y.append(labels)
+    return X, y
+
+
+@pytest.mark.parametrize("inference", ["exact", "loopy", "gibbs"])
+def test_edges_help_on_smooth_images(inference):
+    X, y = images(0, 20, side=8, noise=0.8)
+    X_test, y_test = images(1, 20, side=8, noise=0.8)
+    alone = GraphCRF("linear", cliques=(), random_state=0).fit(X, y).score(X_test, y_test)
+    joined = GraphCRF("linear", inference=inference, random_state=0).fit(X, y)
+    assert joined.score(X_test, y_test) > alone + 0.05
+    assert joined.certificate_.relative_gap <= 1e-4
+    assert ("bound" in joined.covers_, "pseudo" in joined.covers_) == (inference == "loopy", inference == "gibbs")
+    p = joined.predict_proba(X_test[:2])
+    np.testing.assert_allclose(p[0].sum(axis=1), 1)
+    T = joined.edge_potentials_
+    np.testing.assert_allclose(T, T.T, atol=1e-12)
+    assert T[0, 0] + T[1, 1] > 2 * T[0, 1]
+
+
+def test_loopy_probabilities_of_labels_are_bounds():
+    X, y = images(0, 20)
+    loopy = GraphCRF("linear", inference="loopy", random_state=0).fit(X, y)
+    exact = clone(loopy).set_params(inference="exact").fit(X, y)
+    assert exact.certificate_.objective <= loopy.certificate_.objective + 1e-6
+    exact._potentials = loopy._potentials
+    assert (loopy.log_prob(X[:3], y[:3]) <= exact.log_prob(X[:3], y[:3]) + 1e-9).all()
+
+
+def test_sequences_are_chains():
+    X, y = sequences(0, 25)
+    X_test, _ = sequences(1, 8)
+    chain = ChainCRF("linear", C=0.8, tol=1e-9).fit(X, y)
+    graph = GraphCRF("linear", C=0.8, C_label=0.8, tol=1e-9)
+    # The one difference: a constant for each label, here as a column of the chain's inputs.
+    ones = [np.column_stack((x, np.ones(len(x)))) for x in X]
+    chain = ChainCRF("linear", C=0.8, tol=1e-9).fit(ones, y)
+    graph.fit(X, y)
+    assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
+    np.testing.assert_allclose(graph.edge_potentials_, chain.transitions_, atol=1e-4)
+    test = [np.column_stack((x, np.ones(len(x)))) for x in X_test]
+    for a, b in zip(graph.predict_proba(X_test), chain.predict_proba(test), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+    for a, b in zip(graph.predict(X_test), chain.predict(test), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(graph.entropy(X_test), chain.entropy(test), atol=1e-3)
+    (graph_best,), (chain_best,) = graph.decode(X_test[:1], 3), chain.decode(test[:1], 3)
+    for (a, p), (b, q) in zip(graph_best, chain_best, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert p == pytest.approx(q, abs=1e-3)
+
+
+def test_one_graph_for_all_equals_the_union():
+    X, y = images(0, 10, side=3)
+    shared = GraphCRF("rbf", n_components=20, tol=1e-9, random_state=0).fit(X, y)
+    # The same graphs, with the edges of one of them in another order: no longer rows of one graph.
+    other = [(f, e if i else e[::-1].copy()) for i, (f, e) in enumerate(X)]
+    union = GraphCRF("rbf", n_components=20, tol=1e-9, random_state=0).fit(other, y)
+    assert _rows(GraphSamples.read(X, directed=False)) == 10
+    assert _rows(GraphSamples.read(other, directed=False)) == 1
+    assert shared.certificate_.objective == pytest.approx(union.certificate_.objective, rel=1e-8)
+    np.testing.assert_allclose(shared.log_prob(X, y), union.log_prob(X, y), atol=1e-3)
+
+
+def test_structure_search_on_chains_finds_the_second_order():
+    rng = np.random.default_rng(0)
+    X, y = [], []
+    for _ in range(60):
+        labels = [int(rng.integers(2)), int(rng.integers(2))]
+        while len(labels) < 12:
+            labels.append(labels[-2] ^ labels[-1] if rng.random() < 0.9 else int(rng.integers(2)))
+        y.append(np.array(labels))
+        X.append(y[-1][:, None] + 0.8 * rng.normal(size=(12, 1)))
+    model = GraphCRF("linear", cliques="auto", edge_kernel="linear", random_state=0).fit(X, y)
+    assert "paths" in model.cliques_
+    assert "edge inputs" not in model.cliques_
+    whole = GraphCRF("linear", cliques=("edges", "skips", "paths"), edge_kernel="linear", tol=1e-8, random_state=0).fit(
+        X, y
+    )
+    assert model.search_.lower_bound <= whole.certificate_.objective <= model.certificate_.objective + 1e-6
+    first = model.search_.rounds[0]
+    best = max(first.joined, key=lambda candidate: candidate.expected_gain)
+    assert best.template == "paths"
+    plain = GraphCRF("linear", random_state=0).fit(X, y)
+    assert model.score(X, y) > plain.score(X, y) + 0.02
+
+
+def test_edge_features_decide_where_nodes_agree():
+    """Neighbours agree where their edge says so, and differ where it does not."""
+    rng = np.random.default_rng(0)
+    X, y = [], []
+    for _ in range(60):
+        same = rng.integers(2, size=6)
+        labels = np.concatenate(([rng.integers(2)], same)).cumsum() % 2
+        X.append(
+            (
+                labels[:, None] + 2.0 * rng.normal(size=(7, 1)),
+                np.column_stack((np.arange(6), np.arange(1, 7))),
+                same[:, None] - 0.5,
+            )
+        )
+        y.append(labels)
+    blind = GraphCRF("linear", random_state=0).fit([x[:2] for x in X], y)
+    seeing = GraphCRF("linear", edge_kernel="linear", random_state=0).fit(X, y)
+    assert seeing.score(X, y) > blind.score([x[:2] for x in X], y) + 0.1
+    with pytest.raises(ValueError, match="another kind than training"):
+        seeing.predict([x[:2] for x in X])
+
+
+def test_networkx_graphs_are_read():
+    X, y = images(0, 6, side=3)
+    graphs = []
+    for features, edges in X:
+        graph = nx.Graph()
+        graph.add_nodes_from((f"n{v}", {"x": row}) for v, row in enumerate(features))
+        graph.add_edges_from((f"n{a}", f"n{b}") for a, b in edges)
+        graphs.append(graph)
+    model = GraphCRF("linear", tol=1e-8).fit(X, y)
+    other = GraphCRF("linear", tol=1e-8).fit(graphs, y)
+    assert model.certificate_.objective == pytest.approx(other.certificate_.objective, rel=1e-7)
+    with pytest.raises(ValueError, match="graph 0 lacks features"):
+        model.predict([nx.path_graph(3)])
+
+
+def test_missing_labels_and_weights():
+    X, y = images(0, 20, side=3, noise=0.5)
+    holes = [[None if (i + v) % 3 == 0 else int(label) for v, label in enumerate(labels)] for i, labels in enumerate(y)]
+    model = GraphCRF("linear", random_state=0).fit(X, holes)
+    assert model.score(X, y) > 0.8
+    assert model.certificate_.lower_bound == -np.inf
+    twice = GraphCRF("linear", tol=1e-8).fit(X + X[:5], y + y[:5])
+    weighted = GraphCRF("linear", tol=1e-8).fit(X, y, sample_weight=[2.0] * 5 + [1.0] * 15)
+    assert twice.certificate_.objective == pytest.approx(weighted.certificate_.objective, rel=1e-6)
+    np.testing.assert_allclose(model.log_prob(X[:1], [[None] * 9]), 0.0, atol=1e-9)
+
+
+def test_samples_come_from_the_model():
+    X, y = images(0, 20, side=3)
+    model = GraphCRF("linear", random_state=0).fit(X, y)
+    p = model.predict_proba(X[:2])
+    draws = model.sample(X[:2], 4000, random_state=0)
+    assert draws[0].shape == (4000, 9)
+    for own, marginals in zip(draws, p, strict=True):
+        assert np.abs(own.mean(axis=0) - marginals[:, 1]).max() < 0.05
+
+
+def test_a_wide_grid_is_refused_and_loopy_takes_it():
+    X, y = images(0, 2, side=28)
+    with pytest.raises(TreewidthError, match=r"inference='loopy'"):
+        GraphCRF("linear").fit(X, y)
+    model = GraphCRF("linear", inference="loopy", tol=1e-2).fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    X, y = images(0, 3, side=2)
+    with pytest.raises(ValueError, match=r"edges of graph 1 name nodes from 0 to 9: expected 0 to 3"):
+        GraphCRF().fit([X[0], (X[1][0], [[0, 9]]), X[2]], y)
+    with pytest.raises(ValueError, match="graph 0 joins node 1 to itself"):
+        GraphCRF().fit([(X[0][0], [[1, 1]])], y[:1])
+    with pytest.raises(ValueError, match=r"graph 0 has 4 edges and 2 rows of edge features"):
+        GraphCRF().fit([(*X[0], np.zeros((2, 1)))], y[:1])
+    with pytest.raises(ValueError, match="contain NaN"):
+        GraphCRF().fit([(np.full((4, 2), np.nan), X[0][1])], y[:1])
+    with pytest.raises(ValueError, match="inference='magic': expected one of exact, loopy, gibbs"):
+        GraphCRF(inference="magic").fit(X, y)
+    with pytest.raises(ValueError, match=r"cliques=\('loops',\)"):
+        GraphCRF(cliques=("loops",)).fit(X, y)
+    with pytest.raises(ValueError, match="mixes sequences and graphs"):
+        GraphCRF().fit([X[0], np.zeros((3, 2))], [y[0], [0, 1, 0]])
+    with pytest.raises(ValueError, match="X is one array"):
+        GraphCRF().fit(np.zeros((4, 2)), y)
+    with pytest.raises(ValueError, match="sets of labels"):
+        GraphCRF().fit(X, [[{0, 1}, 0, 2, 1], y[1], y[2]])
+    model = GraphCRF("linear", inference="gibbs").fit(X, y)
+    with pytest.raises(ValueError, match="samples give no log p"):
+        model.log_prob(X, y)
+    with pytest.raises(ValueError, match="inference='gibbs' cannot"):
+        model.decode(X)
+    with pytest.raises(ValueError, match="expected 2, as in training"):
+        model.predict([(np.zeros((2, 3)), [[0, 1]])])

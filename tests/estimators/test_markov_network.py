@@ -1,0 +1,105 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernelcrf import MarkovNetwork
+
+
+def drawn(seed, m, n=6, edges=((0, 1), (1, 2), (3, 4)), strength=1.5):
+    """Rows of a binary network with known edges, and all rows with their probabilities."""
+    rows = np.array(list(itertools.product((0, 1), repeat=n)))
+    signs = 2 * rows - 1
+    score = sum(strength / 2 * signs[:, u] * signs[:, v] for u, v in edges)
+    p = np.exp(score - score.max())
+    p /= p.sum()
+    return rows[np.random.default_rng(seed).choice(len(rows), size=m, p=p)], rows, p
+
+
+@pytest.mark.parametrize("structure", ["none", "tree", "full", "auto", [(0, 1), (4, 3)]], ids=str)
+def test_probabilities_sum_to_one_and_rows_come_from_them(structure):
+    X, rows, _ = drawn(0, 300)
+    model = MarkovNetwork(structure=structure).fit(X)
+    p = np.exp(model.score_samples(rows))
+    assert p.sum() == pytest.approx(1, abs=1e-9)
+    assert model.score(X) == pytest.approx(model.score_samples(X).sum())
+    draws = model.sample(20_000, random_state=0)
+    assert np.abs(draws.mean(axis=0) - p @ rows).max() < 0.02
+    hidden = rows[:5].astype(float)
+    hidden[:, 2] = np.nan
+    agree = [(np.delete(rows, 2, axis=1) == np.delete(row, 2)).all(axis=1) for row in rows[:5]]
+    np.testing.assert_allclose(model.score_samples(hidden), [np.log(p[a].sum()) for a in agree], atol=1e-9)
+    filled = model.impute(hidden)
+    for row, a in zip(filled, agree, strict=True):
+        np.testing.assert_array_equal(row, rows[a][p[a].argmax()])
+    np.testing.assert_allclose(
+        model.predict_proba(hidden)[2][:, 1], [p[a & (rows[:, 2] == 1)].sum() / p[a].sum() for a in agree], atol=1e-9
+    )
+
+
+def test_the_edges_are_found_and_the_gain_of_all_others_is_bounded():
+    for seed in range(5):
+        X, _, _ = drawn(seed, 1000)
+        model = MarkovNetwork().fit(X)
+        assert {tuple(pair) for pair in model.edges_.tolist()} == {(0, 1), (1, 2), (3, 4)}
+        full = MarkovNetwork(structure="full", tol=1e-9).fit(X)
+        assert model.search_.lower_bound <= full.certificate_.objective <= model.certificate_.objective
+
+
+def test_it_comes_near_the_truth():
+    X, rows, p = drawn(0, 20_000)
+    model = MarkovNetwork(C=10.0).fit(X)
+    q = np.exp(model.score_samples(rows))
+    assert (p * np.log(p / q)).sum() < 0.01
+
+
+def test_missing_values_are_summed_over():
+    X, _, _ = drawn(0, 800)
+    holes = X.astype(float)
+    holes[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    model = MarkovNetwork(structure="tree").fit(holes)
+    whole = MarkovNetwork(structure="tree").fit(X)
+    assert np.abs(np.exp(model.score_samples(X)) - np.exp(whole.score_samples(X))).max() < 0.03
+
+
+def test_close_values_share_strength_under_a_kernel_of_numbers():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 12, size=150)
+    X = np.column_stack((a, np.clip(a + rng.integers(-1, 2, size=150), 0, 11)))
+    fresh = rng.integers(0, 12, size=2000)
+    X_new = np.column_stack((fresh, np.clip(fresh + rng.integers(-1, 2, size=2000), 0, 11)))
+    plain = MarkovNetwork(structure="full", C=5.0).fit(X)
+    smooth = MarkovNetwork("rbf", gamma=0.2, structure="full", C=5.0).fit(X)
+    assert smooth.score(X_new) > plain.score(X_new)
+
+
+def test_frames_of_words_and_numbers():
+    frame = pd.DataFrame({"sky": ["grey", "blue", "grey", "blue"] * 20, "wet": [1, 0, 1, 0] * 20})
+    model = MarkovNetwork(structure="full").fit(frame)
+    assert [values.tolist() for values in model.categories_] == [["blue", "grey"], [0, 1]]
+    assert model.impute([["grey", None]]).tolist() == [["grey", 1]]
+    assert model.sample(3, random_state=0).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"X\[0, 0\] is 'red': expected one of"):
+        model.score_samples([["red", 1]])
+    with pytest.raises(ValueError, match="kernel='rbf' compares numbers"):
+        MarkovNetwork("rbf").fit(frame)
+    with pytest.raises(ValueError, match="X has 3 columns: expected 2"):
+        model.score_samples([["grey", 1, 2]])
+    with pytest.raises(ValueError, match="variable 1 has no value"):
+        MarkovNetwork().fit([["a", None], ["b", None]])
+    with pytest.raises(ValueError, match="values of different types"):
+        MarkovNetwork().fit([["a", 1], [2, 0]])
+
+
+def test_the_evidence_is_that_of_an_integral():
+    """One binary variable: log of the integral of p(rows | w) N(w; 0, C) over its one weight."""
+    X = np.array([[0]] * 30 + [[1]] * 50)
+    model = MarkovNetwork(structure="none", C=1.5, laplace=True, tol=1e-12).fit(X)
+    w = np.linspace(-12, 12, 200_001)
+    score = np.log1p(np.exp(-np.sqrt(2) * w)), np.log1p(np.exp(np.sqrt(2) * w))
+    log_p = -50 * score[0] - 30 * score[1] - w**2 / 3 - 0.5 * np.log(2 * np.pi * 1.5)
+    integral = np.log(np.exp(log_p - log_p.max()).sum() * (w[1] - w[0])) + log_p.max()
+    assert model.log_marginal_likelihood() == pytest.approx(integral, abs=0.01)
+    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+        MarkovNetwork(structure="none").fit(X).log_marginal_likelihood()

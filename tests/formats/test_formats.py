@@ -1,0 +1,299 @@
+import gzip
+import io
+import json
+import os
+import stat
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelcrf.formats import FormatError, Record, format_of, read, read_batches, write
+from kernelcrf.persistence import whole_file
+
+COLUMNS = "The DT B-NP\ndog NN I-NP\n\nbarks VBZ B-VP\n"
+
+
+def record(kind, x, labels=None, tokens=None, weight=1.0):
+    return Record(kind, x, labels, tokens, "here", None, weight)
+
+
+def plain(one):
+    x = one.x.toarray() if sp.issparse(one.x) else one.x
+    return one.kind, x.tolist() if isinstance(x, np.ndarray) else x, one.labels, one.tokens, one.weight
+
+
+@pytest.mark.parametrize("text", [COLUMNS, COLUMNS.replace(" ", "\t"), COLUMNS.replace(" ", "   "), "\n \n" + COLUMNS])
+@pytest.mark.parametrize("packed", [False, True])
+def test_columns_by_blanks_or_tabs_plain_or_packed(tmp_path, text, packed):
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    first, second = read(path)
+    assert plain(first) == ("text", [["The", "DT"], ["dog", "NN"]], ["B-NP", "I-NP"], ["The", "dog"], 1.0)
+    assert plain(second) == ("text", [["barks", "VBZ"]], ["B-VP"], ["barks"], 1.0)
+
+
+def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(COLUMNS)
+    assert next(read(path, n_columns=3)).labels is None
+    assert next(read(path, n_columns=2)).labels == ["B-NP", "I-NP"]
+    assert next(read(path, labels=False)).x[0] == ["The", "DT", "B-NP"]
+    for n_columns in (1, 4):
+        with pytest.raises(FormatError, match=rf"a.txt, line 1: expected {n_columns} or {n_columns + 1} cells"):
+            list(read(path, n_columns=n_columns))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"a O\nb\n", r"a.txt, line 2: expected 2 cells, none of them empty, got \['b'\]"),
+        ("a.txt", b"a\tO\n\nb\t\n", r"a.txt, line 3: expected 2 cells, none of them empty, got \['b', ''\]"),
+        ("a.txt", b"a O\nb\xe9 O\n", "a.txt, line 2: expected UTF-8 text, got the byte 0xe9 at byte 2"),
+        ("a.txt", b"", "a.txt: no sequence in it"),
+        ("a.txt", b"\n\n \n", "a.txt: no sequence in it"),
+        ("a.txt", b"word\n", "expected 2 or more cells"),
+        (
+            "a.txt.gz",
+            gzip.compress(COLUMNS.encode() * 99, mtime=0)[:-20],
+            "a.txt.gz, line .*: expected a whole gzip file",
+        ),
+        ("a.txt.gz", b"a O\n", "expected a whole gzip file"),
+        ("a.jsonl", b'{"tokens": ["a"]}\n{"tokens": [1]}\n', r"line 2: tokens are \[1\]: expected strings"),
+        ("a.jsonl", b'{"tokens": ["a"]\n', "line 1: expected a JSON object"),
+        ("a.jsonl", b'["a"]\n', "line 1: expected an object"),
+        ("a.jsonl", b'{"labels": ["a"]}\n', "expected tokens, features or vectors"),
+        ("a.jsonl", b'{"vectors": [[1]], "features": [["a"]]}\n', "not both"),
+        ("a.jsonl", b'{"tokens": ["a"], "labels": []}\n', "lists of one length"),
+        ("a.jsonl", b'{"vectors": [[1], [2, 3]]}\n', "lists of equally many numbers"),
+        ("a.jsonl", b'{"vectors": [[1], [NaN]]}\n', r"the vector of token 1 is \[nan\]: expected finite"),
+        ("a.jsonl", b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n', "line 2: vectors of 2 entries a token after"),
+        ("a.jsonl", b'{"tokens": ["a"], "weight": -1}\n', "weight is -1: expected a number >= 0"),
+        ("a.jsonl", b'{"tokens": ["a"], "labels": [{}]}\n', "a label is {}: expected"),
+        ("a.crfsuite", b"A\tx:y\n", "line 1: 'y' after a colon is no number"),
+        ("a.crfsuite", b"A\tx\nB\tx\\\n", "line 2: .* ends in a backslash"),
+        ("a.parquet", b"PAR1", "expected a Parquet file"),
+        ("a.npz", b"PK", "expected an .npz file"),
+        ("a.doc", b"", r"the extension '.doc' is of no known format"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        list(read(path))
+
+
+def test_a_line_end_of_windows_and_a_mark_at_the_head_are_no_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + COLUMNS.replace("\n", "\r\n").encode())
+    assert [one.tokens for one in read(path)] == [["The", "dog"], ["barks"]]
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=5)
+FEATURES = st.one_of(
+    st.lists(WORDS, min_size=1, max_size=3),
+    st.dictionaries(WORDS, st.one_of(st.floats(allow_nan=False, allow_infinity=False), WORDS), min_size=1, max_size=3),
+)
+SEQUENCES = st.lists(st.lists(st.tuples(WORDS, FEATURES), min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+def as_numbers(token):
+    """A token as CRFsuite has it: numbers by name."""
+    if isinstance(token, list):
+        return sorted(token)
+    pairs = [(f"{k}={v}", 1.0) if isinstance(v, str) else (k, float(v)) for k, v in token.items()]
+    names = {name for name, _ in pairs}
+    if all(value == 1 for _, value in pairs):
+        return sorted(name for name, _ in pairs)
+    return {name: sum(value for own, value in pairs if own == name) for name in names}
+
+
+@given(SEQUENCES)
+def test_crfsuites_text_goes_there_and_back(tmp_path_factory, sequences):
+    folder = tmp_path_factory.mktemp("crfsuite")
+    records = [record("features", [f for _, f in one], [label for label, _ in one]) for one in sequences]
+    tabs = any(
+        "\t" in json.dumps([label, f], ensure_ascii=False).replace("\\t", "\t") for o in sequences for label, f in o
+    )
+    if tabs:
+        with pytest.raises(FormatError, match="a tab or a newline"):
+            write(folder / "a.crfsuite", records)
+        return
+    # A token without a label whose only name is empty or blank is an empty line to CRFsuite.
+    if any(
+        label.strip(" ") == "" or (label, t) == ("@weight", 0) for one in sequences for t, (label, _) in enumerate(one)
+    ):
+        return
+    write(folder / "a.crfsuite", records)
+    back = list(read(folder / "a.crfsuite"))
+    assert [one.labels for one in back] == [one.labels for one in records]
+    assert [[as_numbers(t) for t in one.x] for one in back] == [[as_numbers(t) for t in one.x] for one in records]
+    write(folder / "b.crfsuite", back)
+    assert (folder / "b.crfsuite").read_bytes() == (folder / "a.crfsuite").read_bytes()
+
+
+def test_crfsuites_text_by_hand(tmp_path):
+    text = "@weight:2.5\nB-NP\tw=the\tlen:3.0\tt\\:x\\\\\nO:\\\n".replace("O:\\", "O\\:\tw=dog") + "\nA\tx\n\n"
+    (tmp_path / "a.crfsuite").write_text(text)
+    first, second = read(tmp_path / "a.crfsuite")
+    assert first.x == [{"w=the": 1.0, "len": 3.0, "t:x\\": 1.0}, ["w=dog"]]
+    assert (first.labels, first.weight) == (["B-NP", "O:"], 2.5)
+    assert (second.x, second.labels, second.weight) == ([["x"]], ["A"], 1.0)
+    write(tmp_path / "b.crfsuite", [first, second])
+    assert (tmp_path / "b.crfsuite").read_text() == text
+
+
+RECORDS = {
+    "text": [
+        record("text", [["a", "b"], ["c", "d"]], ["X", "Y"], ["a", "c"]),
+        record("text", [["e", "f"]], ["X"], ["e"]),
+    ],
+    "names": [
+        record("features", [["a", "b"], ["c"]], ["X", "Y"], ["v", "w"], 2.0),
+        record("features", [["d"]], ["X"], ["u"]),
+    ],
+    "dicts": [record("features", [{"a": 1.5}, {"b=c": 1.0}], ["X", "Y"]), record("features", [{"a": 2.0}], ["X"])],
+    "vectors": [record("vectors", np.arange(4.0).reshape(2, 2), [0, 1]), record("vectors", np.ones((1, 2)), [1])],
+    "sparse": [
+        record("vectors", sp.csr_array(np.eye(2)), ["p", "q"], ["s", "t"]),
+        record("vectors", sp.csr_array([[0.0, 3]]), ["p"], ["u"]),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("a.txt", ["text"]),
+        ("a.jsonl", ["text", "names", "dicts", "vectors", "sparse"]),
+        ("a.jsonl.gz", ["text", "vectors"]),
+        ("a.crfsuite.gz", ["dicts"]),
+        ("a.parquet", ["text", "names", "dicts", "vectors", "sparse"]),
+        ("a.npz", ["vectors", "sparse"]),
+    ],
+)
+def test_formats_hold_what_they_are_given(tmp_path, name, kinds):
+    for kind, records in RECORDS.items():
+        if kind in kinds:
+            write(tmp_path / name, records)
+            back = list(map(plain, read(tmp_path / name)))
+            if name.startswith("a.crfsuite"):
+                back = [(k, [t if isinstance(t, dict) else dict.fromkeys(t, 1.0) for t in x], *r) for k, x, *r in back]
+            assert back == list(map(plain, records))
+        elif name in ("a.txt", "a.npz"):
+            with pytest.raises(FormatError, match="hold"):
+                write(tmp_path / name, records)
+
+
+def test_missing_and_ambiguous_labels_survive_json(tmp_path):
+    write(tmp_path / "a.jsonl", [record("text", [["a"], ["b"], ["c"]], [None, {"X", "Y"}, "X"], ["a", "b", "c"])])
+    assert next(read(tmp_path / "a.jsonl")).labels == [None, {"X", "Y"}, "X"]
+    with pytest.raises(FormatError, match="cannot be a line"):
+        write(tmp_path / "a.txt", read(tmp_path / "a.jsonl"))
+
+
+def test_an_archive_that_does_not_fit_together_is_named(tmp_path):
+    X = np.ones((3, 2))
+    for arrays, message in [
+        ({"X": X}, "expected an array lengths"),
+        ({"X": X, "lengths": np.array([1, 1])}, "lengths sums to 2 and X has 3 rows"),
+        ({"X": X, "lengths": np.array([3]), "y": np.array([1])}, r"y has shape \(1,\): expected \(3,\)"),
+        ({"y": X}, r"expected an array X \(N, d\)"),
+        ({"X": np.array([object()])}, "plain arrays"),
+    ]:
+        np.savez(tmp_path / "a.npz", **arrays)
+        with pytest.raises(FormatError, match=message):
+            list(read(tmp_path / "a.npz"))
+
+
+class Pipe(io.RawIOBase):
+    """A pipe into which pieces come one after the other."""
+
+    def __init__(self, pieces):
+        self.pieces = iter(pieces)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        piece = next(self.pieces, b"")
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def as_stdin(monkeypatch, pieces):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Pipe(pieces))))
+
+
+def test_a_pipe_gives_each_sentence_as_soon_as_it_is_whole(monkeypatch):
+    came = []
+
+    def pieces():
+        for piece in (b"a O\nb ", b"O\n\nc O\n", b"\nd O\n\ne O\n\nf", b" O\n"):
+            came.append(piece)
+            yield piece
+
+    as_stdin(monkeypatch, pieces())
+    seen = [(len(came), [one.tokens for one in batch]) for batch in read_batches("-")]
+    assert seen == [(2, [["a", "b"]]), (3, [["c"], ["d"], ["e"]]), (4, [["f"]])]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input_may_be_packed(monkeypatch, pack):
+    as_stdin(monkeypatch, [pack(COLUMNS.encode())])
+    assert [one.tokens for one in read("-")] == [["The", "dog"], ["barks"]]
+
+
+def test_a_long_stream_is_read_in_little_memory(monkeypatch):
+    piece = (COLUMNS + "\n").encode() * 100
+    as_stdin(monkeypatch, (piece for _ in range(60)))
+    tracemalloc.start()
+    assert sum(1 for _ in read("-")) == 12_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All of them would take several megabytes.
+    assert peak < 1e6
+
+
+def test_formats_by_extension_or_name():
+    assert format_of("x.txt.gz") == format_of("x.CONLL") == format_of("-") == "columns"
+    assert format_of("x.txt", "jsonl") == "jsonl"
+    with pytest.raises(FormatError, match="expected one of columns"):
+        format_of("x.txt", "xml")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    with pytest.raises(TypeError), whole_file(path) as file:
+        file.write(b"half" + None)
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["a"])
+    (tmp_path / "link").symlink_to(path)
+    with whole_file(tmp_path / "link") as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (tmp_path / "link").is_symlink()
+    before = os.umask(0o027)
+    try:
+        with whole_file(tmp_path / "b") as file:
+            file.write(b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o640
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    write(tmp_path / "a.txt", RECORDS["text"])
+    before = (tmp_path / "a.txt").read_bytes()
+    with pytest.raises(FormatError, match="hold text"):
+        write(tmp_path / "a.txt", [*RECORDS["text"], *RECORDS["names"]])
+    assert (tmp_path / "a.txt").read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.txt"]

@@ -1,0 +1,133 @@
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from kernelcrf import ChainCRF, metrics
+from kernelcrf.datasets import make_sequences
+from kernelcrf.report import make_report, write_report
+from kernelcrf.report.page import POLICY, text
+
+SCRIPT = "<script>document.title = 'run'</script>"
+NASTY = [SCRIPT, '" onload="alert(1)', "</style><b>", "a&amp;b", "\u202eback", "x" * 300, "\x00\x1b[31m", "'", "\ud800"]
+VOID = {"meta", "br", "line", "rect", "circle", "polyline"}
+
+
+class Tags(HTMLParser):
+    """The elements of a page, and whether all that are opened are closed in their order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.seen, self.attributes, self.texts = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def nasty():
+    """A model and data whose words and labels try to be markup."""
+    data = make_sequences(30, random_state=0)
+    names = ["B-<i>x</i>", f"B-{SCRIPT}", "O"]
+    y = [[names[label] for label in labels] for labels in data.y]
+    tokens = [[NASTY[t % len(NASTY)] for t in range(len(labels))] for labels in y]
+    crf = ChainCRF(n_components=20, random_state=0, solver="lbfgs").fit(data.X, y)
+    return crf, data.X, y, tokens
+
+
+def test_nothing_that_is_shown_is_markup(nasty, tmp_path):
+    crf, X, y, tokens = nasty
+    html = make_report(crf, X, y, tokens=tokens, train_tokens=tokens, title=f"{SCRIPT} & more")
+    page = Tags(html)
+    assert not {"script", "i", "b", "img", "iframe", "link"} & set(page.seen) - {"b"}
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href")]
+    assert html.count("<style>") == html.count("</style>") == 1
+    assert page.seen.count("b") == 8  # the figures of the summary
+    assert ("content", POLICY) in page.attributes
+    assert SCRIPT in page.texts
+    assert f"{SCRIPT} & more" in page.texts
+    write_report(tmp_path / "r.html", html)
+    assert (
+        SCRIPT.replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#x27;").encode()
+        in (tmp_path / "r.html").read_bytes()
+    )
+
+
+def test_text_shows_what_cannot_be_seen():
+    assert text("<a href='x'>&\x00\x1b\x7f") == "&lt;a href=&#x27;x&#x27;&gt;&amp;\u2400\u241b\u2421"
+    assert unescape(text('"')) == '"'
+
+
+def test_the_numbers_are_those_of_the_model(nasty):
+    crf, X, y, tokens = nasty
+    html = make_report(crf, X, y, tokens=tokens, n_hardest=4)
+    words = re.sub(r"<[^>]*>", "|", html)
+    predicted = [labels.tolist() for labels in crf.predict(X)]
+    scores = metrics.bootstrap(y, predicted, crf.predict_proba(X), crf.classes_.tolist(), scheme="lenient")
+    for name in ("span_f1", "flat_accuracy", "log_loss", "expected_calibration_error"):
+        score = scores[name]
+        assert re.search(rf"{score.value:.4f}\W+{score.low:.4f} to {score.high:.4f}", words)
+    assert f"{100 * crf.certificate_.relative_gap:.2g} % above the least" in words
+    _, counts = metrics.flat_confusion(y, predicted)
+    cells = [int(cell or 0) for cell in re.findall(r'<td[^>]*style="--p:[^>]*>([\d,]*)</td>', html)]
+    np.testing.assert_array_equal(np.reshape(cells, counts.shape), counts)
+    log_p = crf.log_prob(X, y) / np.array(list(map(len, y)))
+    assert [int(i) for i in re.findall(r'id="sequence-(\d+)"', html)] == np.argsort(log_p)[:4].tolist()
+    worst = int(np.argmin(log_p))
+    code = crf.classes_.tolist()
+    proba = crf.predict_proba([X[worst]])[0]
+    doubts = [float(p) for p in re.findall(r'class="token[^"]*" style="--p:([\d.]+)"', html)[: len(y[worst])]]
+    np.testing.assert_allclose(doubts, [1 - proba[t, code.index(label)] for t, label in enumerate(y[worst])], atol=6e-4)
+    assert re.search(r"n_components\W+20", words)
+
+
+def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
+    crf, X, y, _ = nasty
+    train = [[f"train-{i}-{t}" for t in range(len(labels))] for i, labels in enumerate(y)]
+    html = make_report(crf, X, y, train_tokens=train, decisions=[(3, 1)])
+    why = crf.explain(X[3], 1)
+    for (i, t), value in zip(why.positions.tolist(), why.contributions.tolist(), strict=True):
+        assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
+        assert f"{value:+.3f}" in html
+    for arguments, message in [
+        ({"decisions": [(99, 0)]}, "decision 99:0: expected a sequence below 30"),
+        ({"train_tokens": [["a"]], "decisions": [(3, 1)]}, "expected the data that the model was fitted to"),
+        ({"tokens": []}, "expected as many of X, y and tokens"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make_report(crf, X, y, **arguments)
+
+
+def test_features_labels_that_are_new_or_missing_and_many_labels():
+    names = [f"L{j:02d}" for j in range(40)]
+    rng = np.random.default_rng(0)
+    y = [[names[j] for j in rng.integers(40, size=5)] for _ in range(40)]
+    X = [[[f"w={label}", "<u>"] for label in labels] for labels in y]
+    crf = ChainCRF("linear", tol=1e-2).fit(X, y)
+    y[0] = ["new", None, *y[0][2:]]
+    y[1] = [None] * 5
+    html = make_report(crf, X, y, decisions=[(0, 0)])
+    Tags(html)
+    assert re.search(r"The 25 labels with the most mistakes, of 4\d\.", html)
+    assert "&lt;u&gt;" in html
+    assert "truly <bdi>new</bdi>" in html
+    assert "F1 of spans" not in html
+    assert 'id="sequence-1"' not in html

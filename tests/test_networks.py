@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.cliques import interactions, one_against_other
+from kernelcrf.networks import Network, Settings, Term, fit
+from kernelcrf.structure_search import SearchSettings, bounds, search
+
+ENGINE = LocalEngine(1)
+
+
+def network(seed=0, m=40, cards=(2, 3, 2)):
+    """A table of discrete values in which the first two depend on each other."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(cards, size=(m, len(cards))).astype(np.int32)
+    labels[:, 1] = np.where(rng.random(m) < 0.7, labels[:, 0], labels[:, 1])
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    cliques = {f"node {v}": np.array([[v]]) for v in range(3)} | {f"edge {u} {v}": np.array([[u, v]]) for u, v in pairs}
+    terms = [Term(f"node {v}", f"node {v}", one_against_other(card), 1.5) for v, card in enumerate(cards)]
+    terms += [Term(f"edge {u} {v}", f"edge {u} {v}", interactions(cards[u], cards[v]), 0.7) for u, v in pairs]
+    return Network(np.array(cards), cliques, terms, labels, weights=rng.uniform(0.5, 2.0, size=m))
+
+
+NODES = ["node 0", "node 1", "node 2"]
+EDGES = ["edge 0 1", "edge 0 2", "edge 1 2"]
+
+
+def test_pooled_rows_have_the_objective_of_single_ones():
+    single = network().objective([*NODES, *EDGES], ENGINE)
+    pooled = replace(network(), pooled=True).objective([*NODES, *EDGES], ENGINE)
+    theta, v = np.random.default_rng(1).normal(size=(2, single.layout.size))
+    a, b = (objective.evaluate(theta, curvature=True) for objective in (single, pooled))
+    assert a.value == pytest.approx(b.value, rel=1e-11)
+    np.testing.assert_allclose(a.gradient, b.gradient, atol=1e-9)
+    np.testing.assert_allclose(single.hessian_product(a, v), pooled.hessian_product(b, v), atol=1e-9)
+
+
+def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
+    net = network()
+    fitted = fit(net, NODES, Settings(tol=1e-10), ENGINE)
+    whole = net.objective([*NODES, *EDGES], ENGINE)
+    theta = np.zeros(whole.layout.size)
+    theta[: fitted.solution.theta.size] = fitted.solution.theta
+    at = whole.evaluate(theta)
+    for candidate in bounds(fitted, EDGES, ENGINE):
+        g = at.gradient[whole.layout.slices[candidate.template]]
+        assert candidate.bound == pytest.approx(0.7 * np.dot(g, g) / 2, rel=1e-9)
+        best = fit(net, [*NODES, candidate.template], Settings(tol=1e-10), ENGINE).certificate.objective
+        gain = fitted.certificate.objective - best
+        assert -1e-9 <= gain <= candidate.bound + 1e-9
+        assert candidate.expected_gain == pytest.approx(gain, rel=1.0, abs=0.5)
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-6])
+def test_a_search_ends_where_what_is_left_out_is_bounded(tol):
+    net = network(m=200)
+    fitted, found = search(net, NODES, EDGES, Settings(tol=1e-8), SearchSettings(tol, min_gain=0.0), ENGINE)
+    assert found.left_out <= tol * found.rounds[-1].objective
+    full = fit(net, [*NODES, *EDGES], Settings(tol=1e-10), ENGINE).certificate.objective
+    assert found.lower_bound <= full <= fitted.certificate.objective + 1e-7
+    assert fitted.certificate.objective - full <= found.left_out + found.rounds[-1].gap + 1e-7
+    assert found.rounds[0].joined[0].template == "edge 0 1"
+
+
+def test_a_search_stops_at_what_is_asked_for():
+    net = network(m=200)
+    _, none = search(net, NODES, EDGES, Settings(), SearchSettings(1e-9, min_gain=1e9), ENGINE)
+    assert len(none.rounds) == 1
+    assert {candidate.template for candidate in none.absent} == set(EDGES)
+    fitted, one = search(net, NODES, EDGES, Settings(), SearchSettings(1e-9, min_gain=0.0, max_templates=1), ENGINE)
+    assert fitted.templates == (*NODES, "edge 0 1")
+    assert len(one.absent) == 2
