@@ -115,6 +115,11 @@ By entropy, `select_for_labelling` needs {by_letter:.0f} % fewer labels than ran
 entropy need {highest:.2f} times as many as random choice, and are behind it on the way: they are the outliers of the
 pool, written badly or unlike the others. Drawing words in proportion to what is not known, as landmarks are drawn,
 keeps to the distribution of the pool.
+
+How far to trust it. That words should be drawn, and with a probability that goes with the square of the score, was
+settled on seeds 0 to 2, after a batch chosen greedily by the same matrix had needed more labels than random choice on
+seed 0. An earlier run of all seeds, whose draws were seeded alike in every round, gave 0.86 for entropy by letter, 0.91
+by word and 0.97 for the margin: differences between the rules that draw are within what another seed may change.
 """
 
 
