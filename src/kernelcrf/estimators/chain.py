@@ -268,7 +268,7 @@ class ChainCRF(KernelEstimator):
         strategy: str = "entropy",
         *,
         cost: str = "token",
-        random_state: Any = 0,
+        random_state: Any = None,
         lengths: Any = None,
     ) -> npt.NDArray[np.intp]:
         """The places (k,) of sequences of a pool to label next: drawn by what the model does not know, and diverse.
@@ -276,7 +276,8 @@ class ChainCRF(KernelEstimator):
         strategy : "entropy" of whole labelings, "margin" between the best two, or "information" about the weights,
             for which the fit needs laplace=True.
         cost : "token" where labels are paid by the token, so that scores are too; "sequence" where by the sequence.
-        random_state : of the draws; the sequences of the highest scores alone would be outliers.
+        random_state : of the draws; over rounds, one RandomState for all of them, or None. The same number in every
+            round would draw from the same corner of the pool.
         """
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
