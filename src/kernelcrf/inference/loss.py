@@ -110,10 +110,14 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
 
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
     """sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
-    chosen = np.take_along_axis(tables, graph.chosen(np.asarray(labels)), axis=1)
+    return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
+
+
+def _chosen_scores(graph: Graph, tables: Floats, chosen: Array) -> Floats:
+    scores = np.take_along_axis(tables, chosen, axis=1)
     if graph.n_samples == 1:
-        return np.asarray(chosen.sum(axis=1, keepdims=True))
-    return np.array([np.bincount(graph.clique_samples, row, graph.n_samples) for row in chosen])
+        return np.asarray(scores.sum(axis=1, keepdims=True))
+    return np.array([np.bincount(graph.clique_samples, row, graph.n_samples) for row in scores])
 
 
 def loss_of(
@@ -125,8 +129,8 @@ def loss_of(
         target = inference.moments(clamped(graph, tables, labels), n_threads)
         losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
     else:
-        losses, residual = model.log_partition - labelling_scores(graph, tables, labels), model.cliques.copy()
-        chosen = graph.chosen(labels)
+        chosen, residual = graph.chosen(labels), model.cliques.copy()
+        losses = model.log_partition - _chosen_scores(graph, tables, chosen)
         np.put_along_axis(residual, chosen, np.take_along_axis(residual, chosen, axis=1) - 1, axis=1)
     return Loss(losses, residual, model.cliques, curvature)
 

@@ -98,23 +98,21 @@ class GraphPartition:
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
         """(m, n_entries)."""
-        m, weights = len(self.labels), layout.split(theta)
-        tables = np.zeros((m, self.graph.n_entries))
-
-        def add(block: TemplateBlock, Z: Array) -> None:
-            place = self._place(block)
-            tables[:, place] += block.clique.expand(Z).reshape(-1, place.stop - place.start)
-
+        weights = layout.split(theta)
+        constant = np.zeros(self.graph.n_entries)
+        for block in layout.blocks:
+            if block.clique.name not in self.features:
+                table = block.clique.expand(weights[block.clique.name]).reshape(1, -1)
+                own = constant[self._place(block)].reshape(-1, table.shape[1])
+                own += table
+        tables = np.repeat(constant[None], len(self.labels), axis=0)
         for group in self._shared(layout):
             Z = self.features[group[0].clique.name].times(
                 np.concatenate([weights[block.clique.name] for block in group], axis=1), n_jobs
             )
             for block, columns in zip(group, _columns(group), strict=True):
-                add(block, Z[:, columns])
-        for block in layout.blocks:
-            if block.clique.name not in self.features:
-                n_cliques = len(self.graph.cliques[self.templates.get(block.clique.name, block.clique.name)])
-                add(block, np.repeat(weights[block.clique.name], n_cliques, axis=0))
+                place = self._place(block)
+                tables[:, place] += block.clique.expand(Z[:, columns]).reshape(-1, place.stop - place.start)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
@@ -125,9 +123,10 @@ class GraphPartition:
             G = self.features[group[0].clique.name].transposed_times(np.ascontiguousarray(R), n_jobs)
             for block, columns in zip(group, _columns(group), strict=True):
                 gradients[block.clique.name] = G[:, columns]
+        totals = residual.sum(axis=0, keepdims=True)
         for block in layout.blocks:
             if block.clique.name not in self.features:
-                total = self._rows(block, residual).sum(axis=0, keepdims=True)
+                total = self._rows(block, totals).sum(axis=0, keepdims=True)
                 gradients[block.clique.name] = block.clique.adjoint(total)
         return layout.join(gradients)
 
