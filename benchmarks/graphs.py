@@ -148,6 +148,7 @@ def slope(rows: dict[Any, Any], key: str) -> float:
 
 def table(results: dict[str, Any]) -> str:
     (size, row), *_ = results["grid"].items()
+    pace = {size: {"fit": one["fit"] / one["evaluations"]} for size, one in results["full"].items()}
     parts = [
         f"Loopy, {size} x {size} binary grid, 5 images to fit, 5 to label: fit {row['fit']:.1f} s (relative gap "
         f"{row['gap']:.0e} of the bound), labels {row['label']:.2f} s, {row['MB']:.0f} MB; accuracy "
@@ -174,7 +175,8 @@ def table(results: dict[str, Any]) -> str:
                 for m, r in results["full"].items()
             ],
         ),
-        f"\nExponent in the samples: fit {slope(results['full'], 'fit'):.2f}, predict "
+        f"\nExponent in the samples: fit {slope(results['full'], 'fit'):.2f}, an iteration of it "
+        f"{slope(pace, 'fit'):.2f}, predict "
         f"{slope(results['full'], 'predict'):.2f}, memory {slope(results['full'], 'MB'):.2f}.",
     ]
     return "\n".join(parts)
