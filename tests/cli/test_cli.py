@@ -5,8 +5,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -281,7 +283,12 @@ def test_a_bar_is_shown_on_a_terminal_only(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     shown = run(*arguments).stderr
     assert "certified gap" in shown
-    assert "left" in shown
+
+
+def test_the_time_left_is_told_in_minutes_and_seconds():
+    column = training.TimeLeft()
+    assert column.render(SimpleNamespace(fields={"end": time.monotonic() + 65.2})).plain == "1:05 left"
+    assert column.render(SimpleNamespace(fields={"end": None})).plain == ""
 
 
 def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
