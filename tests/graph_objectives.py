@@ -3,6 +3,7 @@
 import numpy as np
 
 from graph_problems import GraphProblem, random_graph
+from graph_problems import union as joined
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -27,7 +28,7 @@ def random_graph_objective(
         graphs = [
             Graph(g.cards, {**{k: np.empty((0, a), int) for k, a in arities.items()}, **g.cliques}) for g in graphs
         ]
-        graph, n_rows = Graph.union(graphs), 1
+        graph, n_rows = joined(graphs), 1
     else:
         graph = random_graph(rng, 5, cards=(2, 3), density=0.6, triples=1)
     nodes = {f"own {card}": np.flatnonzero(graph.cards == card)[:, None] for card in np.unique(graph.cards)}

@@ -34,6 +34,17 @@ class GraphProblem:
         return np.concatenate(parts) if parts else np.empty(0)
 
 
+def union(graphs):
+    """Graphs of several samples side by side, with the same templates, as one."""
+    starts = np.cumsum([0, *(graph.n_nodes for graph in graphs)])
+    cliques = {
+        name: np.concatenate([graph.cliques[name] + low for graph, low in zip(graphs, starts, strict=False)])
+        for name in graphs[0].cliques
+    }
+    samples = np.repeat(np.arange(len(graphs)), [graph.n_nodes for graph in graphs])
+    return Graph(np.concatenate([graph.cards for graph in graphs]), cliques, samples)
+
+
 def random_graph(rng, n_nodes, *, cards=(1, 2, 3), density=0.4, triples=0):
     """Nodes with their own numbers of labels, edges at random, some cliques of three nodes."""
     counts = rng.choice(cards, size=n_nodes)

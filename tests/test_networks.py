@@ -50,7 +50,7 @@ def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
         best = fit(net, [*NODES, candidate.template], Settings(tol=1e-10), ENGINE).certificate.objective
         gain = fitted.certificate.objective - best
         assert -1e-9 <= gain <= candidate.bound + 1e-9
-        assert candidate.expected_gain == pytest.approx(gain, rel=1.0, abs=0.5)
+        assert candidate.expected_gain == pytest.approx(gain, rel=0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-6])
@@ -69,6 +69,3 @@ def test_a_search_stops_at_what_is_asked_for():
     _, none = search(net, NODES, EDGES, Settings(), SearchSettings(1e-9, min_gain=1e9), ENGINE)
     assert len(none.rounds) == 1
     assert {candidate.template for candidate in none.absent} == set(EDGES)
-    fitted, one = search(net, NODES, EDGES, Settings(), SearchSettings(1e-9, min_gain=0.0, max_templates=1), ENGINE)
-    assert fitted.templates == (*NODES, "edge 0 1")
-    assert len(one.absent) == 2

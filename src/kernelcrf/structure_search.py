@@ -81,12 +81,10 @@ class SearchSettings:
     tol : relative bound on all that is left out, at which nothing more is added.
     min_gain : a template joins if it is expected to gain this much of P; None takes half a logarithm of the number of
         samples for each of its weights, as the Bayesian information criterion does.
-    max_templates : candidates that may join.
     """
 
     tol: float = 1e-3
     min_gain: float | None = None
-    max_templates: int | None = None
 
 
 def search(
@@ -100,7 +98,6 @@ def search(
 ) -> tuple[NetworkFit, Search]:
     """Add templates to those present, the best of the candidates first, until no absent one matters."""
     inside, outside = list(present), list(candidates)
-    most = len(outside) if rule.max_templates is None else rule.max_templates
     rounds: list[Round] = []
     weights: Mapping[str, Floats] | None = None
     while True:
@@ -110,7 +107,7 @@ def search(
         left_out = sum(candidate.bound for candidate in absent)
         joined: list[Candidate] = []
         if left_out > rule.tol * abs(at.value):
-            joined = _best(network, absent, rule)[: most - (len(inside) - len(present))]
+            joined = _best(network, absent, rule)
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
             # A loss is -log p, and a penalty a square: P is never below zero.

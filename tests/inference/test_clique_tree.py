@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from graph_problems import graph_problems, random_graph, random_graph_problem
+from graph_problems import union as joined
 from kernelcrf.graphs.structure import EDGE, Graph
 from kernelcrf.inference import chain, decoding
 from kernelcrf.inference.batch import Batch
@@ -76,7 +77,7 @@ def test_a_union_of_graphs_equals_its_samples(sizes, seed, share):
         for g in graphs
     ]
     problems = [random_graph_problem(rng, graph, n_rows=1) for graph in graphs]
-    union = Graph.union(graphs)
+    union = joined(graphs)
     scores = np.concatenate([p.scores[0, p.graph.slices[name]] for name in names for p in problems])[None]
     exact = Exact(union)
     calibrated = exact.calibrate(scores)

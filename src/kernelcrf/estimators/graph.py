@@ -224,11 +224,10 @@ class GraphCRF(NetworkEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy over the nodes whose label is known; `sample_weight` is that of graphs."""
-        graphs = GraphSamples.read(X, directed=self.directed)
+        graphs, inference, tables = self._tables(X)
         order = Chains(graphs.offsets)
-        predicted = np.concatenate(self.predict(X))
-        indices = np.searchsorted(self.classes_, predicted) if len(predicted) else np.empty(0, np.intp)
-        right, known = self._labels.compare(indices, y, order, flat=False)
+        indices, _ = inference.best(tables, self._n_threads)
+        right, known = self._labels.compare(indices[0], y, order, flat=False)
         weights = np.ones(graphs.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
         return float(np.average(right[known], weights=np.repeat(weights, order.lengths)[known]))
 

@@ -235,17 +235,3 @@ class Graph:
         """(n_cliques,): the sample of each clique, in the order of `chosen`."""
         samples = np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
         return np.concatenate([np.empty(0, np.int64), *(samples[nodes[:, 0]] for nodes in self.cliques.values())])
-
-    @classmethod
-    def union(cls, graphs: Sequence[Graph]) -> Graph:
-        """Graphs of several samples side by side, with the same templates, as one."""
-        starts = np.concatenate(([0], np.cumsum([graph.n_nodes for graph in graphs])))
-        names = dict.fromkeys(name for graph in graphs for name in graph.cliques)
-        return cls(
-            np.concatenate([graph.cards for graph in graphs]),
-            {
-                name: np.concatenate([graph.cliques[name] + low for graph, low in zip(graphs, starts, strict=False)])
-                for name in names
-            },
-            np.repeat(np.arange(len(graphs)), [graph.n_nodes for graph in graphs]),
-        )

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,9 @@ class TreewidthError(ValueError):
     def __init__(self, width: int, entries: int, most: int) -> None:
         super().__init__(
             f"exact inference needs tables of {entries:.3g} labelings a sample ({8 * entries / 2**30:.3g} GiB): the "
-            f"graph, triangulated, has treewidth {width}. At most {most:.3g} are allowed: take edges away, or pass "
-            "inference='loopy' (an upper bound on the log-partition) or inference='gibbs' (samples)"
+            f"graph, triangulated, has treewidth {width}. At most {most:.3g} are allowed: take edges away, by a tree "
+            "or a learned structure where one can be chosen; GraphCRF also has inference='loopy' (an upper bound on "
+            "the log-partition) and inference='gibbs' (samples)"
         )
         self.width = width
         self.entries = entries
@@ -189,8 +190,6 @@ class Calibrated:
 @dataclass(frozen=True, eq=False)
 class Exact:
     """Exact inference on one graph."""
-
-    is_exact: ClassVar[bool] = True
 
     graph: Graph
     most_entries: int = MOST_ENTRIES

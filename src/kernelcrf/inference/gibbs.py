@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,8 +82,6 @@ class PseudoCurvature:
 @dataclass(frozen=True, eq=False)
 class Gibbs:
     """Inference by Gibbs sampling: `n_draws` sweeps after `burn_in`, from a random labelling."""
-
-    is_exact: ClassVar[bool] = False
 
     graph: Graph
     n_draws: int = 500

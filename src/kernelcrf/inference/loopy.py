@@ -23,7 +23,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -218,8 +218,6 @@ def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
 @dataclass(frozen=True, eq=False)
 class Loopy:
     """Inference by tree-reweighted messages: `log_partition` is an upper bound, marginals are approximate."""
-
-    is_exact: ClassVar[bool] = False
 
     graph: Graph
     tol: float = 1e-4

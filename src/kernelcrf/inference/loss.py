@@ -58,11 +58,6 @@ class Inference(Protocol):
         """The graph of every row."""
         ...
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the loss is -log p itself."""
-        ...
-
     def moments(self, tables: Floats, n_threads: int) -> Moments:
         """Log-partitions and marginals, or what takes their place."""
         ...
