@@ -20,7 +20,24 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def solver_named(name: str, objective: Objective) -> Solver:
-    """A solver by its name; "auto" is the dual one where it suits the objective, else L-BFGS."""
+    """A solver by its name; "auto" is the dual one where it suits the objective, else L-BFGS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.fitting import LabelledSequences, Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import solver_named
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
+    >>> solver_named("auto", objective), solver_named("newton", objective)
+    (LBFGS(memory=20, precondition=True), Newton(most=2000))
+    """
     if name == "auto":
         return Dual() if Dual.suits(objective) else LBFGS()
     if name not in SOLVERS:
