@@ -30,6 +30,7 @@ exclude_patterns = ["_build", "_extensions", "gallery/**.ipynb", "gallery/**.py"
 templates_path = ["_templates"]
 default_role = "code"
 nitpicky = True
+toc_object_entries_show_parents = "hide"
 suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "smartquotes"]
@@ -52,7 +53,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "plot_gallery": os.environ.get("KERNELCRF_GALLERY", "1") == "1",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_order.Order",
     "min_reported_time": 1e9,
     "write_computation_times": False,
 }

@@ -19,6 +19,7 @@ PAGES = {
     "README.md": "index.md",
 }
 OPTIONAL = re.compile(r"^(\S+) \(where it is there\)\n", re.MULTILINE)
+LAST_LINE = re.compile(r"(```python\n(?:(?!```).)*?)\n\n```\n", re.DOTALL)
 LINK = re.compile(r"(\]\()([^)#\s]+)")
 
 
@@ -45,6 +46,8 @@ def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
     def entry(match: re.Match[str]) -> str:
         return f"{match[1]}\n" if (here / f"{match[1]}.md").exists() else ""
 
+    # The empty line after an example is for doctest; nobody needs to see it.
+    source[0] = LAST_LINE.sub(r"\1\n```\n", source[0])
     source[0] = OPTIONAL.sub(entry, source[0])
     folder = posixpath.dirname(posixpath.join("docs", docname))
     source[0] = rewritten(source[0], folder, folder)
