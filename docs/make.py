@@ -40,7 +40,9 @@ class Page(HTMLParser):
 
 def dead_links(folder: Path) -> list[str]:
     """What pages of a folder point to within it that is not there."""
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    pages = {
+        path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if "_static" not in path.parts
+    }
     dead = []
     for path, page in pages.items():
         for link in page.links:

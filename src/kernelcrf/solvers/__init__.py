@@ -4,7 +4,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.solvers.block_jacobi import BlockJacobi
 from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
-from kernelcrf.solvers.loop import Progress, Record, Solution, Solver
+from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import Newton
 from kernelcrf.solvers.newton_cg import NewtonCG
 from kernelcrf.solvers.subspace import Subspace
@@ -57,5 +57,6 @@ __all__ = [
     "Solution",
     "Solver",
     "Subspace",
+    "minimise",
     "solver_named",
 ]

@@ -167,8 +167,7 @@ class Solver(Protocol):
     >>> from kernelcrf.fitting import LabelledSequences, Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel
-    >>> from kernelcrf.solvers import NewtonCG, Solver
-    >>> from kernelcrf.solvers.loop import minimise
+    >>> from kernelcrf.solvers import NewtonCG, Solver, minimise
     >>> data = make_sequences(10, random_state=0)
     >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
     >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
@@ -196,7 +195,25 @@ def minimise(
     max_iter: int = 100,
     callback: Callable[[Record], None] | None = None,
 ) -> Solution:
-    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point."""
+    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.fitting import LabelledSequences, Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import Newton, minimise
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
+    >>> solution = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-10)
+    >>> solution.status, bool(solution.certificate.relative_gap <= 1e-10)
+    ('optimal', True)
+    """
     if not tol > 0:
         raise ValueError(f"tol={tol!r}: expected a relative gap above 0")
     solver.check(objective)
