@@ -33,7 +33,7 @@ def log_loss(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """- sum_t w_t log p_t(y_t) / W for a list of (T_i, L) probabilities whose columns are `classes`.
+    """Log-loss, - sum_t w_t log p_t(y_t) / W, of a list of (T_i, L) probabilities whose columns are `classes`.
 
     Examples
     --------

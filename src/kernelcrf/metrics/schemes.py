@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
-    """Tokens start .. end - 1, of a type; "_" for tags without one.
+    """The tokens from `start` to `end` - 1, of a type; "_" for tags without one.
 
     Examples
     --------
