@@ -6,8 +6,9 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective

@@ -111,6 +111,9 @@ class Panels:
 class Growth:
     """A basis while it grows: `F` with room for `capacity` columns of which the first `n` are there."""
 
+    landmarks: list[Inputs]
+    indices: list[NDArray[np.intp]] | None
+
     def __init__(
         self,
         kernel: InputKernel,
@@ -125,15 +128,9 @@ class Growth:
         diagonals = engine.map(lambda rows: kernel.diagonal(X[rows]), self.blocks)
         self.diagonal = np.concatenate([np.empty(0), *diagonals])
         self.trace = float(self.diagonal.sum())
-        floor = FLOOR[X.dtype]
-        self.enough = max(tol, floor) * self.trace
-        self.least = floor * float(self.diagonal.max(initial=0.0))
+        self._begin(X.dtype, float(self.diagonal.max(initial=0.0)), tol)
         self.F = np.empty((X.shape[0], capacity), X.dtype)
-        self.R = np.zeros((capacity, capacity), X.dtype)
-        self.n = 0
         self.residual = self.diagonal.copy()
-        self.landmarks: list[Inputs] = []
-        self.indices: list[NDArray[np.intp]] | None = []
         if start is not None:
             self.n = start.n
             self.F[:, : self.n] = start.F
@@ -143,10 +140,59 @@ class Growth:
             self.indices = None if start.indices is None else [start.indices]
         self._accurate_from = self.remaining
 
+    def _begin(self, dtype: np.dtype[Any], largest: float, tol: float) -> None:
+        """No atoms yet; the trace is known."""
+        floor = FLOOR[dtype]
+        self.enough = max(tol, floor) * self.trace
+        self.least = floor * largest
+        self.R = np.zeros((self.capacity, self.capacity), dtype)
+        self.n = 0
+        self.landmarks, self.indices = [], []
+
+    @property
+    def n_inputs(self) -> int:
+        """U, the number of inputs."""
+        return int(self.X.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether inputs are CSR."""
+        return is_sparse(self.X)
+
     @property
     def remaining(self) -> float:
         """tr(K - F F')."""
         return float(self.residual.sum())
+
+    def inputs(self, indices: NDArray[np.intp] | slice) -> Inputs:
+        """Some of the inputs."""
+        return self.X[indices]
+
+    def features(self, indices: NDArray[np.intp]) -> Array:
+        """F of some inputs, (., n)."""
+        return self.F[indices, : self.n]
+
+    def residuals(self, indices: NDArray[np.intp]) -> NDArray[np.float64]:
+        """d of some inputs."""
+        return self.residual[indices]
+
+    def drawn(self, shares: NDArray[np.float64]) -> NDArray[np.intp]:
+        """The inputs at which the running sum of d passes shares, 0 <= share < 1, of its total."""
+        cumulated = np.cumsum(self.residual)
+        return passed(cumulated, shares * cumulated[-1])
+
+    def largest(self, count: int) -> tuple[NDArray[np.intp], float]:
+        """The `count` inputs of the largest d, first ones first among equals; and the largest d of the others."""
+        if self.n_inputs <= count:
+            return np.arange(self.n_inputs), 0.0
+        others = -float(np.partition(-self.residual, count)[count])
+        above = np.flatnonzero(self.residual > others)
+        ties = np.flatnonzero(self.residual == others)[: count - len(above)]
+        return np.concatenate([above, ties]), others
+
+    def exhaust(self, indices: NDArray[np.intp]) -> None:
+        """Have d = 0 at inputs that were found dependent."""
+        self.residual[indices] = 0.0
 
     @property
     def finished(self) -> bool:
@@ -155,14 +201,14 @@ class Growth:
 
     def residual_gram(self, indices: NDArray[np.intp]) -> Array:
         """K_AA - F_A F_A' of some inputs."""
-        F_A = self.F[indices, : self.n]
-        H: Array = self._alone(lambda: self.kernel.gram(self.X[indices]) - F_A @ F_A.T)
+        X_A, F_A = self.inputs(indices), self.features(indices)
+        H: Array = self._alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
         return H
 
     def append_inputs(self, indices: NDArray[np.intp]) -> int:
         """Take inputs as atoms; returns how many were independent of the basis and of each other."""
-        taken = indices[self._append(self.X[indices], self.F[indices, : self.n])]
-        self.residual[taken] = 0.0
+        taken = indices[self._append(self.inputs(indices), self.features(indices))]
+        self.exhaust(taken)
         if self.indices is not None:
             self.indices.append(taken)
         return len(taken)
@@ -199,36 +245,53 @@ class Growth:
             return order
         self.R[s:e, :s] = F_A[order]
         self.R[s:e, s:e] = L[: e - s, : e - s]
-        panels = Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)
-
-        def fill(rows: slice) -> NDArray[np.float64]:
-            panels.fill(self.X[rows], self.F[rows])
-            new = self.F[rows, s:e]
-            self.residual[rows] -= np.einsum("ij,ij->i", new, new)
-            return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
-
         before = self.remaining
-        explained = np.cumsum(np.sum(self.engine.map(fill, self.blocks), axis=0))
+        explained = np.cumsum(self._extended(Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)))
         needed = 1 + int(np.searchsorted(explained, before - self.enough))
         order = order[:needed]
         self.n = s + len(order)
         self.landmarks.append(atoms[order])
-        np.maximum(self.residual, 0.0, out=self.residual)
-        if self.n < e or self.remaining < np.sqrt(np.finfo(self.F.dtype).eps) * self._accurate_from:
+        if self.n < e or self.remaining < np.sqrt(np.finfo(self.R.dtype).eps) * self._accurate_from:
             self._recompute_residual()
+            self._accurate_from = self.remaining
         return order
+
+    def _extended(self, panels: Panels) -> NDArray[np.float64]:
+        """Fill new columns of F and take them out of d; returns what each of them explains of the trace."""
+
+        def fill(rows: slice) -> NDArray[np.float64]:
+            return extend_rows(panels, self.X[rows], self.F[rows], self.residual[rows])
+
+        return np.asarray(np.sum(self.engine.map(fill, self.blocks), axis=0))
 
     def _recompute_residual(self) -> None:
         """Start the running differences afresh: their errors add up while what they measure shrinks."""
 
         def fresh(rows: slice) -> None:
-            F = self.F[rows, : self.n]
-            self.residual[rows] = np.maximum(self.diagonal[rows] - np.einsum("ij,ij->i", F, F), 0.0)
+            self.residual[rows] = fresh_residual(self.diagonal[rows], self.F[rows, : self.n])
 
         self.engine.map(fresh, self.blocks)
         for indices in self.indices or []:
             self.residual[indices] = 0.0
-        self._accurate_from = self.remaining
+
+
+def extend_rows(panels: Panels, X: Inputs, F: Array, residual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fill the columns of panels in rows F of inputs X, take their squares out of `residual`; returns their sums."""
+    panels.fill(X, F)
+    new = F[:, panels.start : len(panels.R)]
+    residual -= np.einsum("ij,ij->i", new, new)
+    np.maximum(residual, 0.0, out=residual)
+    return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
+
+
+def passed(cumulated: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Where running sums first pass each level; the last place where rounding lets none of them."""
+    return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
+
+
+def fresh_residual(diagonal: NDArray[np.float64], F: Array) -> NDArray[np.float64]:
+    """d from its definition."""
+    return np.asarray(np.maximum(diagonal - np.einsum("ij,ij->i", F, F), 0.0))
 
 
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, NDArray[np.intp]]:

@@ -150,6 +150,12 @@ class SequenceReader:
         return cls(kind, n_features, feature_dicts.restored(names, separator))
 
 
+def kind_of(X: Any) -> tuple[Kind | None, Chains]:
+    """The kind of a list of sequences, None where they have no tokens, and their chains."""
+    _, chains, kind = _parts(X, None)
+    return kind, chains
+
+
 def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
     """The sequences, or the one flat run of tokens where lengths are given; their chains and kind."""
     # A dok_array is a dict to Python.

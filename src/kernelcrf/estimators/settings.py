@@ -22,17 +22,24 @@ def input_kernel(
     kernel: Any, X: Inputs, gamma: float | str, degree: int, coef0: float, weights: Floats | None = None
 ) -> InputKernel:
     """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
+    return kernel_on(kernel, X.shape[1], lambda: variance(X, weights), gamma, degree, coef0)
+
+
+def kernel_on(
+    kernel: Any, n_features: int, entries: Callable[[], float], gamma: float | str, degree: int, coef0: float
+) -> InputKernel:
+    """The kernel for inputs of so many columns; `entries` gives the variance of their entries where gamma needs it."""
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
-        variance = _variance(X, weights) if gamma == "scale" else 1.0
-        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        spread = entries() if gamma == "scale" else 1.0
+        gamma = 1.0 / (n_features * spread) if spread > 0 else 1.0
     if isinstance(kernel, str):
         return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
     return InputKernel(kernel)
 
 
-def _variance(X: Inputs, weights: Floats | None) -> float:
+def variance(X: Inputs, weights: Floats | None = None) -> float:
     """The variance of all entries, stored or not."""
     if weights is None and not is_sparse(X):
         return float(X.var())

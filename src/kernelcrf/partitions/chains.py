@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, forward_backward, labelling_scores
@@ -36,7 +37,7 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 
 @dataclass(frozen=True, eq=False)
-class ChainScores:
+class ChainScores(Resident):
     """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition."""
 
     s: Array
@@ -49,7 +50,7 @@ class ChainScores:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainResiduals:
+class ChainResiduals(Resident):
     """What a partition gives at given scores: its loss, and the residuals r of node and q of edge scores.
 
     q has the shape of the edge scores; both are weighted. `curvature` is there where it was asked for.
@@ -63,7 +64,7 @@ class ChainResiduals:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPartition:
+class ChainPartition(Resident):
     """Some sequences with their features and labels.
 
     features : of each template that has inputs, by its name.

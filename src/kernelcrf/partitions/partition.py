@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
 
@@ -18,7 +19,7 @@ Total = TypeVar("Total")
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(Resident):
     """A loss and a gradient of it."""
 
     loss: float
@@ -37,7 +38,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class Local(Resident):
     """A partition at a point: its scores there, and what inference gave; the partition alone reads the latter."""
 
     scores: Any

@@ -8,7 +8,7 @@ measures how stationary the point is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,6 +77,7 @@ class Progress:
     tol: float
     max_iter: int
     callback: Callable[[Record], None] | None = None
+    keep: Callable[[Floats, list[Record]], None] | None = None
     history: list[Record] = field(default_factory=list)
     best: Evaluation | None = None
     lower_bound: float = -np.inf
@@ -94,6 +95,8 @@ class Progress:
         self.history.append(record)
         if self.callback is not None:
             self.callback(record)
+        if self.keep is not None:
+            self.keep(at.theta, self.history)
 
     @property
     def solved(self) -> bool:
@@ -134,12 +137,21 @@ def minimise(
     tol: float = 1e-4,
     max_iter: int = 100,
     callback: Callable[[Record], None] | None = None,
+    keep: Callable[[Floats, list[Record]], None] | None = None,
+    earlier: Sequence[Record] = (),
 ) -> Solution:
-    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point."""
+    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
+
+    callback, keep : are told of every point, the latter of its theta and of the history up to it.
+    earlier : the history of a run that ended at `start`, with which this one goes on.
+    """
     if not tol > 0:
         raise ValueError(f"tol={tol!r}: expected a relative gap above 0")
     solver.check(objective)
-    progress = Progress(objective, tol, max_iter, callback)
+    progress = Progress(objective, tol, max_iter, callback, keep)
+    if earlier:
+        progress.history, progress.lower_bound = list(earlier[:-1]), earlier[-1].lower_bound
+        progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
     with single_threaded_blas():
         try:
             status = solver.solve(np.asarray(start, np.float64), progress)
