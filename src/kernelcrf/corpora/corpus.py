@@ -80,6 +80,10 @@ class Data(Protocol):
         """Sequences and tokens."""
         ...
 
+    def where(self) -> str:
+        """A few words on where they are, for a line of progress."""
+        ...
+
     def corpus(self, *, matched: bool) -> Corpus:
         """The corpus; where inputs are not `matched`, each token's counts for one of its own."""
         ...

@@ -64,6 +64,10 @@ class LabelledSequences(Resident):
         """Sequences and tokens."""
         return self.chains.n_samples, self.chains.n_nodes
 
+    def where(self) -> str:
+        """Here, which goes without saying."""
+        return ""
+
     def found(self, *, matched: bool) -> Distinct:
         """The distinct inputs; every token's own where they are not matched."""
         return distinct(self.X) if matched else each(self.X)

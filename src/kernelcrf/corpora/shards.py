@@ -46,6 +46,10 @@ class SharedSequences:
     is_sparse: bool
     size: tuple[int, int]
 
+    def where(self) -> str:
+        """Parts and workers."""
+        return f"{len(self.parts)} parts on {self.cluster.status()}"
+
     def corpus(self, *, matched: bool) -> SharedCorpus:
         """With the distinct inputs of each part."""
         return SharedCorpus(self, self.cluster.each(_found, self.parts, shared=(matched,)))

@@ -16,7 +16,6 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 from typing import Any
 
 import dask
@@ -103,9 +102,8 @@ class DaskEngine:
 
     def each(self, function: Callable[..., Any], *parts: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
         """Handles of `function(*own, *shared)` for the own entries of each part."""
-        everywhere = [repeat(self._broadcast(value)) for value in shared]
-        rows = list(zip(*parts, *everywhere, strict=False))
-        return [self._submit(function, *row) for row in rows]
+        everywhere = [self._broadcast(value) for value in shared]
+        return self._map(function, *parts, *([value] * len(parts[0]) for value in everywhere))
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Handle:
         """A handle of one call."""
@@ -117,7 +115,7 @@ class DaskEngine:
         if not level:
             raise ValueError("handles is empty: expected at least one, there is nothing to sum")
         while len(level) > 1:
-            level = [self._submit(_added, *level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
+            level = [self._submit(_added, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
         return self.fetch(level)[0]
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
@@ -135,6 +133,13 @@ class DaskEngine:
         """How many workers there are."""
         count = len(self.client.nthreads())
         return f"{count} worker{'' if count == 1 else 's'}"
+
+    def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Handle]:
+        """A task for each row, all of them in one message to the scheduler."""
+        with _large_arguments():
+            futures = self.client.map(functools.partial(_alone, function), *columns, pure=False)
+        self._live.update(futures)
+        return list(futures)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Future:
         with _large_arguments():
@@ -168,7 +173,7 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _added(*values: Any) -> Any:
+def _added(values: list[Any]) -> Any:
     return functools.reduce(operator.add, values)
 
 

@@ -93,7 +93,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> Fit:
         """Fit, say so where the fit fell short, and keep what predictions need.
 
-        checkpoint, read_by : where the fit is kept as it goes, and what tells the data of one fit from those of another.
+        checkpoint, read_by : where the fit is kept as it goes, and what tells its data from those of another.
         """
         engine = LocalEngine(self.n_jobs)
         by_evidence = self._by_evidence
@@ -116,7 +116,7 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         problem = {} if checkpoint is None else self._problem(settings, read_by)
         keep = None if checkpoint is None else checkpoint.keep(problem)
         start = start if checkpoint is None else checkpoint.start(problem) or start
-        with self._progress() as callback:
+        with self._progress(data) as callback:
             fitted = fit(data, settings, engine, callback, start, keep)
             if checkpoint is not None:
                 end = fitted.end
@@ -201,9 +201,9 @@ class KernelEstimator(BaseEstimator):  # type: ignore[misc]
         """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
         return input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
 
-    def _progress(self) -> AbstractContextManager[Callable[[Record], None] | None]:
+    def _progress(self, data: Data) -> AbstractContextManager[Callable[[Record], None] | None]:
         """What is told of a fit as it goes."""
-        return progress(type(self).__name__, self.verbose)
+        return progress(type(self).__name__, self.verbose, data.where)
 
     @property
     def _engine(self) -> LocalEngine:

@@ -50,8 +50,10 @@ def variance(X: Inputs, weights: Floats | None = None) -> float:
 
 
 @contextmanager
-def progress(name: str, verbose: int) -> Iterator[Callable[[Record], None] | None]:
-    """A bar of the objective and its certified gap, where one is asked for."""
+def progress(
+    name: str, verbose: int, where: Callable[[], str] | None = None
+) -> Iterator[Callable[[Record], None] | None]:
+    """A bar of the objective and its certified gap, where one is asked for; `where` tells of the workers."""
     if not verbose:
         yield None
         return
@@ -59,7 +61,8 @@ def progress(name: str, verbose: int) -> Iterator[Callable[[Record], None] | Non
 
         def show(record: Record) -> None:
             bar.update()
-            bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+            told = [f"objective {record.value:.6g}", f"gap {record.relative_gap:.1e}", "" if where is None else where()]
+            bar.set_postfix_str(", ".join(filter(None, told)))
 
         yield show
 

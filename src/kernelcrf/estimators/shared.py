@@ -20,12 +20,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.basis.factor import stack
 from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.corpora.shards import SharedSequences
 from kernelcrf.engines.cluster import Cluster, Handle
@@ -44,14 +45,22 @@ SPARSE_BYTES = 24
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Some sequences as they came: X and y lists, y None where there are no labels; weights (m,) or None."""
+    """Some sequences as they came.
 
-    X: Sequence[Any]
-    y: Sequence[Any] | None = None
+    X, y : lists of sequences and of their labels; or all tokens and labels one after the other, with `lengths`. y is
+        None where there are no labels.
+    weights : (m,) or None.
+    ends : names of the first and of the last sequence, where a sequence may have been cut between two parts.
+    """
+
+    X: Any
+    y: Any = None
     weights: npt.ArrayLike | None = None
+    lengths: npt.NDArray[np.int64] | None = None
+    ends: tuple[Any, Any] | None = None
 
     def __len__(self) -> int:
-        return len(self.X)
+        return len(self.X) if self.lengths is None else len(self.lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +120,14 @@ class Survey:
     counts: Counter[Hashable]
     names: frozenset[str]
     moments: Moments | None
+    ends: tuple[Any, Any] | None = None
 
     def __add__(self, other: Survey) -> Survey:
+        if self.ends and other.ends and self.ends[1] == other.ends[0]:
+            raise ValueError(
+                f"sequence {self.ends[1]!r} goes on from one part into the next: expected parts with whole sequences; "
+                "write the file anew with all rows of a sequence in one file"
+            )
         for what in ("kind", "n_features"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if None not in (mine, theirs) and mine != theirs:
@@ -136,6 +151,7 @@ class Survey:
             self.counts + other.counts,
             self.names | other.names,
             moments,
+            (self.ends[0], other.ends[1]) if self.ends and other.ends else self.ends or other.ends,
         )
 
     @property
@@ -170,7 +186,7 @@ class Survey:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a fit reads on a cluster: the reader, the labels, the data, and the variance of all entries of the inputs."""
+    """What a fit reads on a cluster: the readers of inputs and labels, what is legal, the data, and their survey."""
 
     reader: SequenceReader
     labels: LabelReader
@@ -251,15 +267,16 @@ def read_training(
     if class_weight == "balanced":
         known = {label: count for label, count in survey.counts.items() if label in labels.classes.tolist()}
         class_weight = {label: sum(known.values()) / (len(known) * count) for label, count in known.items()}
-    runs = _runs(survey.tokens, cluster.parts_of(survey.n_bytes(n_components), len(raw)))
+    filled = np.flatnonzero(survey.tokens)
+    runs = _runs(np.array(survey.tokens)[filled], cluster.parts_of(survey.n_bytes(n_components), len(filled)))
     read = partial(_read, reader, labels, legal, class_weight)
-    parts = [cluster.call(read, int(survey.firsts[run.start]), [raw[k] for k in run]) for run in runs]
+    parts = [cluster.call(read, int(survey.firsts[run[0]]), [raw[k] for k in run]) for run in (filled[r] for r in runs)]
     size = sum(survey.sequences), sum(survey.tokens)
     data = SharedSequences(cluster, parts, len(labels.classes), reader.n_features, survey.is_sparse, size)
     return Training(reader, labels, legal, data, survey)
 
 
-def _runs(tokens: Sequence[int], n: int) -> list[range]:
+def _runs(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
     """Neighbouring parts joined into n runs of about as many tokens each, none of them empty."""
     ends = np.cumsum(tokens)
     middle = (ends - np.asarray(tokens) / 2) / max(float(ends[-1]), 1.0)
@@ -332,23 +349,25 @@ def _plain(value: Any) -> Any:
 def _survey(part: Sequences, hash_features: int | None, moments: bool) -> Survey:
     if part.y is None:
         raise ValueError("y is missing in a part of the data: expected labels for all sequences")
-    kind, chains = kind_of(part.X) if len(part.X) else (None, Chains.from_lengths([]))
+    kind, chains = kind_of(part.X, part.lengths) if len(part) else (None, Chains.from_lengths([]))
+    size = (len(part),), (chains.n_nodes,)
     if kind is None or chains.n_nodes == 0:
-        return Survey((len(part),), (chains.n_nodes,), None, None, 0, 0, {}, Counter(), frozenset(), None)
-    shown = dict.fromkeys(shown_labels(part.y, chains))
-    counts = Counter(label for row in part.y for label in row if not isinstance(label, (*SETS, type(None))))
+        return Survey(*size, None, None, 0, 0, {}, Counter(), frozenset(), None, part.ends)
+    flat_y = part.lengths is not None
+    shown = dict.fromkeys(shown_labels(part.y, chains, flat=flat_y))
+    labels = part.y if flat_y else chain.from_iterable(part.y)
+    counts = Counter(label for label in labels if not isinstance(label, (*SETS, type(None))))
     n_features, names, itemsize, found = None, frozenset[str](), 8, None
     if kind == "dicts" and hash_features is not None and not moments:
-        n_values = sum(len(token) for sequence in part.X for token in sequence)
+        named = isinstance(part.X, feature_dicts.NamedTokens)
+        n_values = len(part.X.ids) if named else sum(len(token) for sequence in part.X for token in sequence)
     else:
-        reader, flat, _ = SequenceReader.fit(part.X, None, hash_features)
+        reader, flat, _ = SequenceReader.fit(part.X, part.lengths, hash_features)
         n_features = None if kind == "dicts" else reader.n_features
         names = frozenset(reader.feature_names or ())
         n_values, itemsize = int(flat.nnz if is_sparse(flat) else flat.size), flat.dtype.itemsize
         found = Moments.of(flat) if moments else None
-    return Survey(
-        (len(part),), (chains.n_nodes,), kind, n_features, n_values, itemsize, shown, counts, names, found
-    )  # fmt: skip
+    return Survey(*size, kind, n_features, n_values, itemsize, shown, counts, names, found, part.ends)
 
 
 def _read(
@@ -359,10 +378,12 @@ def _read(
     first: int,
     parts: list[Sequences],
 ) -> LabelledSequences:
-    X = [x for part in parts for x in part.X]
-    y = [labels_of for part in parts for labels_of in part.y or ()]
-    flat, chains = reader.read(X)
-    indices, allowed = labels.encode(y, chains)
+    """Parts with at least one token, as one."""
+    read = [reader.read(part.X, part.lengths) for part in parts]
+    flat = stack([one for one, _ in read])
+    chains = Chains.from_lengths(np.concatenate([own.lengths for _, own in read]))
+    flat_y = [part.y if part.lengths is not None else list(chain.from_iterable(part.y)) for part in parts]
+    indices, allowed = labels.encode(list(chain.from_iterable(flat_y)), chains, flat=True)
     if legal is not None:
         check_legal(legal, chains, indices, labels, first)
     given = [np.ones(len(part)) if part.weights is None else np.asarray(part.weights, np.float64) for part in parts]

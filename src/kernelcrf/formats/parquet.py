@@ -16,7 +16,7 @@ ROWS = 1024
 
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Batches of records."""
-    pa, pq = _pyarrow()
+    pa, pq = arrow()
     name, numbers = display_name(path), count()
     if name == display_name(STDIN):
         raise FormatError(f"{name}: a Parquet file is not read from its beginning to its end: name the file")
@@ -32,7 +32,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 def write(file: Any, records: Iterable[Record]) -> None:
     """Write records to an open binary file; the first of them say which columns there are and of what type."""
-    pa, pq = _pyarrow()
+    pa, pq = arrow()
     writer, left = None, iter(records)
     try:
         while batch := list(islice(left, ROWS)):
@@ -65,9 +65,11 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
         ) from None
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def arrow() -> tuple[Any, Any]:
+    """pyarrow and pyarrow.parquet, where they are installed."""
     try:
         import pyarrow as pa
+        import pyarrow.fs
         import pyarrow.parquet as pq
     except ImportError:
         raise FormatError("Parquet files need pyarrow, which is not installed: pip install pyarrow") from None
