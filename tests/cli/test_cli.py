@@ -266,7 +266,7 @@ def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model.write_bytes(b"old")
 
     class Interrupted(training.WatchedCRF):
-        def _progress(self):
+        def _progress(self, data):
             from contextlib import nullcontext
 
             return nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))

@@ -50,7 +50,7 @@ def test_values_gradients_and_products_are_sums_over_the_parts(pair, curvature):
 
 
 def test_a_line_is_that_of_the_parts(pair):
-    local, remote = pair
+    local, _ = pair
     rng = np.random.default_rng(1)
     theta, v = rng.normal(size=(2, local.layout.size))
     here, there = (objective.ray(objective.evaluate(theta), v) for objective in pair)
@@ -62,7 +62,7 @@ def test_a_line_is_that_of_the_parts(pair):
 
 
 def test_preconditioners_are_the_same(pair):
-    local, remote = pair
+    local, _ = pair
     rng = np.random.default_rng(2)
     theta, v = rng.normal(size=(2, local.layout.size))
     here, there = (Preconditioning.of(one).at(one.evaluate(theta)).inverse(v) for one in pair)

@@ -13,12 +13,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FunctionType, NoneType
 from typing import Any
 
+import cloudpickle
 import dask
+import numpy as np
 from dask.sizeof import sizeof
 from distributed import Client, Future, KilledWorker, get_client
 from distributed.client import FutureCancelledError
@@ -96,7 +101,7 @@ class DaskEngine:
         delayed = [source for source in sources if dask.is_dask_collection(source)]
         computed = iter(self._kept(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
         return [
-            next(computed) if dask.is_dask_collection(source) else self._submit(source, retries=self.attempts)
+            next(computed) if dask.is_dask_collection(source) else self._submit(_called, source, retries=self.attempts)
             for source in sources
         ]
 
@@ -136,21 +141,24 @@ class DaskEngine:
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Handle]:
         """A task for each row, all of them in one message to the scheduler."""
+        sealed = _Seals()
+        packed = [[sealed(value) for value in column] for column in columns]
         with _large_arguments():
-            futures = self.client.map(functools.partial(_alone, function), *columns, pure=False)
-        self._live.update(futures)
-        return list(futures)
+            futures = self.client.map(functools.partial(_alone, sealed(function)), *packed, pure=False)
+        return self._kept(futures)
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Future:
+    def _submit(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Handle:
+        sealed = _Seals()
+        packed = [sealed(value) for value in (function, *arguments)]
         with _large_arguments():
-            future = self.client.submit(_alone, function, *arguments, pure=False, retries=retries)
-        self._live.add(future)
-        return future
+            future = self.client.submit(_alone, *packed, pure=False, retries=retries)
+        return self._kept([future])[0]
 
     def _broadcast(self, value: Any) -> Any:
         """A value that every task takes: by a task of its own where it is large, so that it is described once."""
-        size = getattr(value, "nbytes", 0)
-        return self._submit(_itself, value) if size > SMALL else value
+        packed = _Seals()(value)
+        size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
+        return self._submit(_itself, packed) if size > SMALL else packed
 
     def _kept(self, futures: Sequence[Future]) -> list[Future]:
         self._live.update(futures)
@@ -164,9 +172,46 @@ def _remade(n_partitions: int | None, fan_in: int, attempts: int) -> DaskEngine:
 sizeof.register(Resident, lambda record: record.nbytes)
 
 
-def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
+@dataclass(frozen=True)
+class Sealed:
+    """An object as bytes, which the task that needs it opens.
+
+    Dask opens what a task carries before there is a task to fail: an object of a module that the worker cannot import
+    would take the connection down with it, again and again. Opened inside, it is an error like any other.
+    """
+
+    data: bytes
+
+    def open(self) -> Any:
+        """The object."""
+        return pickle.loads(self.data)
+
+
+PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed)
+
+
+class _Seals:
+    """Seals what is not plain, each object once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Sealed]] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = value, Sealed(cloudpickle.dumps(value))
+        return self._known[id(value)][1]
+
+
+def _alone(function: Any, *arguments: Any) -> Any:
+    function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
     with single_threaded_blas():
-        return function(*arguments)
+        return function(*opened)
+
+
+def _called(source: Callable[[], Any]) -> Any:
+    return source()
 
 
 def _itself(value: Any) -> Any:

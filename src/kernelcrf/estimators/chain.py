@@ -193,7 +193,7 @@ class ChainCRF(KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
+    def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
         """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
         self._check_decoding()
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None

@@ -89,6 +89,8 @@ def restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Arr
 def _plain_parameters(model: ChainCRF) -> dict[str, Any]:
     """The estimator's parameters as JSON-able values; what the fit has resolved is left to its own place."""
     parameters = model.get_params(deep=False)
+    for of_the_run in ("engine", "checkpoint"):
+        del parameters[of_the_run]
     for name in ("kernel", "edge_kernel"):
         parameters[name] = parameters[name] if isinstance(parameters[name], str) else None
     for name in ("label_kernel", "constraints", "classes", "class_weight", "pivots", "random_state"):
@@ -116,9 +118,10 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     edge_kernel = None if config["edge_kernel"] is None else InputKernel.from_config(config["edge_kernel"])
     if parameters["edge_kernel"] is None and edge_kernel is not None:
         parameters["edge_kernel"] = edge_kernel.kernel
-    known = model.get_params(deep=False)
-    if set(parameters) != set(known):
-        raise ModelFileError(f"parameters {sorted(set(parameters) ^ set(known))} differ from those of ChainCRF")
+    # Parameters that came after the file was written keep their defaults, which are what it was fitted with.
+    unknown = sorted(set(parameters) - set(model.get_params(deep=False)))
+    if unknown:
+        raise ModelFileError(f"parameters {unknown} are none of ChainCRF's: upgrade kernelcrf")
     model.set_params(**parameters)
     model._kernel, model._edge_kernel = kernel, edge_kernel
     model._reader = SequenceReader.from_config(config["inputs"])

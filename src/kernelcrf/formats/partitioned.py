@@ -64,10 +64,10 @@ class ParquetPart:
                 f"{self.path}: it has the columns {table.column_names}: expected {self.labels!r} with the labels"
             )
         if self.sequence is None:
-            lengths, inputs = _unnested(table.column(names[0]), self.path)
+            lengths, inputs = _unnested(_whole(table.column(names[0])), self.path)
             ends = None
         else:
-            inputs = table.column(names[0]).combine_chunks()
+            inputs = _whole(table.column(names[0]))
             lengths, ends = _runs_of(table.column(self.sequence).to_numpy())
         X = _vectors(inputs, self.path) if names == ["vectors"] else _named(inputs, self.path)
         y = None if self.labels is None else self._labels(table.column(self.labels), lengths)
@@ -89,7 +89,7 @@ class ParquetPart:
     def _labels(self, column: Any, lengths: npt.NDArray[np.int64]) -> list[Any]:
         if self.sequence is not None:
             return list(column.to_pylist())
-        own, values = _unnested(column, self.path)
+        own, values = _unnested(_whole(column), self.path)
         if not np.array_equal(own, lengths):
             row = int(np.flatnonzero(own != lengths)[0])
             raise FormatError(
@@ -237,10 +237,15 @@ def _located(path: PathLike) -> tuple[Any, str]:
     return filesystem, inside.rstrip("/")
 
 
-def _unnested(column: Any, path: str) -> tuple[npt.NDArray[np.int64], Any]:
-    """The lengths of the rows of a list column, and their entries one after the other."""
+def _whole(column: Any) -> Any:
+    """A column as one array."""
+    found = column.combine_chunks()
+    return found if not hasattr(found, "chunks") else arrow()[0].concat_arrays(found.chunks)
+
+
+def _unnested(array: Any, path: str) -> tuple[npt.NDArray[np.int64], Any]:
+    """The lengths of the rows of an array of lists, and their entries one after the other."""
     pa, _ = arrow()
-    array = column.combine_chunks()
     if not _is_list(pa, array.type):
         raise FormatError(f"{path}: a column is of type {array.type}: expected lists, an entry a token")
     if array.null_count:
@@ -254,8 +259,6 @@ def _is_list(pa: Any, kind: Any) -> bool:
 
 def _named(tokens: Any, path: str) -> NamedTokens:
     counts, names = _unnested(tokens, path)
-    if isinstance(names, arrow()[0].ChunkedArray):
-        names = names.combine_chunks()
     encoded = names.dictionary_encode()
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return NamedTokens(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int32), offsets)
