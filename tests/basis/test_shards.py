@@ -72,7 +72,7 @@ def test_sparse_inputs_have_the_same_owners(X):
     dense = [distinct(part).inputs for part in parts]
     sparse = [distinct(sp.csr_array(part)).inputs for part in parts]
     cluster = Inline(forgetful=False)
-    own = [cluster.fetch(own_inputs([cluster.call(type(p), p) for p in form], cluster)) for form in (sparse,)][0]
+    own = next(cluster.fetch(own_inputs([cluster.call(type(p), p) for p in form], cluster)) for form in (sparse,))
     reference = distinct(np.concatenate(dense)).U
     assert sum(map(len, own)) == reference
 

@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,7 @@ def data(request):
 def shared(data, n_parts=3):
     cluster = Inline(forgetful=False)
     cuts, offsets, parts = np.linspace(0, data.chains.n_samples, n_parts + 1).astype(int), data.chains.offsets, []
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+    for low, high in itertools.pairwise(cuts):
         nodes = slice(offsets[low], offsets[high])
         own = Chains(offsets[low : high + 1] - offsets[low])
         weights = None if data.weights is None else data.weights[low:high]
