@@ -2,7 +2,7 @@
 
 python tools/check_release.py                                     all of it
 python tools/check_release.py --python python3.13 --resolution newest
-python tools/check_release.py --dist FOLDER                       keep the files built there
+python tools/check_release.py --tag v1.2.3 --dist FOLDER          of this version; keep the files built there
 
 1. An sdist from what is committed, and a wheel from the sdist; `twine check --strict`.
 2. The wheel holds the package and nothing else, the sdist all that is committed.
@@ -36,8 +36,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="interpreter to test with")
     parser.add_argument("--resolution", choices=RESOLUTIONS, action="append", help="default: both")
+    parser.add_argument("--tag", help="v and the version that pyproject.toml must have")
     parser.add_argument("--dist", type=Path, help="folder for the files built")
     options = parser.parse_args()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    if options.tag not in (None, f"v{version}"):
+        raise SystemExit(f"--tag {options.tag}: pyproject.toml has version {version}, expected the tag v{version}")
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         files = built(work)

@@ -192,6 +192,16 @@ def test_tensors_that_do_not_fit_are_refused(name, tensor, value, tmp_path):
         kernelcrf.load(tmp_path / "model")
 
 
+def test_sparse_landmarks_that_point_beyond_their_columns_are_refused(tmp_path):
+    """Compiled products would read whatever memory they point to."""
+    model = MultiLabelCRF("cosine").fit(sp.csr_array(ROWS), LABELS)
+    model.save(tmp_path / "model")
+    name = "map 0.landmarks.indices"
+    rewritten(tmp_path / "model", change_arrays=lambda arrays: {**arrays, name: arrays[name] + 10**6})
+    with pytest.raises(ModelFileError):
+        kernelcrf.load(tmp_path / "model")
+
+
 @pytest.mark.parametrize("name", ["classifier", "labels", "graphs", "density"])
 def test_damaged_files_raise_and_do_nothing_else(name, tmp_path):
     model = MODELS[name]()

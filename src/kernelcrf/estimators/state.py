@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.parameters import Layout
+from kernelcrf.persistence import ModelFileError
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.base import KernelEstimator
@@ -78,6 +80,7 @@ def restore_chain(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[st
     model.gap_curve_ = parts.checked(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
     model.metadata_ = dict(config["metadata"])
     model._fold_weights()
+    model._check_decoding()
 
 
 def state_of_classifier(model: KernelClassifier) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -131,13 +134,15 @@ def _restore(
     """What both have; `kernels` are those of other parameters than `kernel`."""
     kernel, parameters = InputKernel.from_config(config["kernel"]), dict(config["parameters"])
     for name, own in {"kernel": kernel, **kernels}.items():
-        if parameters[name] is None:
+        if parameters.get(name) is None:
             parameters[name] = own.kernel
     parts.set_parameters(model, parameters)
     model._kernel, model._edge_kernel, model._edge_map = kernel, None, None
     model._map = parts.feature_map(config["map"], arrays, "map.", model.n_features_in_)
     model.landmarks_ = model._map.landmarks if isinstance(model._map, WhitenedMap) else None
     model.coef_ = parts.checked(arrays, "coef", (model._map.n, L), "f")
+    if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
+        raise ModelFileError("the templates are not those of the labels and weights")
     model._layout = Layout.from_config(config["layout"])
     model._theta = parts.checked(arrays, "theta", (model._layout.size,), "f")
     model._laplace = parts.restored_laplace(config["laplace"], arrays, model._theta)
@@ -145,3 +150,4 @@ def _restore(
     model.objective_curve_ = parts.checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
     model.certificate_ = Certificate(**config["certificate"])
     model.C_ = float(config["C"])
+    LocalEngine(model.n_jobs)

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.certificate import Certificate
 from kernelcrf.estimators.labels import label_from_json, label_to_json
+from kernelcrf.kernels.inputs import is_sparse
 from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.structure_search import Candidate, Round, Search
@@ -51,11 +52,9 @@ def plain(value: Any, name: str) -> Any:
 
 
 def set_parameters(model: BaseEstimator, parameters: Mapping[str, Any]) -> None:
-    """Give a new estimator the parameters of the saved one."""
-    known = model.get_params(deep=False)
-    if set(parameters) != set(known):
-        differing = sorted(set(parameters) ^ set(known))
-        raise ModelFileError(f"parameters {differing} differ from those of {type(model).__name__}")
+    """Give a new estimator the parameters of the saved one; those that came after the file have their defaults."""
+    if unknown := set(parameters) - set(model.get_params(deep=False)):
+        raise ModelFileError(f"parameters {sorted(unknown)} are none of {type(model).__name__}'s: upgrade kernelcrf")
     model.set_params(**parameters)
     if isinstance(parameters.get("class_weight"), list):
         model.set_params(class_weight={label_from_json(label): w for label, w in parameters["class_weight"]})
@@ -176,11 +175,18 @@ def check_map(result: FeatureMap, n_features: int | None) -> None:
     """Refuse a map that does not fit inputs of n_features columns, or itself where that number is not known."""
     fits = n_features is None or result.n == n_features
     if isinstance(result, WhitenedMap):
-        R = checked({"R": result.R}, "R", (result.n, result.n), "f")
-        rows, columns = result.landmarks.shape
-        fits = rows == len(R) and n_features in (None, columns)
+        R, B = checked({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
+        fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
+        if is_sparse(B):
+            # Compiled products of SciPy look indices up without asking.
+            B.check_format(full_check=True)
     if not fits:
         raise ModelFileError("landmarks, their factor and the inputs do not fit together")
+    if isinstance(result, WhitenedMap):
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
+        if not finite:
+            raise ModelFileError("landmarks, or the kernel between them, are not finite")
 
 
 def checked(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:

@@ -115,7 +115,10 @@ class LabelKernel:
     def from_config(cls, config: Mapping[str, Any]) -> LabelKernel:
         """The label kernel that `to_config` described."""
         if config["kind"] == "matrix":
-            return cls("matrix", config["L"], np.array(config["matrix"]), np.array(config["factor"]))
+            # Files of 0.1.0.dev0 may come without the factor.
+            factor = config.get("factor")
+            matrix = np.array(config["matrix"])
+            return cls("matrix", config["L"], matrix, None if factor is None else np.array(factor))
         return cls(config["kind"], config["L"])
 
 
