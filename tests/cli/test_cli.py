@@ -262,7 +262,16 @@ def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
 
 
+@pytest.fixture
+def interruptible():
+    """A shell may have started the tests with the signal ignored, which processes of theirs would inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model = tmp_path / "m.kcrf"
     model.write_bytes(b"old")
@@ -274,12 +283,7 @@ def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
             return nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
 
     monkeypatch.setattr(training, "WatchedCRF", Interrupted)
-    # A shell may have started the tests with the signal ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert fails(run("fit", folder / "train.txt", model), 130) == "error: interrupted"
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert fails(run("fit", folder / "train.txt", model), 130) == "error: interrupted"
     assert (model.read_bytes(), os.listdir(tmp_path)) == (b"old", ["m.kcrf"])
 
 
@@ -299,6 +303,7 @@ def test_the_time_left_is_told_in_minutes_and_seconds():
 
 
 @POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
     with process("tag", folder / "chunks.kcrf") as tagger:
         for word in ("the", "a"):
