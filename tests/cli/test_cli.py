@@ -25,6 +25,7 @@ COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
 STEPS = {"B-NP": ["I-NP"], "I-NP": ["B-VP", "I-NP"], "B-VP": ["B-NP", "O"], "O": ["B-NP"]}
 ONE_THREAD = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes are those of POSIX")
 
 
 def sentences(n, seed):
@@ -261,6 +262,16 @@ def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
 
 
+@pytest.fixture
+def interruptible():
+    """A shell may have started the tests with the signal ignored, which processes of theirs would inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model = tmp_path / "m.kcrf"
     model.write_bytes(b"old")
@@ -291,6 +302,8 @@ def test_the_time_left_is_told_in_minutes_and_seconds():
     assert column.render(SimpleNamespace(fields={"end": None})).plain == ""
 
 
+@POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
     with process("tag", folder / "chunks.kcrf") as tagger:
         for word in ("the", "a"):
@@ -303,6 +316,7 @@ def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
     assert (tagger.returncode, out, err) == (130, b"", b"error: interrupted\n")
 
 
+@POSIX
 def test_a_closed_pipe_ends_quietly(folder):
     with process("tag", folder / "chunks.kcrf") as tagger:
         tagger.stdin.write(b"the P\n\n")

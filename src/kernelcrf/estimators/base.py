@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -21,6 +20,7 @@ from kernelcrf.checkpoints import Checkpoint, digest
 from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.posterior import ScorePosterior
+from kernelcrf.estimators.saved import SavedEstimator
 from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, Settings, Start, fit
@@ -36,7 +36,7 @@ POSTERIORS = ("map", "laplace")
 N_SAMPLES = 100
 
 
-class KernelEstimator(BaseEstimator):  # type: ignore[misc]
+class KernelEstimator(SavedEstimator):
     """The part of an estimator that does not depend on what its samples are."""
 
     gamma: float | str

@@ -8,7 +8,7 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,13 +31,12 @@ from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.settings import kernel_on, variance
 from kernelcrf.estimators.shared import current_cluster, is_shared, read_training
-from kernelcrf.estimators.state import state_of
+from kernelcrf.estimators.state import restore_chain, state_of_chain
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import sequence_weights
 from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
-from kernelcrf.persistence import write
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -414,11 +413,6 @@ class ChainCRF(KernelEstimator):
         """
         return explain(self, x, t, label, n_terms)
 
-    def save(self, path: Any) -> None:
-        """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
-        check_is_fitted(self)
-        write(path, *state_of(self))
-
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and below it what the fit has found."""
         html: str = super()._repr_html_inner()
@@ -435,6 +429,12 @@ class ChainCRF(KernelEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.dict = True
         return tags
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_chain(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_chain(self, config, arrays)
 
     def _predicted(self, X: Any, lengths: Any) -> tuple[Array, Chains]:
         """Label indices (N,) by the chosen decoding."""

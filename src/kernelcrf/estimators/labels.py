@@ -111,12 +111,12 @@ class LabelReader:
     def to_config(self) -> dict[str, Any]:
         """The classes as JSON-able values; `from_config` reads it."""
         kind = self.classes.dtype.kind
-        return {"kind": kind, "classes": [_to_json(label) for label in self.classes.tolist()]}
+        return {"kind": kind, "classes": [label_to_json(label) for label in self.classes.tolist()]}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LabelReader:
         """The reader that `to_config` described."""
-        kind, labels = config["kind"], [_from_json(label) for label in config["classes"]]
+        kind, labels = config["kind"], [label_from_json(label) for label in config["classes"]]
         reader = cls(_object_array(labels) if kind == "O" else np.asarray(labels))
         if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or len(reader._index) != len(labels):
             raise ValueError(
@@ -283,10 +283,11 @@ def _place(t: int, chains: Chains) -> str:
     return f"sequence {sample}, token {t - chains.offsets[sample]}"
 
 
-def _to_json(label: Any) -> Any:
+def label_to_json(label: Any) -> Any:
+    """A label as a JSON-able value."""
     """Tuples as lists; strings, numbers and booleans as they are."""
     if isinstance(label, tuple):
-        return [_to_json(part) for part in label]
+        return [label_to_json(part) for part in label]
     value = label.item() if isinstance(label, np.generic) else label
     if value is None or isinstance(value, str | bool | int | float):
         return value
@@ -296,9 +297,10 @@ def _to_json(label: Any) -> Any:
     )
 
 
-def _from_json(label: Any) -> Any:
+def label_from_json(label: Any) -> Any:
+    """The label that `label_to_json` wrote."""
     if isinstance(label, list):
-        return tuple(_from_json(part) for part in label)
+        return tuple(label_from_json(part) for part in label)
     if label is None or isinstance(label, str | bool | int | float):
         return label
     raise ValueError(f"config has the class {label!r}: expected strings, numbers, booleans or lists of them")

@@ -8,7 +8,7 @@ by a kernel of numbers, such as "rbf", close values share strength. Pairs hold i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.network_state import restore_markov_network, state_of_markov_network
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel
@@ -107,13 +109,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         nodes = [_node(v) for v in range(len(cards))]
         edges = [_edge(*pair) for pair in pairs]
         fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
-        self._exact = Exact(fitted.graph)
-        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, self._engine)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
-        slices = self._exact.graph.slices
-        self.potentials_ = [
-            self._tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()
-        ]
+        self._take(Potentials.of(fitted).tables(Exact(fitted.graph), 1, {}, self._engine), fitted.graph)
         return self
 
     def score_samples(self, X: Any) -> Floats:
@@ -151,6 +148,24 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         tables = clamped(self._exact.graph, np.repeat(self._tables, len(labels), axis=0), labels)
         marginals, slices = self._exact.moments(tables, self._n_threads).cliques, self._exact.graph.slices
         return [marginals[:, slices[_node(v)]] for v in range(self.n_features_in_)]
+
+    def _take(self, tables: Floats, graph: Graph) -> None:
+        """Be the model of these tables, which were fitted or loaded."""
+        self._exact, self._tables = Exact(graph), tables
+        cards, slices = graph.cards, graph.slices
+        self.potentials_ = [tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()]
+
+    def _graph(self) -> Graph:
+        """The variables and the pairs that interact."""
+        cliques = {_node(v): np.array([[v]]) for v in range(len(self.categories_))}
+        cliques |= {_edge(*pair): np.array([pair]) for pair in self.edges_.tolist()}
+        return Graph(np.array([len(values) for values in self.categories_]), cliques)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_markov_network(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_markov_network(self, config, arrays)
 
     def _network(
         self, labels: Array, cards: Array, weights: Floats | None, pairs: Iterable[tuple[int, int]]
