@@ -1,8 +1,8 @@
 """What the trials share: counts of what was tried and what failed, the versions that ran, one JSON file each.
 
 A part is a script with `trials(options) -> Iterator[Trial]` and a docstring whose first line is its title and whose
-rest says what is tried and what counts as a failure; `FINDS`, where it has some, lists the faults that it brought to light
-and the tests that hold them down. `run` makes a command of it: it tries, prints the table and writes
+rest says what is tried and what counts as a failure; `FINDS`, where it has some, lists the faults that it brought to
+light and the tests that hold them down. `run` makes a command of it: it tries, prints the table and writes
 `results/<name>.json`, from which `reliability/run.py` writes docs/reliability.md.
 
 What failed before is measured too where that can be: `--before` writes `results/before/<name>.json`, and is meant for
