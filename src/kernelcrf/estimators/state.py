@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.graphs.structure import Legal
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import InputKernel, is_sparse
 from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
@@ -110,15 +111,16 @@ def _plain(value: Any, name: str) -> Any:
 
 def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     kernel = InputKernel.from_config(config["kernel"])
-    parameters = dict(config["parameters"])
+    known = model.get_params(deep=False)
+    if unknown := set(config["parameters"]) - set(known):
+        raise ModelFileError(f"parameters {sorted(unknown)} are none of ChainCRF's: upgrade kernelcrf")
+    # A file from before a parameter was there takes its default.
+    parameters = known | dict(config["parameters"])
     if parameters["kernel"] is None:
         parameters["kernel"] = kernel.kernel
     edge_kernel = None if config["edge_kernel"] is None else InputKernel.from_config(config["edge_kernel"])
     if parameters["edge_kernel"] is None and edge_kernel is not None:
         parameters["edge_kernel"] = edge_kernel.kernel
-    known = model.get_params(deep=False)
-    if set(parameters) != set(known):
-        raise ModelFileError(f"parameters {sorted(set(parameters) ^ set(known))} differ from those of ChainCRF")
     model.set_params(**parameters)
     model._kernel, model._edge_kernel = kernel, edge_kernel
     model._reader = SequenceReader.from_config(config["inputs"])
@@ -143,6 +145,8 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.landmark_positions_ = positions
     model.coef_ = _array(arrays, "coef", (n, L), "f")
     model.transitions_ = _array(arrays, "transitions", (L, L), "f")
+    if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
+        raise ModelFileError("the templates are not those of the labels and weights")
     model._layout = Layout.from_config(config["layout"])
     model._theta = _array(arrays, "theta", (model._layout.size,), "f")
     model._laplace = _laplace(config["laplace"], arrays, model._theta)
@@ -153,6 +157,8 @@ def _restore(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[str, Ar
     model.certificate_ = Certificate(**config["certificate"])
     model.C_ = float(config["C"])
     model._fold_weights()
+    model._check_decoding()
+    LocalEngine(model.n_jobs)
 
 
 def _posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> dict[str, Array]:
@@ -198,10 +204,18 @@ def _feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix:
     result = from_arrays(config, own)
     fits = result.n == n_features
     if isinstance(result, WhitenedMap):
-        R = _array(own, "R", (result.n, result.n), "f")
-        fits = result.landmarks.shape == (len(R), n_features)
+        R, B = _array(own, "R", (result.n, result.n), "f"), result.landmarks
+        fits = len(R) > 0 and B.shape == (len(R), n_features) and B.dtype.kind == "f"
+        if is_sparse(B):
+            # Compiled products of SciPy look indices up without asking.
+            B.check_format(full_check=True)
     if not fits:
         raise ModelFileError("landmarks, their factor and the inputs do not fit together")
+    if isinstance(result, WhitenedMap):
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
+        if not finite:
+            raise ModelFileError("landmarks, or the kernel between them, are not finite")
     return result
 
 

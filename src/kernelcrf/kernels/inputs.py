@@ -260,9 +260,14 @@ def _power(K: Array, gamma: float, coef0: float, degree: int) -> None:
         block *= gamma
         block += coef0
         if degree > 1:
-            base = block.copy()
-            for _ in range(degree - 1):
-                block *= base
+            # By squares: two products for the degree 3, and a hundred for any that a number can hold.
+            base, left = block.copy(), degree - 1
+            while left:
+                if left & 1:
+                    block *= base
+                left >>= 1
+                if left:
+                    base *= base
 
 
 def _rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
