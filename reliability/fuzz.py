@@ -41,7 +41,11 @@ def main() -> None:
         importlib.import_module("fuzz_targets").TARGETS[options.target](options.reproduce.read_bytes())
         print("no find")
     elif options.plain:
-        print(f"Done {plain(options.target, options.runs, options.seed)} runs")
+        found = plain(options.target, options.runs, options.seed)
+        for error in found[:10]:
+            print("find:", " ".join(f"{type(error).__name__}: {error}".split())[:300])
+        print(f"Done {options.runs} runs, {len(found)} finds")
+        raise SystemExit(bool(found))
     else:
         guided(options)
 
@@ -67,11 +71,11 @@ def guided(options: argparse.Namespace) -> None:
     atheris.Fuzz()
 
 
-def plain(target: str, runs: int, seed: int) -> int:
-    """Executions of mutated seeds; the first find raises, with its bytes in a note."""
+def plain(target: str, runs: int, seed: int) -> list[BaseException]:
+    """The finds of executions of mutated seeds, each with its bytes in a note."""
     targets: Any = importlib.import_module("fuzz_targets")
     function: Callable[[bytes], None] = targets.TARGETS[target]
-    seeds, rng = targets.corpus(target), random.Random(seed)
+    seeds, rng, found = targets.corpus(target), random.Random(seed), list[BaseException]()
     limits, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, _late)
     function(seeds[0])
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (MEGABYTES << 20), limits[1]))
@@ -81,15 +85,15 @@ def plain(target: str, runs: int, seed: int) -> int:
             signal.alarm(SECONDS)
             try:
                 function(data)
-            except BaseException as error:
+            except Exception as error:
                 error.add_note(f"the bytes of the find: {data!r}")
-                raise
+                found.append(error)
             finally:
                 signal.alarm(0)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
         signal.signal(signal.SIGALRM, handler)
-    return runs
+    return found
 
 
 def mutated(seeds: list[bytes], rng: random.Random) -> bytes:

@@ -18,6 +18,9 @@ PARTS = (
     "numerics",
     "concurrency",
     "interruption",
+    "files",
+    "mutation",
+    "branches",
 )
 HEAD = """# Reliability
 
