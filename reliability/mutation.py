@@ -31,7 +31,7 @@ GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py
 SOLVE = ["tests/solvers/test_solvers.py"]
 BASIS = [f"tests/basis/test_{name}.py" for name in ("choice", "features", "pivots", "factor")]
 TESTS: dict[str, list[str]] = {
-    "objective.py": ["tests/test_objective.py", "tests/partitions/test_chains.py"],
+    "objective.py": ["tests/test_objective.py", "tests/test_certificate.py", "tests/partitions/test_chains.py"],
     "certificate.py": ["tests/test_certificate.py", "tests/test_fitting.py"],
     "inference/chain.py": CHAIN,
     "inference/batch.py": [*CHAIN, "tests/inference/test_tangents.py"],
