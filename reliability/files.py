@@ -44,7 +44,7 @@ WORDS = {
     "model_file": "bytes of a model file",
 }
 GIGABYTE = 1 << 30
-MOST_MEGABYTES = 2048
+MOST_MEGABYTES = 1024
 
 FINDS = (
     Find(
@@ -140,7 +140,7 @@ def bombs() -> Trial:
                 "try:\n    records = list(read(sys.argv[1]))\nexcept FormatError:\n    print('refused')\n"
                 "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
             )
-            limit = f"ulimit -v {8 * MOST_MEGABYTES * 1024}; exec"
+            limit = f"ulimit -v {6 * MOST_MEGABYTES * 1024}; exec"
             run = f'{limit} "$0" -c "$1" "$2"'
             done = subprocess.run(
                 ["bash", "-c", run, sys.executable, code, str(path)], capture_output=True, text=True, timeout=600
