@@ -108,6 +108,7 @@ def try_file(file: str, options: argparse.Namespace, until: float) -> None:
     state, seconds = mutants.outcome(None, TESTS[file], 600)
     if state != "survived":
         raise SystemExit(f"{file}: {TESTS[file]} fail on the source as it is")
+    OUTCOMES.parent.mkdir(exist_ok=True)
     for one in left:
         if time.monotonic() > until:
             return
