@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import Basis
+from kernelcrf.basis.factor import INDEFINITE, Basis, not_a_kernel
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.pivots import Gradient, Rule
 from kernelcrf.certificate import Certificate, residual_products
@@ -230,12 +230,21 @@ def gap_full(
         tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
         R = found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
         ER = residual_products(block.clique.k_x, found.inputs, features.F, R, objective.engine)
-        gap += 0.5 * block.C * float(np.vdot(R, ER))
+        gap += 0.5 * block.C * _out_of_span(block.clique.k_x, features.basis, R, ER)
         if block.clique.nodes == 1:
             residual = features.basis.residual
             squares = np.einsum("ul,ul->u", ER, ER)
             scores = np.divide(squares, residual, out=np.zeros(found.U), where=residual > 0)
     return gap, scores
+
+
+def _out_of_span(kernel: InputKernel, basis: Basis, R: Array, ER: Floats) -> float:
+    """<R, E R>, which rounding alone can bring below zero: to that of E, |E| <= INDEFINITE max k(x, x)."""
+    square = float(np.vdot(R, ER))
+    rounding = INDEFINITE[basis.F.dtype] * basis.trace / max(len(R), 1) * float(np.square(np.abs(R).sum(axis=0)).sum())
+    if square < -rounding:
+        raise not_a_kernel(kernel, f"the squared norm of a function in its space came out as {square:.3g}")
+    return max(square, 0.0)
 
 
 def _grown(

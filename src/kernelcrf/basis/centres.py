@@ -68,7 +68,7 @@ class Lloyd:
         order = rng.permutation(len(X))
         centres = _random_pivots(growth, count, np.sort(order[: self.start_rows * count]), rng)
         # Fewer pivots than asked for span the whole sample already; moved, they might span less.
-        if len(centres) == count:
+        if len(centres) == count and _has_squares(X):
             fixed = [np.asarray(part) for part in growth.landmarks]
             sample = X if self.rows * count >= len(X) else X[np.sort(order[: self.rows * count])]
             for _ in range(self.steps):
@@ -94,6 +94,13 @@ def _random_pivots(growth: Growth, count: int, sample: NDArray[np.intp], rng: Ge
     pivots = Growth(growth.kernel, growth.X[sample], growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
     return np.asarray(pivots.finish().landmarks[growth.n :])
+
+
+def _has_squares(X: Array) -> bool:
+    """Whether squared distances are within the range of their type: without them no input has a nearest centre."""
+    largest = max(float(X.max()), -float(X.min()))
+    most = float(np.finfo(X.dtype).max)
+    return bool(4 * X.shape[1] * largest * largest < most)
 
 
 def _lloyd_step(X: Array, centres: Array, fixed: list[Array], engine: LocalEngine) -> Array:

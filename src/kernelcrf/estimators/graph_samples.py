@@ -76,7 +76,8 @@ class GraphSamples:
         if self.edge_features is not None:
             return self.edge_features
         first, second = self.nodes[self.edges[:, 0]], self.nodes[self.edges[:, 1]]
-        pair = (first, second) if self.directed else (first + second, abs(first - second))
+        with np.errstate(over="ignore"):
+            pair = (first, second) if self.directed else (first + second, abs(first - second))
         return sp.hstack(pair, format="csr") if is_sparse(first) else np.concatenate(pair, axis=1)
 
     @property

@@ -25,11 +25,33 @@ def input_kernel(
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
-        variance = _variance(X, weights) if gamma == "scale" else 1.0
-        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        reads_gamma = isinstance(kernel, str) and kernel not in ("linear", "cosine")
+        gamma = _by_scale(X, weights) if gamma == "scale" and reads_gamma else 1.0 / X.shape[1]
     if isinstance(kernel, str):
         return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
     return InputKernel(kernel)
+
+
+def _by_scale(X: Inputs, weights: Floats | None) -> float:
+    """1 / (d variance of X); 1 where X has no variance."""
+    largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
+    if largest == 0:
+        return 1.0
+    # Where squares would overflow or vanish, the scale is taken out first.
+    exponent = np.floor(np.log2(largest))
+    far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
+    power = 2.0**exponent if far else 1.0
+    variance = _variance(X / X.dtype.type(power) if far else X, weights)
+    if variance <= 0:
+        return 1.0
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        gamma = float(1.0 / np.float64(X.shape[1] * variance) / power / power)
+    if not np.finfo(np.float64).tiny <= gamma < np.inf:
+        raise ValueError(
+            f"X has values up to {largest:.3g}, and gamma='scale' would be {gamma:g}: scale X, as "
+            "sklearn.preprocessing.StandardScaler does, or give gamma as a number"
+        )
+    return gamma
 
 
 def _variance(X: Inputs, weights: Floats | None) -> float:

@@ -19,12 +19,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.solvers.cholesky import lower_factor
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -289,4 +290,4 @@ def _label_norm(block: TemplateBlock) -> float:
 def _per_label(objective: Objective, block: TemplateBlock, spread: list[Array], lam: float) -> PerLabel:
     ridge = lam * np.eye(block.n)
     grams = (_gram(objective, block, [s[:, label] for s in spread]) for label in range(spread[0].shape[1]))
-    return PerLabel(tuple(cholesky(gram + ridge, lower=True) for gram in grams))
+    return PerLabel(tuple(lower_factor(gram + ridge) for gram in grams))
