@@ -5,6 +5,7 @@ import io
 import json
 import tracemalloc
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -170,3 +171,53 @@ def test_a_template_may_hold_any_character():
 def test_tokens_of_another_width_than_the_templates_read_are_named():
     with pytest.raises(TemplateError, match="tokens of 1 cells: expected 1000000000000"):
         Templates("U:%x[0,0]", 10**12).features([[["w"]]])
+
+
+def test_damaged_parquet_is_named(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, rng = tmp_path / "a.parquet", np.random.default_rng(0)
+    pq.write_table(pa.table({"tokens": [["a", "b"]] * 50}), path)
+    blob, refused = path.read_bytes(), 0
+    for _ in range(300):
+        damaged = bytearray(blob)
+        for place in rng.integers(len(blob), size=3):
+            damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        try:
+            list(read(path))
+        except FormatError as error:
+            refused += "a.parquet" in str(error)
+    assert refused > 150
+
+
+@pytest.mark.parametrize("features", [[1, 2], [[1.5]], ["abc"], [[b"x"]]])
+def test_features_of_parquet_are_dicts_or_lists_of_names(tmp_path, features):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"features": features}), tmp_path / "a.parquet")
+    with pytest.raises(FormatError, match=r"a.parquet, row 0: features (is|are) .*: expected a"):
+        list(read(tmp_path / "a.parquet"))
+
+
+def test_what_arrays_cannot_hold_is_named(tmp_path):
+    wide = [Record("vectors", np.ones((1, d)), ["a"], None, "here") for d in (1, 2)]
+    with pytest.raises(FormatError, match=r"here: vectors of \[1, 2\] numbers: expected one width"):
+        write(tmp_path / "a.npz", wide)
+    with pytest.raises(FormatError, match=r"\.npz files hold vectors, and this sequence has text"):
+        write(tmp_path / "a.npz", [Record("text", [["w"]], None, None, "here")])
+    with pytest.raises(FormatError, match="labels of several types"):
+        write(tmp_path / "a.npz", [Record("vectors", np.ones((2, 1)), ["a", 1], None, "here")])
+    np.savez(
+        tmp_path / "a.npz", data=np.ones(1), indices=np.array([7]), indptr=np.array([0, 1]), shape=np.array([1, 2])
+    )
+    with pytest.raises(FormatError, match="expected the parts of a CSR matrix"):
+        list(read(tmp_path / "a.npz"))
+    for format in ("npz", "parquet"):
+        with pytest.raises(FormatError, match=r"standard input: an? .* file is not read from its beginning"):
+            list(read("-", format))
+
+
+def test_templates_that_a_model_cannot_have_kept_are_named():
+    for kept in ("U:%x[0,0]", {"text": 1, "n_columns": 1}, {"text": "U:%x[0,0]", "n_columns": "1"}):
+        with pytest.raises(TemplateError, match=r"expected what Templates\.attach keeps there"):
+            Templates.of(SimpleNamespace(metadata_={"templates": kept}))
+    assert Templates.of(SimpleNamespace(metadata_={})) is None

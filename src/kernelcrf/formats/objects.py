@@ -36,6 +36,10 @@ def record_of(found: Any, place: str, raw: Any = None) -> Record:
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
+    if not all(isinstance(token, Mapping | list) for token in lists.get("features", ())):
+        raise FormatError(
+            f"{place}: features are {_short(lists['features'])}: expected a dict, or a list of names, for each token"
+        )
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
     weight = found.get("weight")
