@@ -68,7 +68,7 @@ TESTS: dict[str, list[str]] = {
     "solvers/dual.py": ["tests/solvers/test_dual.py"],
     "solvers/ascent.py": ["tests/solvers/test_dual.py"],
     "solvers/lbfgs.py": SOLVE,
-    "solvers/line_search.py": SOLVE,
+    "solvers/line_search.py": ["tests/solvers/test_line_search.py", *SOLVE],
     "solvers/loop.py": [*SOLVE, "tests/test_fitting.py"],
     "solvers/newton.py": SOLVE,
     "solvers/newton_cg.py": SOLVE,
