@@ -64,6 +64,7 @@ TESTS: dict[str, list[str]] = {
     "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],
     "solvers/__init__.py": [*SOLVE, "tests/solvers/test_dual.py"],
     "solvers/block_jacobi.py": SOLVE,
+    "solvers/cholesky.py": SOLVE,
     "solvers/conjugate_gradients.py": SOLVE,
     "solvers/dual.py": ["tests/solvers/test_dual.py"],
     "solvers/ascent.py": ["tests/solvers/test_dual.py"],
@@ -72,7 +73,7 @@ TESTS: dict[str, list[str]] = {
     "solvers/loop.py": [*SOLVE, "tests/test_fitting.py"],
     "solvers/newton.py": SOLVE,
     "solvers/newton_cg.py": SOLVE,
-    "solvers/preconditioners.py": SOLVE,
+    "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
     "solvers/subspace.py": SOLVE,
 }
 COMPILED = ("inference/loops/", "solvers/ascent.py")
