@@ -28,7 +28,7 @@ OUTCOMES = common.RESULTS / "mutants.jsonl"
 SURVIVORS = Path(__file__).parent / "survivors.json"
 CHAIN = [f"tests/inference/test_{name}.py" for name in ("chain", "feasibility", "extremes")]
 GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py"]
-SOLVE = ["tests/solvers/test_solvers.py"]
+SOLVE = ["tests/solvers/test_directions.py", "tests/solvers/test_solvers.py"]
 BASIS = [f"tests/basis/test_{name}.py" for name in ("choice", "features", "pivots", "factor")]
 TESTS: dict[str, list[str]] = {
     "objective.py": ["tests/test_objective.py", "tests/test_certificate.py", "tests/partitions/test_chains.py"],
