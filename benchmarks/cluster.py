@@ -143,64 +143,83 @@ def letters_words(n: int = 400) -> tuple[list[np.ndarray], list[np.ndarray]]:
 FAULT_SETTINGS = {"kernel": "rbf", "n_components": 200, "C": 10.0, "tol": 1e-11, "random_state": 0}
 
 
-def killed_at(client: Client, moments: dict[int, int], sign: int = signal.SIGKILL) -> Callable[[int], None]:
-    """At iteration k the worker of place moments[k] gets the signal."""
+class Steady:
+    """Clusters of two workers: where one does not come back by itself within a minute, another cluster."""
 
-    def told(k: int) -> None:
-        if k in moments:
-            own = sorted(client.scheduler_info(n_workers=-1)["workers"].values(), key=lambda worker: worker["id"])
-            pids = client.run(os.getpid)
-            if own:
-                os.kill(list(pids.values())[moments[k] % len(pids)], sign)
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self.client: Client = self._stack.enter_context(workers())
+        self.renewed = 0
 
-    return told
+    def ready(self) -> Client:
+        """A client with two workers."""
+        try:
+            self.client.wait_for_workers(2, timeout=60)
+        except TimeoutError:
+            self.close()
+            self.client = self._stack.enter_context(workers())
+            self.renewed += 1
+        return self.client
+
+    def close(self) -> None:
+        """End the cluster."""
+        self._stack.close()
 
 
 def faults(options: argparse.Namespace) -> dict[str, Any]:
     X, y = letters_words()
     rng = np.random.default_rng(0)
     found: dict[str, Any] = {}
-    with workers() as client:
-        engine = DaskEngine(client, n_partitions=4)
+    steady = Steady()
 
-        def fitted(told: Callable[[int], None] | None = None, data: Any = None) -> tuple[float, float, int]:
-            client.wait_for_workers(2, timeout=120)
-            model = Watched(**FAULT_SETTINGS, engine=engine)
-            model.told = told
-            start = time.perf_counter()
-            model.fit(*((X, y) if data is None else (data, None)))
-            return model.certificate_.objective, time.perf_counter() - start, model.n_iter_
+    def fitted(told: Callable[[Client, int], None] | None = None, data: Any = None) -> tuple[float, float, int]:
+        client = steady.ready()
+        model = Watched(**FAULT_SETTINGS, engine=DaskEngine(client, n_partitions=4))
+        model.told = None if told is None else partial(told, client)
+        start = time.perf_counter()
+        model.fit(*((X, y) if data is None else (data, None)))
+        return model.certificate_.objective, time.perf_counter() - start, model.n_iter_
 
-        fitted()
-        plain = [fitted() for _ in range(3)]
-        objective, seconds, n_iter = plain[0][0], float(np.median([one[1] for one in plain])), plain[0][2]
-        found["undisturbed"] = {"objective": objective, "seconds": seconds, "iterations": n_iter}
+    fitted()
+    plain = [fitted() for _ in range(3)]
+    objective, seconds, n_iter = plain[0][0], float(np.median([one[1] for one in plain])), plain[0][2]
+    found["undisturbed"] = {"objective": objective, "seconds": seconds, "iterations": n_iter}
 
-        def tried(name: str, runs: list[tuple[float, float, int]]) -> None:
-            found[name] = {
-                "trials": len(runs),
-                "worst difference": max(abs(value / objective - 1) for value, _, _ in runs),
-                "seconds beyond": [took - seconds for _, took, _ in runs],
-            }
+    def tried(name: str, runs: list[tuple[float, float, int]]) -> None:
+        found[name] = {
+            "trials": len(runs),
+            "worst difference": max(abs(value / objective - 1) for value, _, _ in runs),
+            "seconds beyond": [took - seconds for _, took, _ in runs],
+        }
 
-        one = [{int(rng.integers(1, n_iter)): int(rng.integers(2))} for _ in range(options.trials)]
-        tried("one worker killed at a random iteration", [fitted(killed_at(client, moments)) for moments in one])
-        third = n_iter // 3
-        tried("both workers killed, one after the other", [fitted(killed_at(client, {third: 0, 2 * third: 1}))])
-
-        def stopped(k: int) -> None:
-            if k == third:
-                pid = next(iter(client.run(os.getpid).values()))
-                os.kill(pid, signal.SIGSTOP)
-                threading.Timer(30, os.kill, (pid, signal.SIGCONT)).start()
-
-        tried("a worker stopped for 30 s", [fitted(stopped)])
-        with tempfile.TemporaryDirectory() as folder:
-            half = len(X) // 2
-            parts = [partial(flaky, folder, X[:half], y[:half]), partial(Sequences, X[half:], y[half:])]
-            tried("a read that fails twice", [fitted(data=Partitions(parts))])
-    tried("the client killed, its run taken up again", [client_killed(k) for k in rng.integers(5, n_iter, size=3)])
+    one = [{int(rng.integers(1, n_iter)): int(rng.integers(2))} for _ in range(options.trials)]
+    tried("one worker killed at a random iteration", [fitted(partial(killed, moments)) for moments in one])
+    third = n_iter // 3
+    tried("both workers killed, one after the other", [fitted(partial(killed, {third: 0, 2 * third: 1}))])
+    tried("a worker stopped for 30 s", [fitted(partial(stopped, third))])
+    with tempfile.TemporaryDirectory() as folder:
+        half = len(X) // 2
+        parts = [partial(flaky, folder, X[:half], y[:half]), partial(Sequences, X[half:], y[half:])]
+        tried("a read that fails twice", [fitted(data=Partitions(parts))])
+    found["undisturbed"]["clusters renewed"] = steady.renewed
+    steady.close()
+    tried("the client killed, its run taken up again", [client_killed(int(k)) for k in rng.integers(5, n_iter, size=3)])
     return found
+
+
+def killed(moments: dict[int, int], client: Client, k: int) -> None:
+    """At iteration k the worker of place moments[k] is killed."""
+    if k in moments:
+        pids = list(client.run(os.getpid).values())
+        os.kill(pids[moments[k] % len(pids)], signal.SIGKILL)
+
+
+def stopped(moment: int, client: Client, k: int) -> None:
+    """A worker is stopped for 30 s."""
+    if k == moment:
+        pid = next(iter(client.run(os.getpid).values()))
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(30, os.kill, (pid, signal.SIGCONT)).start()
 
 
 def flaky(folder: str, X: list[Any], y: list[Any]) -> Sequences:

@@ -73,7 +73,7 @@ class Lloyd:
             fixed = [np.asarray(part) for part in growth.landmarks]
             every = self.rows * count >= growth.n_inputs
             sample = np.asarray(growth.inputs(slice(None) if every else np.sort(order[: self.rows * count])))
-            for _ in range(self.steps):
+            for _ in range(self.steps if _has_squares(sample) else 0):
                 centres = _lloyd_step(sample, centres, fixed, growth.engine)
         yield growth.append_points(centres)
         yield from Random().grow(growth, rng)
@@ -96,6 +96,13 @@ def _random_pivots(growth: Growth, count: int, sample: NDArray[np.intp], rng: Ge
     pivots = Growth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
     return np.asarray(pivots.finish().landmarks[growth.n :])
+
+
+def _has_squares(X: Array) -> bool:
+    """Whether squared distances are within the range of their type: without them no input has a nearest centre."""
+    largest = max(float(X.max()), -float(X.min()))
+    most = float(np.finfo(X.dtype).max)
+    return bool(4 * X.shape[1] * largest * largest < most)
 
 
 def _lloyd_step(X: Array, centres: Array, fixed: list[Array], engine: LocalEngine) -> Array:

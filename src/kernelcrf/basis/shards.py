@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcrf.basis.factor import Basis, Growth, Panels, extend_rows, fresh_residual, passed, row_blocks, stack
+from kernelcrf.basis.factor import (
+    Basis,
+    Growth,
+    Panels,
+    check_diagonal,
+    extend_rows,
+    fresh_residual,
+    passed,
+    row_blocks,
+    stack,
+)
 from kernelcrf.engines.cluster import Cluster, Handle, Resident, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
@@ -45,6 +55,7 @@ class Site(Resident):
     def of(cls, X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Site:
         """A site without atoms."""
         diagonal = np.asarray(kernel.diagonal(X), np.float64)[own]
+        check_diagonal(kernel, diagonal)
         return cls(X, own, np.empty((X.shape[0], capacity), X.dtype), diagonal, diagonal)
 
     def extended(self, panels: Panels) -> tuple[Floats, Site]:
@@ -97,6 +108,11 @@ class Site(Resident):
         """Places and values of the `count` largest d, first ones first among equals."""
         order = np.argsort(-self.residual, kind="stable")[:count]
         return order, self.residual[order]
+
+    def least(self, n: int) -> float:
+        """The least of d by its definition, which is not below zero but by rounding."""
+        F = self.F[self.own, :n]
+        return float((self.diagonal - np.einsum("ij,ij->i", F, F)).min(initial=0.0))
 
     def cut(self, n: int) -> Array:
         """F, as wide as it has become."""
@@ -189,6 +205,10 @@ class SharedGrowth(Growth):
 
     def finish(self) -> Basis:
         """The basis; F and d are lists of handles, d that of own inputs."""
+        if self._needs_proof:
+            self._check_definite(
+                np.array(self.cluster.fetch(self.cluster.each(Site.least, self.sites, shared=(self.n,))))
+            )
         indices = None if self.indices is None else np.concatenate([np.empty(0, np.intp), *self.indices])
         F: Any = self.cluster.each(Site.cut, self.sites, shared=(self.n,))
         residual: Any = self.cluster.each(_residual_of, self.sites)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.factor import INDEFINITE, Basis, not_a_kernel, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import residual_products
@@ -148,7 +148,10 @@ class LocalCorpus:
             tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
             R = self.found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
             ER = residual_products(block.clique.k_x, self.found.inputs, features.F, R, objective.engine)
-            gap += 0.5 * block.C * float(np.vdot(R, ER))
+            absolute = np.abs(R).sum(axis=0)
+            gap += (
+                0.5 * block.C * out_of_span(block.clique.k_x, features.basis, float(np.vdot(R, ER)), absolute, len(R))
+            )
             if block.clique.nodes == 1:
                 scores = atom_scores(ER, features.basis.residual)
         return gap, scores
@@ -162,6 +165,17 @@ class LocalCorpus:
         if indices is None:
             indices = nearest(kernel, basis.landmarks, self.found.inputs, engine)[0]
         return self.data.places(self.found.first[indices])
+
+
+def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
+    """<R, E R>, which rounding alone can bring below zero: to that of E, |E| <= INDEFINITE max k(x, x).
+
+    absolute : |R| summed over its n_rows rows.
+    """
+    rounding = INDEFINITE[basis.R.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
+    if square < -rounding:
+        raise not_a_kernel(kernel, f"the squared norm of a function in its space came out as {square:.3g}")
+    return max(square, 0.0)
 
 
 def atom_scores(ER: Floats, residual: Floats) -> Floats:

@@ -22,7 +22,7 @@ from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMa
 from kernelcrf.basis.pivots import Rule, drive
 from kernelcrf.basis.shards import SharedGrowth, own_inputs
 from kernelcrf.certificate import GRAM_ROWS
-from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest
+from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span
 from kernelcrf.engines.cluster import Cluster, Handle
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
@@ -151,7 +151,9 @@ class SharedCorpus:
                 others = [(k + shift) % len(R) for k in range(len(R))]
                 X, S = [self.inputs[k] for k in others], [R[k] for k in others]
                 ER = self.cluster.each(_met, ER, self.inputs, X, S, shared=(block.clique.k_x,))
-            gap += 0.5 * block.C * float(self.cluster.sum(self.cluster.each(_dot, R, ER)))
+            square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
+            k_x = block.clique.k_x
+            gap += 0.5 * block.C * out_of_span(k_x, features.basis, float(square), absolute, int(n_rows))
             if block.clique.nodes == 1:
                 residual: Any = features.basis.residual
                 scores = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
@@ -230,8 +232,9 @@ def _met(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) 
     return total
 
 
-def _dot(R: Floats, ER: Floats) -> float:
-    return float(np.vdot(R, ER))
+def _dots(R: Floats, ER: Floats) -> Array:
+    """<R, ER>, the number of rows, and |R| summed over them."""
+    return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
 
 
 def _scores(ER: Floats, own: Places, residual: Floats) -> Floats:

@@ -29,7 +29,7 @@ from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
-from kernelcrf.estimators.settings import kernel_on, variance
+from kernelcrf.estimators.settings import gamma_by_scale, kernel_on
 from kernelcrf.estimators.shared import current_cluster, is_shared, read_training
 from kernelcrf.estimators.state import restore_chain, state_of_chain
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
@@ -197,9 +197,9 @@ class ChainCRF(KernelEstimator):
         self._check_decoding()
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
         read = self._read_here if self.engine is None and not is_shared(X) else self._read_on_cluster
-        reader, labels, legal, data, entries = read(X, y, sample_weight, lengths, start is not None)
+        reader, labels, legal, data, by_scale = read(X, y, sample_weight, lengths, start is not None)
         if start is None:
-            known = reader.n_features, entries, self.gamma, self.degree, self.coef0
+            known = reader.n_features, by_scale, self.gamma, self.degree, self.coef0
             kernel = kernel_on(self.kernel, *known)
             edge_kernel = None if self.edge_kernel is None else kernel_on(self.edge_kernel, *known)
         else:
@@ -236,7 +236,7 @@ class ChainCRF(KernelEstimator):
             check_legal(legal, chains, indices, labels)
         weights = sequence_weights(sample_weight, self.class_weight, chains, indices, labels)
         data = LabelledSequences(flat, chains, indices, len(labels.classes), allowed, weights, legal)
-        return reader, labels, legal, data, lambda: variance(flat)
+        return reader, labels, legal, data, lambda: gamma_by_scale(flat)
 
     def _read_on_cluster(self, X: Any, y: Any, sample_weight: Any, lengths: Any, again: bool) -> _Training:
         """Training data on the workers of a cluster."""
@@ -260,7 +260,7 @@ class ChainCRF(KernelEstimator):
             legal_of=self._legal_of,
             earlier=(self._reader, self._labels) if again else None,
         )
-        return found.reader, found.labels, found.legal, found.data, lambda: found.variance
+        return found.reader, found.labels, found.legal, found.data, lambda: found.gamma
 
     @property
     def _atoms_expected(self) -> int:

@@ -22,24 +22,46 @@ def input_kernel(
     kernel: Any, X: Inputs, gamma: float | str, degree: int, coef0: float, weights: Floats | None = None
 ) -> InputKernel:
     """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
-    return kernel_on(kernel, X.shape[1], lambda: variance(X, weights), gamma, degree, coef0)
+    return kernel_on(kernel, X.shape[1], lambda: gamma_by_scale(X, weights), gamma, degree, coef0)
 
 
 def kernel_on(
-    kernel: Any, n_features: int, entries: Callable[[], float], gamma: float | str, degree: int, coef0: float
+    kernel: Any, n_features: int, by_scale: Callable[[], float], gamma: float | str, degree: int, coef0: float
 ) -> InputKernel:
-    """The kernel for inputs of so many columns; `entries` gives the variance of their entries where gamma needs it."""
+    """The kernel for inputs of so many columns; `by_scale` gives gamma where it is 'scale'."""
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
-        spread = entries() if gamma == "scale" else 1.0
-        gamma = 1.0 / (n_features * spread) if spread > 0 else 1.0
+        reads_gamma = isinstance(kernel, str) and kernel not in ("linear", "cosine")
+        gamma = by_scale() if gamma == "scale" and reads_gamma else 1.0 / n_features
     if isinstance(kernel, str):
         return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
     return InputKernel(kernel)
 
 
-def variance(X: Inputs, weights: Floats | None = None) -> float:
+def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
+    """1 / (d variance of X); 1 where X has no variance."""
+    largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
+    if largest == 0:
+        return 1.0
+    # Where squares would overflow or vanish, the scale is taken out first.
+    exponent = np.floor(np.log2(largest))
+    far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
+    power = 2.0**exponent if far else 1.0
+    variance = _variance(X / X.dtype.type(power) if far else X, weights)
+    if variance <= 0:
+        return 1.0
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        gamma = float(1.0 / np.float64(X.shape[1] * variance) / power / power)
+    if not np.finfo(np.float64).tiny <= gamma < np.inf:
+        raise ValueError(
+            f"X has values up to {largest:.3g}, and gamma='scale' would be {gamma:g}: scale X, as "
+            "sklearn.preprocessing.StandardScaler does, or give gamma as a number"
+        )
+    return gamma
+
+
+def _variance(X: Inputs, weights: Floats | None) -> float:
     """The variance of all entries, stored or not."""
     if weights is None and not is_sparse(X):
         return float(X.var())

@@ -195,11 +195,20 @@ class Training:
     survey: Survey
 
     @property
-    def variance(self) -> float:
-        """Of all entries of the inputs, where the survey asked for it."""
+    def gamma(self) -> float:
+        """1 / (d variance of all entries); 1 where they have none, or where the survey did not ask for it."""
         if self.survey.moments is None:
             return 1.0
-        return self.survey.moments.variance(sum(self.survey.tokens) * self.reader.n_features)
+        d = self.reader.n_features
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            variance = self.survey.moments.variance(sum(self.survey.tokens) * d)
+            gamma = float(1.0 / np.float64(d * variance)) if variance > 0 else 1.0
+        if not (np.isfinite(variance) and np.finfo(np.float64).tiny <= gamma < np.inf):
+            raise ValueError(
+                f"X has entries of variance {variance:.3g}, and gamma='scale' would be {gamma:g}: scale X, or give "
+                "gamma as a number"
+            )
+        return gamma
 
 
 def current_cluster() -> Cluster:

@@ -20,14 +20,15 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     name, numbers = display_name(path), count()
     if name == display_name(STDIN):
         raise FormatError(f"{name}: a Parquet file is not read from its beginning to its end: name the file")
-    try:
-        with pq.ParquetFile(path) as file:
-            present = [key for key in KEYS if key in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=ROWS, columns=present):
-                objects = (_named(found) for found in batch.to_pylist())
-                yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
-    except pa.ArrowException as error:
-        raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
+    with open(path, "rb") as source:
+        try:
+            with pq.ParquetFile(source) as file:
+                present = [key for key in KEYS if key in file.schema_arrow.names]
+                for batch in file.iter_batches(batch_size=ROWS, columns=present):
+                    objects = (_named(found) for found in batch.to_pylist())
+                    yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
 
 
 def write(file: Any, records: Iterable[Record]) -> None:
@@ -79,7 +80,7 @@ def arrow() -> tuple[Any, Any]:
 def _named(found: dict[str, Any]) -> dict[str, Any]:
     """Maps come as lists of pairs, and absent fields of structs as None."""
     features = found.get("features")
-    if features is None:
+    if not isinstance(features, list):
         return found
     return {**found, "features": [_token(token) for token in features]}
 
@@ -87,7 +88,7 @@ def _named(found: dict[str, Any]) -> dict[str, Any]:
 def _token(token: Any) -> Any:
     if isinstance(token, dict):
         return {name: value for name, value in token.items() if value is not None}
-    return dict(token) if token and isinstance(token[0], tuple) else token
+    return dict(token) if isinstance(token, list) and token and isinstance(token[0], tuple) else token
 
 
 def _plain(record: Record) -> dict[str, Any]:

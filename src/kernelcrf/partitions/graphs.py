@@ -112,7 +112,8 @@ class GraphPartition:
             )
             for block, columns in zip(group, _columns(group), strict=True):
                 place = self._place(block)
-                tables[:, place] += block.clique.expand(Z[:, columns]).reshape(-1, place.stop - place.start)
+                scores = block.clique.expand(Z[:, columns])
+                tables[:, place] += scores.reshape(len(tables), place.stop - place.start)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:

@@ -86,6 +86,7 @@ class Progress:
 
     def observe(self, at: Evaluation, step: float) -> None:
         """Take a point into the record."""
+        self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         if self.best is None or at.value <= self.best.value:
             self.best = at
@@ -97,6 +98,17 @@ class Progress:
             self.callback(record)
         if self.keep is not None:
             self.keep(at.theta, self.history)
+
+    def _check(self, at: Evaluation) -> None:
+        """Numbers that overflow have no optimum, and no bound."""
+        relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
+        finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
+        if not finite or (self.objective.is_convex and not np.isfinite(relative)):
+            raise ValueError(
+                f"the objective is {at.value:.3g}, within a bound of {at.lower_bound:.3g} and with a gradient of up to "
+                f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, as "
+                "sklearn.preprocessing.StandardScaler does, lower C, or use a kernel of smaller values"
+            )
 
     @property
     def solved(self) -> bool:
@@ -152,7 +164,8 @@ def minimise(
     if earlier:
         progress.history, progress.lower_bound = list(earlier[:-1]), earlier[-1].lower_bound
         progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
-    with single_threaded_blas():
+    # What overflows on the way to a point is found in the point itself.
+    with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         try:
             status = solver.solve(np.asarray(start, np.float64), progress)
         except KeyboardInterrupt:

@@ -20,12 +20,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import Local, Partition
+from kernelcrf.solvers.cholesky import lower_factor
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -294,4 +295,4 @@ def _per_label(objective: Objective, block: TemplateBlock, at: Evaluation, share
     ridge = np.eye(block.n) / block.C
     labels = range(block.clique.k_y.L)
     grams = (share * _summed(objective, at, partial(_spread_gram, block, label)) for label in labels)
-    return PerLabel(tuple(cholesky(gram + ridge, lower=True) for gram in grams))
+    return PerLabel(tuple(lower_factor(gram + ridge) for gram in grams))
