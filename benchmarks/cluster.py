@@ -98,7 +98,7 @@ def equality(options: argparse.Namespace) -> dict[str, Any]:
         ),
         "letters, rbf": (
             {"kernel": "rbf", "n_components": 500, "C": 10.0, "tol": 1e-10, "random_state": 0},
-            ([x for x, own in zip(letters.X, small, strict=True) if own], letters.y[small]),
+            tuple([one for one, own in zip(part, small, strict=True) if own] for part in (letters.X, letters.y)),
             [x for x, own in zip(letters.X, small, strict=True) if not own],
         ),
     }
