@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -58,7 +57,9 @@ def peak() -> float:
         return (
             float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1e3
         )
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def peak_anew() -> float:

@@ -25,6 +25,7 @@ NAMES = (
     "growth",
     "graphs",
     "startup",
+    "getting_started",
     "chain_inference",
     "missing_labels",
 )

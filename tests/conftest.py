@@ -4,8 +4,36 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+SMOKE = (
+    "basis/test_features.py",
+    "cli/test_cli.py",
+    "estimators/test_chain.py",
+    "estimators/test_saving.py",
+    "estimators/test_saving_all.py",
+    "inference/test_chain.py",
+    "inference/test_clique_tree.py",
+    "kernels/test_inputs.py",
+    "metrics/test_metrics.py",
+    "plotting/test_plotting.py",
+    "solvers/test_dual.py",
+    "solvers/test_solvers.py",
+    "test_migration.py",
+    "test_objective.py",
+    "test_package.py",
+    "test_readme.py",
+)
+"""Files that together show, in a minute or two, that an installed package works: every estimator, solver and way in."""
+
 settings.register_profile("kernelcrf", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("kernelcrf")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of `SMOKE`."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(folder).as_posix() in SMOKE and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.smoke)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 
 @pytest.fixture
@@ -15,6 +16,10 @@ def evaluation(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.skipif(
+    all(one["internal_api"] != "openblas" for one in threadpool_info() if one["user_api"] == "blas"),
+    reason="the bounds are those of OpenBLAS",
+)
 @pytest.mark.parametrize(("n_labels", "bound"), [(2, 1.5), (9, 2.0)])
 def test_an_evaluation_stays_close_to_the_bare_products(evaluation, n_labels, bound):
     F = np.random.default_rng(0).normal(size=(20_000, 256))

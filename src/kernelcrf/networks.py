@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.basis.distinct import Distinct, distinct
-from kernelcrf.basis.features import FeatureMap, Features, features_of
+from kernelcrf.basis.features import FeatureMap, Features, features_of, from_arrays
+from kernelcrf.basis.folded import check_scores
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -184,25 +185,48 @@ class NetworkFit:
 
 @dataclass(frozen=True, eq=False)
 class Potentials:
-    """What is left of a fit for new samples: the weights, and the maps of the terms that have inputs."""
+    """What is left of a fit for new samples: the functions of its terms, without the training data.
 
-    layout: Layout
-    theta: Floats
+    weights : (n, S) by term, S the joint labels of its cliques: label kernels are multiplied out, so that nothing
+        depends on which factor of theirs was taken.
+    of_term : the template of each term.
+    maps : of the terms that have inputs.
+    """
+
+    weights: Mapping[str, Floats]
     templates: tuple[str, ...]
     of_term: Mapping[str, str]
     maps: Mapping[str, FeatureMap]
 
     @classmethod
     def of(cls, fitted: NetworkFit) -> Potentials:
-        """Without the training data."""
+        """Those of a fitted network."""
         terms = [term for term in fitted.network.terms if term.template in fitted.templates]
+        weights = fitted.weights
         return cls(
-            fitted.objective.layout,
-            fitted.solution.theta,
+            {
+                block.clique.name: np.ascontiguousarray(block.clique.expand(weights[block.clique.name]), np.float64)
+                for block in fitted.objective.layout.blocks
+            },
             fitted.templates,
             {term.name: term.template for term in terms},
             {term.name: term.inputs.features.map for term in terms if term.inputs is not None},
         )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The weights as blocks of joint labels."""
+        return Layout(
+            tuple(
+                TemplateBlock(CliqueKernel(name, 1, LabelKernel("delta", W.shape[1]), None), len(W), 1.0)
+                for name, W in self.weights.items()
+            )
+        )
+
+    @cached_property
+    def theta(self) -> Floats:
+        """The weights as one vector."""
+        return self.layout.join(self.weights)
 
     def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
         """The tables (m, n_entries) of new samples, given the inputs of each template's cliques."""
@@ -213,14 +237,66 @@ class Potentials:
                 known[id(own)] = TokenFeatures(own.transform(inputs[self.of_term[name]], engine))
             features[name] = known[id(own)]
         anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
-        return GraphPartition(inference, anyhow, features, self.of_term).tables(
-            self.layout, self.theta, engine.n_threads
-        )
+        partition = GraphPartition(inference, anyhow, features, self.of_term)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            tables = partition.tables(self.layout, self.theta, engine.n_threads)
+        check_scores(tables)
+        return tables
 
     def potential(self, term: str) -> Floats:
         """The table of a term without inputs."""
-        block = next(block for block in self.layout.blocks if block.clique.name == term)
-        return np.asarray(block.clique.expand(self.layout.split(self.theta)[term])[0])
+        return np.asarray(self.weights[term][0])
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """A JSON-able config and named plain arrays, from which `from_arrays` makes equal potentials."""
+        distinct_maps = list({id(own): own for own in self.maps.values()}.values())
+        places = {id(own): place for place, own in enumerate(distinct_maps)}
+        configs: list[dict[str, Any]] = []
+        arrays: dict[str, Array] = {"weights": self.theta}
+        for place, own in enumerate(distinct_maps):
+            config, of_map = own.to_arrays()
+            configs.append(config)
+            arrays |= {f"map {place}.{name}": array for name, array in of_map.items()}
+        terms = [
+            {
+                "name": name,
+                "template": self.of_term[name],
+                "shape": list(W.shape),
+                "map": places[id(self.maps[name])] if name in self.maps else None,
+            }
+            for name, W in self.weights.items()
+        ]
+        return {"templates": list(self.templates), "terms": terms, "maps": configs}, arrays
+
+    @classmethod
+    def from_arrays(cls, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Potentials:
+        """The potentials that `to_arrays` described, once their parts fit together."""
+        terms, theta = config["terms"], arrays["weights"]
+        shapes = {term["name"]: tuple(int(size) for size in term["shape"]) for term in terms}
+        if len(shapes) != len(terms) or any(len(shape) != 2 or min(shape) < 1 for shape in shapes.values()):
+            raise ValueError("expected terms of different names, and weights (n, S) of each")
+        ends = np.cumsum([n * S for n, S in shapes.values()], dtype=np.int64)
+        if theta.ndim != 1 or theta.dtype != np.float64 or len(theta) != (ends[-1] if len(ends) else 0):
+            raise ValueError(f"weights of type {theta.dtype} and shape {theta.shape} do not fit {len(shapes)} terms")
+        if not np.isfinite(theta).all():
+            raise ValueError("weights contain NaN or infinity: expected finite numbers")
+        prefixes = [f"map {place}." for place in range(len(config["maps"]))]
+        maps = [
+            from_arrays(own, {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)})
+            for own, prefix in zip(config["maps"], prefixes, strict=True)
+        ]
+        of_map = {term["name"]: term["map"] for term in terms if term["map"] is not None}
+        for name, (n, _) in shapes.items():
+            expected = maps[of_map[name]].n if name in of_map else 1
+            if n != expected:
+                raise ValueError(f"term {name!r} has {n} weights for each label: expected {expected}")
+        parts = np.split(theta, ends[:-1])
+        return cls(
+            {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)},
+            tuple(config["templates"]),
+            {term["name"]: term["template"] for term in terms},
+            {name: maps[place] for name, place in of_map.items()},
+        )
 
 
 def fit(

@@ -25,6 +25,7 @@ COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
 STEPS = {"B-NP": ["I-NP"], "I-NP": ["B-VP", "I-NP"], "B-VP": ["B-NP", "O"], "O": ["B-NP"]}
 ONE_THREAD = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes are those of POSIX")
 
 
 def sentences(n, seed):
@@ -261,12 +262,22 @@ def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
 
 
+@pytest.fixture
+def interruptible():
+    """A shell may have started the tests with the signal ignored, which processes of theirs would inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model = tmp_path / "m.kcrf"
     model.write_bytes(b"old")
 
     class Interrupted(training.WatchedCRF):
-        def _progress(self):
+        def _progress(self, data):
             from contextlib import nullcontext
 
             return nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
@@ -291,6 +302,8 @@ def test_the_time_left_is_told_in_minutes_and_seconds():
     assert column.render(SimpleNamespace(fields={"end": None})).plain == ""
 
 
+@POSIX
+@pytest.mark.usefixtures("interruptible")
 def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
     with process("tag", folder / "chunks.kcrf") as tagger:
         for word in ("the", "a"):
@@ -303,6 +316,7 @@ def test_a_stream_is_answered_sentence_by_sentence_and_ends_cleanly(folder):
     assert (tagger.returncode, out, err) == (130, b"", b"error: interrupted\n")
 
 
+@POSIX
 def test_a_closed_pipe_ends_quietly(folder):
     with process("tag", folder / "chunks.kcrf") as tagger:
         tagger.stdin.write(b"the P\n\n")
@@ -391,3 +405,50 @@ def test_the_python_of_the_documents_runs(folder, tmp_path, monkeypatch):
         exec(block, {})
     assert [one.labels for one in read("train.jsonl")] == [one.labels for one in read("train.txt")]
     assert run("tag", "chunks.kcrf", "train.txt").exit_code == 0
+
+
+def test_evaluate_names_labels_that_the_model_does_not_know(folder, tmp_path):
+    (tmp_path / "new.txt").write_text("the P B-NP\ndog P B-XX\n\n")
+    result = run("evaluate", folder / "chunks.kcrf", tmp_path / "new.txt")
+    assert result.exit_code == 0
+    assert "labels that the model does not know, in no score of probabilities: B-XX" in result.output
+
+
+def test_report_explains_the_tokens_that_are_asked_for(folder, tmp_path):
+    page = tmp_path / "report.html"
+    arguments = ("report", folder / "chunks.kcrf", folder / "test.txt", page, "--explain")
+    assert run(*arguments, "0:0").exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    wrong = run(*arguments, "zero")
+    assert wrong.exit_code == 2
+    assert "expected SEQUENCE:TOKEN" in " ".join(wrong.output.replace("│", " ").split())
+
+
+def test_templates_go_with_text_alone(folder, tmp_path):
+    (tmp_path / "t").write_text("U:w=%x[0,0]\n")
+    (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
+    for arguments in (
+        ("convert", tmp_path / "a.jsonl", tmp_path / "b.crfsuite", "--templates", tmp_path / "t"),
+        ("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf", "--templates", tmp_path / "t"),
+    ):
+        assert "--templates go with text: drop the option" in fails(run(*arguments))
+    held = fails(run("convert", folder / "test.txt", tmp_path / "b.txt", "--templates", tmp_path / "t"))
+    assert "columns files hold no features" in held
+    (tmp_path / "t").write_bytes(b"U:w=%x[0,0]\xff\n")
+    assert "expected templates as UTF-8 text" in fails(
+        run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--templates", tmp_path / "t")
+    )
+    assert not (tmp_path / "m.kcrf").exists()
+
+
+def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
+    assert run("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf").exit_code == 0
+    (tmp_path / "text.jsonl").write_text('{"tokens": ["a"], "labels": ["X"]}\n')
+    assert "fitted to features or vectors made elsewhere" in fails(
+        run("tag", tmp_path / "m.kcrf", tmp_path / "text.jsonl")
+    )
+    (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
+    assert "tokens of 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
+    (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
+    assert "expected labels to compare with" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))

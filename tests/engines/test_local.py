@@ -1,4 +1,5 @@
 import os
+import sys
 import threading
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_maps_from_many_threads_share_the_pool_and_all_finish():
     assert results == {n: [k + n for k in range(50)] for n in range(8)}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(sys.platform != "linux", reason="fork is missing on Windows, unsafe on macOS")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_maps_with_threads_of_its_own():
     LocalEngine(2).map(lambda k: k, range(4))

@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 import tracemalloc
@@ -6,13 +5,13 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from safetensors import safe_open
-from safetensors.numpy import save_file
 from sklearn.gaussian_process.kernels import RBF
 
 import kernelcrf
+from golden_models import FOLDER
 from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.datasets import make_sequences
+from model_files import damaged, rewritten
 
 
 @pytest.fixture(scope="module")
@@ -102,33 +101,6 @@ def test_damaged_files_raise_and_do_nothing_else(data, tmp_path, count):
     assert peak < 2**30
 
 
-def damaged(blob, rng):
-    """A file cut short, with bits flipped in its front half, with a run of noise, or with another header length."""
-    result = bytearray(blob)
-    kind = rng.integers(4)
-    if kind == 0:
-        return bytes(result[: rng.integers(len(blob))])
-    if kind == 1:
-        for place in rng.integers(len(blob) // 2, size=rng.integers(1, 9)):
-            result[place] ^= 1 << rng.integers(8)
-    elif kind == 2:
-        place, length = rng.integers(len(blob)), rng.integers(1, 64)
-        result[place : place + length] = rng.bytes(length)
-    else:
-        result[:8] = rng.bytes(8)
-    return bytes(result)
-
-
-def rewritten(path, change_config=None, change_arrays=None):
-    """The file with its header or its tensors changed, and all else well-formed."""
-    with safe_open(path, framework="numpy") as file:
-        config = json.loads(file.metadata()["config"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    config = change_config(config) if change_config else config
-    arrays = change_arrays(arrays) if change_arrays else arrays
-    save_file(arrays, path, metadata={"config": json.dumps(config)})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -205,3 +177,65 @@ def test_a_writer_that_is_killed_leaves_the_old_model(data, tmp_path):
     kernelcrf.load(tmp_path / "model").save(tmp_path / "model")
     with pytest.raises(FileNotFoundError, match="the folder of the file to write is not there"):
         fitted(data).save(tmp_path / "nowhere" / "model")
+
+
+def test_parameters_come_back_as_they_were(data, tmp_path):
+    weights = {0: 1.0, 1: 2.0, 2: np.float64(0.5)}
+    model = fitted(data, class_weight=weights, n_components=np.int64(15), C=np.float32(2.0))
+    model.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model").get_params()
+    assert loaded == {**model.get_params(), "class_weight": weights}
+
+
+def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_path):
+    """Equal eigenvalues leave the factor of a label kernel open: another machine may find another one."""
+    model = fitted(data, label_kernel=np.eye(3) + 0.5, laplace=True)
+    model.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    kernels = [m._layout.blocks[0].clique.k_y for m in (model, loaded)]
+    np.testing.assert_array_equal(kernels[0].factor, kernels[1].factor)
+    assert kernels[1].known_factor is not None
+    for a, b in zip(*(m.predict_proba(data.X, posterior="laplace") for m in (model, loaded)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    def turned(config):
+        label_kernel = config["layout"][0]["label_kernel"]
+        label_kernel["factor"] = (1.01 * np.array(label_kernel["factor"])).tolist()
+        return config
+
+    rewritten(tmp_path / "model", change_config=turned)
+    with pytest.raises(ModelFileError, match="no factor A of the label kernel"):
+        kernelcrf.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change_config", "change_arrays"),
+    [
+        # Indices beyond the columns were read by compiled products, wherever in memory they led.
+        ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indices": a["map.landmarks.indices"] + 10**9}),
+        ("rbf", None, lambda a: {**a, "map.landmarks": np.full_like(a["map.landmarks"], np.inf)}),
+        ("rbf", None, lambda a: {**a, "map.landmarks": a["map.landmarks"].astype(np.int64)}),
+        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "n_jobs": "all"}}, None),
+        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
+        ("label-matrix", lambda c: {**c, "layout": [with_labels(one, 10**7) for one in c["layout"]]}, None),
+        ("rbf", lambda c: {**c, "layout": [{**one, "n": 10**18} for one in c["layout"]]}, None),
+        ("gaussian-process", lambda c: with_kernel(c, {"class": "RBF", "parameters": {"length_scale": "wide"}}), None),
+        ("gaussian-process", lambda c: with_kernel(c, {"class": "Exponentiation", "parameters": {}}), None),
+        ("poly", lambda c: with_kernel(c, "poly", degree=10**15, coef0=2.0), None),
+    ],
+)
+def test_models_that_would_do_harm_when_they_predict_are_refused(tmp_path, kind, change_config, change_arrays):
+    path = tmp_path / "model"
+    path.write_bytes((FOLDER / "v1" / f"{kind}.kcrf").read_bytes())
+    rewritten(path, change_config, change_arrays)
+    with pytest.raises(ModelFileError):
+        kernelcrf.load(path)
+
+
+def with_labels(block, L):
+    return {**block, "label_kernel": {**block["label_kernel"], "L": L}}
+
+
+def with_kernel(config, kernel, **parameters):
+    described = {**config["kernel"], "kernel": kernel, **parameters}
+    return {**config, "kernel": described, "map": {**config["map"], "kernel": described}}

@@ -83,7 +83,8 @@ def test_probability_metrics(weight):
     t, P = flat(y_true), np.concatenate(proba)[:, [2, 0, 1]]
     options = {"labels": ["a", "b", "c"], "sample_weight": w}
     assert km.log_loss(y_true, proba, classes, sample_weight=weight) == pytest.approx(sk.log_loss(t, P, **options))
-    expected = sk.brier_score_loss(t, P, scale_by_half=False, **options)
+    one_hot = np.array(["a", "b", "c"]) == np.array(t)[:, None]
+    expected = np.average(np.square(one_hot - P).sum(axis=1), weights=w)
     assert km.brier(y_true, proba, classes, sample_weight=weight) == pytest.approx(expected)
     single = [p.astype(np.float32) for p in proba]
     assert km.log_loss(y_true, single, classes, sample_weight=weight) == pytest.approx(

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import Settings, Start, fit
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.chain import entropy, moments
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
@@ -30,7 +31,8 @@ def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=Fa
             TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, C[1]),
         )
     )
-    F = sp.random_array((chains.n_nodes, 9), density=0.4, format="csr", rng=rng, data_sampler=rng.normal)
+    shape = chains.n_nodes, 9
+    F = sp.csr_array(np.where(rng.random(shape) < 0.4, rng.normal(size=shape), 0.0))
     features = TokenFeatures(F, rng.integers(chains.n_nodes, size=chains.n_nodes)) if shared else TokenFeatures(F)
     labels = rng.integers(n_labels, size=chains.n_nodes).astype(np.int32)
     rules = None

@@ -25,6 +25,10 @@ class Model:
     def load(cls, path: str) -> Model:
         """The model of a file."""
         crf = kernelcrf.load(path)
+        if not isinstance(crf, ChainCRF):
+            raise kernelcrf.ModelFileError(
+                f"{path}: a {type(crf).__name__}: expected a ChainCRF, the model of sequences that the commands use"
+            )
         return cls(crf, Templates.of(crf))
 
     def inputs(self, records: Sequence[Record]) -> list[Any]:

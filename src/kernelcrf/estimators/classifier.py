@@ -12,7 +12,7 @@ for two classes, in mode, evidence and predictive moments of f, where every inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.estimators.base import KernelEstimator
+from kernelcrf.estimators.state import restore_classifier, state_of_classifier
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import checked_weights
-from kernelcrf.fitting import LabelledSequences, Start
+from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains
 
 Array = npt.NDArray[Any]
@@ -106,8 +108,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     ((3,), (3,))
     >>> model.uncertainty(X[:3], n_samples=20).epistemic.shape
     (3,)
-    >>> round(model.C_, 1), round(model.log_marginal_likelihood(), 1)
-    (98.0, -31.7)
+    >>> round(model.C_), round(model.log_marginal_likelihood(), 1)
+    (98, -31.7)
+    >>> model.save("rows.kcrf")
     """
 
     classes_: Array
@@ -185,7 +188,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         kernel = self._kernel if start is not None else self._input_kernel(self.kernel, X, weights)
         self._fitted(data, kernel, None, start)
         self.classes_ = classes
-        self._weights = fold(self._map, self.coef_)
+        self._fold_weights()
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -245,6 +248,16 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_classifier(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_classifier(self, config, arrays)
+
+    def _fold_weights(self) -> None:
+        """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""
+        self._weights = fold(self._map, self.coef_)
+
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=DTYPES)
@@ -260,7 +273,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
 
     def _tempered(self, temperature: float) -> KernelClassifier:
         model = super()._tempered(temperature)
-        model._weights = fold(model._map, model.coef_)
+        model._fold_weights()
         return model
 
     def _log_likelihood(self, X: Any, y: Any) -> float:

@@ -8,6 +8,7 @@ three nodes. Sequences are graphs too: chains.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.network_state import restore_graph, state_of_graph
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.graphs.structure import Chains, Graph
@@ -36,6 +38,11 @@ Floats = npt.NDArray[np.float64]
 
 INFERENCES = ("exact", "loopy", "gibbs")
 CLIQUES = ("edges", "skips", "paths")
+COVERS = {
+    "exact": "the negative log posterior",
+    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
+    "gibbs": "the negative log pseudo-likelihood, with the same prior",
+}
 
 
 class GraphCRF(NetworkEstimator):
@@ -98,6 +105,7 @@ class GraphCRF(NetworkEstimator):
     (3, 4)
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
     (0.775, -27.0)
+    >>> crf.save("graphs.kcrf")
     """
 
     _labels: LabelReader
@@ -171,27 +179,18 @@ class GraphCRF(NetworkEstimator):
             terms,
             labels.reshape(m, -1),
             graphs.samples if m < graphs.n_samples else None,
-            weights,
+            # A union ends with the last graph that has a node.
+            None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             make,
         )
         learn = is_learned(self.cliques)
         present = [name for name in cliques if not learn or name in ("nodes", "edges")]
         others = [name for name in cliques if name not in present]
         fitted = self._fit_network(network, present, others, learn=learn)
-        self._labels, self._potentials, self._directed = reader, Potentials.of(fitted), graphs.directed
+        self._labels, self._directed = reader, graphs.directed
         self._has_edge_features = graphs.edge_features is not None
-        self.classes_ = reader.classes
         self.n_features_in_ = graphs.nodes.shape[1]
-        self.landmarks_ = getattr(self._potentials.maps["nodes"], "landmarks", None)
-        self.cliques_ = tuple(name for name in fitted.templates if name != "nodes")
-        self.edge_potentials_ = None
-        if "edges" in fitted.templates:
-            self.edge_potentials_ = self._potentials.potential("edges constant").reshape(L, L)
-        self.covers_ = {
-            "exact": "the negative log posterior",
-            "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
-            "gibbs": "the negative log pseudo-likelihood, with the same prior",
-        }[self.inference]
+        self._take(Potentials.of(fitted))
         return self
 
     def predict(self, X: Any) -> list[Array]:
@@ -226,14 +225,14 @@ class GraphCRF(NetworkEstimator):
         labels = _known(*self._labels.encode(y, Chains(graphs.offsets), flat=False))[None]
         log_z = inference.log_partition(tables, self._n_threads)
         if (labels >= 0).all():
-            return np.asarray((labelling_scores(inference.graph, tables, labels) - log_z)[0])
+            return _of_all(graphs, (labelling_scores(inference.graph, tables, labels) - log_z)[0])
         agreeing = inference.log_partition(clamped(inference.graph, tables, labels), self._n_threads)
-        return np.asarray((agreeing - log_z)[0])
+        return _of_all(graphs, (agreeing - log_z)[0])
 
     def entropy(self, X: Any) -> Floats:
         """-sum_y p(y|x) log p(y|x) of each graph, (m,)."""
-        _, inference, tables = self._tables(X)
-        return np.asarray(inference.entropy(tables, self._n_threads)[0])
+        graphs, inference, tables = self._tables(X)
+        return _of_all(graphs, inference.entropy(tables, self._n_threads)[0])
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[Array]:
         """(n_samples, V_i) labels for each graph, drawn from p(y|x): exactly, or by Gibbs sampling unless exact."""
@@ -253,6 +252,23 @@ class GraphCRF(NetworkEstimator):
         right, known = self._labels.compare(indices[0], y, order, flat=False)
         weights = np.ones(graphs.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
         return float(np.average(right[known], weights=np.repeat(weights, order.lengths)[known]))
+
+    def _take(self, potentials: Potentials) -> None:
+        """Be the model of these potentials, which were fitted or loaded."""
+        self._potentials, self.classes_ = potentials, self._labels.classes
+        L = len(self.classes_)
+        self.landmarks_ = getattr(potentials.maps["nodes"], "landmarks", None)
+        self.cliques_ = tuple(name for name in potentials.templates if name != "nodes")
+        self.edge_potentials_ = None
+        if "edges" in potentials.templates:
+            self.edge_potentials_ = potentials.potential("edges constant").reshape(L, L)
+        self.covers_ = COVERS[self.inference]
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_graph(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_graph(self, config, arrays)
 
     @property
     def _inference(self) -> Any:
@@ -331,6 +347,11 @@ def _known(labels: npt.NDArray[np.int32], allowed: Array | None) -> npt.NDArray[
     if ((counts > 1) & (counts < allowed.shape[1])).any():
         raise ValueError("y has sets of labels: expected one label a node, or None where it is not known")
     return np.where(counts > 1, np.int32(-1), labels)
+
+
+def _of_all(graphs: GraphSamples, values: Floats) -> Floats:
+    """Values of graphs, with those of the last ones that have no nodes, and so one labelling: 0."""
+    return np.concatenate((values, np.zeros(graphs.n_samples - len(values))))
 
 
 def _rows(graphs: GraphSamples) -> int:

@@ -44,7 +44,11 @@ class LabelReader:
 
         flat : whether y holds the labels of all tokens one after the other.
         """
-        shown = _shown(_tokens(y, chains, flat))
+        return cls.of(shown_labels(y, chains, flat=flat), classes)
+
+    @classmethod
+    def of(cls, shown: Sequence[Any], classes: Iterable[Hashable] | None = None) -> LabelReader:
+        """The classes among the distinct values that y shows, or those given."""
         if classes is not None:
             labels = dict.fromkeys(classes)
             _check_labels(labels, "classes")
@@ -107,12 +111,12 @@ class LabelReader:
     def to_config(self) -> dict[str, Any]:
         """The classes as JSON-able values; `from_config` reads it."""
         kind = self.classes.dtype.kind
-        return {"kind": kind, "classes": [_to_json(label) for label in self.classes.tolist()]}
+        return {"kind": kind, "classes": [label_to_json(label) for label in self.classes.tolist()]}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LabelReader:
         """The reader that `to_config` described."""
-        kind, labels = config["kind"], [_from_json(label) for label in config["classes"]]
+        kind, labels = config["kind"], [label_from_json(label) for label in config["classes"]]
         reader = cls(_object_array(labels) if kind == "O" else np.asarray(labels))
         if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or len(reader._index) != len(labels):
             raise ValueError(
@@ -163,6 +167,11 @@ class LabelReader:
             ) from None
 
 
+def shown_labels(y: Any, chains: Chains, *, flat: bool = False) -> list[Any]:
+    """The distinct values of y, those within sets too, by appearance; None left out."""
+    return _shown(_tokens(y, chains, flat))
+
+
 def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
     """The labels of all tokens, once the numbers of labels are those of the tokens."""
     if y is None:
@@ -211,7 +220,6 @@ def _listed(labels: Any, name: str) -> list[Any]:
 
 
 def _shown(tokens: Iterable[Any]) -> list[Any]:
-    """The distinct values of y, those within sets too, by appearance; None left out."""
     shown: dict[Any, None] = {}
     for label in tokens:
         if isinstance(label, SETS):
@@ -275,10 +283,11 @@ def _place(t: int, chains: Chains) -> str:
     return f"sequence {sample}, token {t - chains.offsets[sample]}"
 
 
-def _to_json(label: Any) -> Any:
+def label_to_json(label: Any) -> Any:
+    """A label as a JSON-able value."""
     """Tuples as lists; strings, numbers and booleans as they are."""
     if isinstance(label, tuple):
-        return [_to_json(part) for part in label]
+        return [label_to_json(part) for part in label]
     value = label.item() if isinstance(label, np.generic) else label
     if value is None or isinstance(value, str | bool | int | float):
         return value
@@ -288,9 +297,10 @@ def _to_json(label: Any) -> Any:
     )
 
 
-def _from_json(label: Any) -> Any:
+def label_from_json(label: Any) -> Any:
+    """The label that `label_to_json` wrote."""
     if isinstance(label, list):
-        return tuple(_from_json(part) for part in label)
+        return tuple(label_from_json(part) for part in label)
     if label is None or isinstance(label, str | bool | int | float):
         return label
     raise ValueError(f"config has the class {label!r}: expected strings, numbers, booleans or lists of them")

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from kernelcrf.estimators.chain import ChainCRF
-from kernelcrf.estimators.state import restore
+from kernelcrf.estimators.classifier import KernelClassifier
+from kernelcrf.estimators.graph import GraphCRF
+from kernelcrf.estimators.markov_network import MarkovNetwork
+from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.persistence import ModelFileError, PathLike, read
 
+Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
+ESTIMATORS: dict[str, type[Model]] = {
+    "ChainCRF": ChainCRF,
+    "GraphCRF": GraphCRF,
+    "KernelClassifier": KernelClassifier,
+    "MarkovNetwork": MarkovNetwork,
+    "MultiLabelCRF": MultiLabelCRF,
+}
 
-def load(path: PathLike) -> ChainCRF:
+
+def load(path: PathLike) -> Model:
     """The fitted estimator that `save` wrote to a file.
 
     Examples
@@ -20,11 +32,14 @@ def load(path: PathLike) -> ChainCRF:
     array([1, 2, 2, 2, 2])
     """
     config, arrays = read(path)
-    if config.get("estimator") != "ChainCRF":
-        raise ModelFileError(f"{path}: estimator {config.get('estimator')!r}: expected 'ChainCRF'; upgrade kernelcrf")
-    model = ChainCRF()
+    name = config.get("estimator")
+    if not isinstance(name, str) or name not in ESTIMATORS:
+        raise ModelFileError(f"{path}: estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf")
+    model = ESTIMATORS[name]()
     try:
-        restore(model, config, arrays)
+        model._restore(config, arrays)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelFileError(f"{path}: the parts of the model do not hold together ({error})") from None
     return model

@@ -8,21 +8,23 @@ by a kernel of numbers, such as "rbf", close values share strength. Pairs hold i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import DensityMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.network_state import restore_markov_network, state_of_markov_network
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.networks import Network, Potentials, Term
 
 Array = npt.NDArray[Any]
@@ -38,7 +40,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : "delta", or a kernel of sklearn.metrics.pairwise
+    kernel : "delta", or the name of a kernel as in ChainCRF
         On the values of a variable: "delta" tells them apart, others need numbers.
     gamma : float or None
         Of kernels that have one.
@@ -77,6 +79,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     ([[2, 0, 0]], array([[0.52, 0.01, 0.47]]))
     >>> round(model.log_marginal_likelihood(), 1)
     -1277.3
+    >>> model.save("table.kcrf")
     """
 
     _exact: Exact
@@ -126,13 +129,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         nodes = [_node(v) for v in range(len(cards))]
         edges = [_edge(*pair) for pair in pairs]
         fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
-        self._exact = Exact(fitted.graph)
-        self._tables = Potentials.of(fitted).tables(self._exact, 1, {}, self._engine)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
-        slices = self._exact.graph.slices
-        self.potentials_ = [
-            self._tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()
-        ]
+        self._take(Potentials.of(fitted).tables(Exact(fitted.graph), 1, {}, self._engine), fitted.graph)
         return self
 
     def score_samples(self, X: Any) -> Floats:
@@ -171,6 +169,24 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         marginals, slices = self._exact.moments(tables, self._n_threads).cliques, self._exact.graph.slices
         return [marginals[:, slices[_node(v)]] for v in range(self.n_features_in_)]
 
+    def _take(self, tables: Floats, graph: Graph) -> None:
+        """Be the model of these tables, which were fitted or loaded."""
+        self._exact, self._tables = Exact(graph), tables
+        cards, slices = graph.cards, graph.slices
+        self.potentials_ = [tables[0, slices[_edge(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges_.tolist()]
+
+    def _graph(self) -> Graph:
+        """The variables and the pairs that interact."""
+        cliques = {_node(v): np.array([[v]]) for v in range(len(self.categories_))}
+        cliques |= {_edge(*pair): np.array([pair]) for pair in self.edges_.tolist()}
+        return Graph(np.array([len(values) for values in self.categories_]), cliques)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_markov_network(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_markov_network(self, config, arrays)
+
     def _network(
         self, labels: Array, cards: Array, weights: Floats | None, pairs: Iterable[tuple[int, int]]
     ) -> Network:
@@ -197,8 +213,15 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
                     f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
                     "expected numbers, or kernel='delta'"
                 ) from None
-            options = {} if self.gamma is None else {"gamma": self.gamma}
-            gram = pairwise_kernels(numbers, metric=self.kernel, **options)
+            # Centring takes a common offset out of the linear kernel: best before its digits are lost.
+            offset = numbers.mean() if self.kernel == "linear" else 0.0
+            gram = np.asarray(InputKernel(self.kernel, self.gamma).gram(numbers - offset), np.float64)
+            # Potentials of two variables go by the product of their kernels.
+            if not np.abs(gram).max() <= np.sqrt(np.finfo(np.float64).max) / len(gram):
+                raise ValueError(
+                    f"kernel={self.kernel!r} overflows on the values of variable {v}, which go up to "
+                    f"{np.abs(numbers).max():.3g}: scale them, or use kernel='delta'"
+                )
         centring = np.eye(len(values)) - 1.0 / len(values)
         centred = centring @ gram @ centring
         return np.asarray(0.5 * (centred + centred.T))

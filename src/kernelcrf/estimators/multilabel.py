@@ -8,7 +8,7 @@ given or learned. Interactions have no main effects: those are the nodes'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.network_state import restore_multilabel, state_of_multilabel
 from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.cliques import interactions, one_against_other
@@ -103,6 +105,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     (3, 2, 3)
     >>> round(model.log_marginal_likelihood(), 1)
     -438.6
+    >>> model.save("labels.kcrf")
     """
 
     _potentials: Potentials
@@ -174,15 +177,9 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         nodes = [_node(j) for j in range(n_labels)]
         edges = [_edge(*pair) for pair in pairs]
         fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
-        self._potentials, self._exact = Potentials.of(fitted), Exact(fitted.graph)
         self._values = values
-        self.classes_ = values[0] if self._one_column else np.arange(n_labels)
-        self.landmarks_ = getattr(inputs.features.map, "landmarks", None)
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
-        tables = [self._potentials.potential(f"{_node(j)} constant") for j in range(n_labels)]
-        self.intercept_ = np.array([table[1] - table[0] for table in tables])
-        tables = [self._potentials.potential(f"{_edge(*pair)} constant") for pair in self.edges_.tolist()]
-        self.interactions_ = np.array([table @ LOG_ODDS_RATIO for table in tables])
+        self._take(Potentials.of(fitted), fitted.graph)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -237,6 +234,29 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         draws = [self._exact.calibrate(tables).sample(n_samples, rng) for tables in self._tables(X)]
         labels = np.concatenate(draws).astype(np.intp).transpose(1, 0, 2)
         return np.stack([self._decoded(one) for one in labels])
+
+    def _take(self, potentials: Potentials, graph: Graph) -> None:
+        """Be the model of these potentials, which were fitted or loaded."""
+        self._potentials, self._exact = potentials, Exact(graph)
+        n_labels = len(self._values)
+        self.classes_ = self._values[0] if self._one_column else np.arange(n_labels)
+        self.landmarks_ = getattr(potentials.maps[_node(0)], "landmarks", None)
+        tables = [potentials.potential(f"{_node(j)} constant") for j in range(n_labels)]
+        self.intercept_ = np.array([table[1] - table[0] for table in tables])
+        tables = [potentials.potential(f"{_edge(*pair)} constant") for pair in self.edges_.tolist()]
+        self.interactions_ = np.array([table @ LOG_ODDS_RATIO for table in tables])
+
+    def _graph(self) -> Graph:
+        """The labels and the pairs that interact."""
+        cliques = {_node(j): np.array([[j]]) for j in range(len(self._values))}
+        cliques |= {_edge(*pair): np.array([pair]) for pair in self.edges_.tolist()}
+        return Graph(np.full(len(self._values), 2), cliques)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        return state_of_multilabel(self)
+
+    def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        restore_multilabel(self, config, arrays)
 
     def _inputs(self, kernel: Any, X: Any, weights: Floats | None, seed: int, engine: LocalEngine) -> CliqueInputs:
         chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)

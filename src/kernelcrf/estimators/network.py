@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.saved import SavedEstimator
 from kernelcrf.estimators.settings import progress, warn_where_short
 from kernelcrf.laplace import Laplace, laplace
 from kernelcrf.networks import Network, NetworkFit, Settings, fit
 from kernelcrf.structure_search import Search, SearchSettings, search
 
 
-class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
+class NetworkEstimator(SavedEstimator):
     """The part of an estimator that does not depend on what its samples are."""
 
     laplace: bool

@@ -32,11 +32,16 @@ KINDS = ("delta", "centred", "matrix")
 
 @dataclass(frozen=True, eq=False)
 class LabelKernel:
-    """`k_y` over L labels; `matrix` goes with kind="matrix" and with no other."""
+    """`k_y` over L labels; `matrix` goes with kind="matrix" and with no other.
+
+    known_factor : A, where it is given with the matrix. Eigenvectors of equal eigenvalues are anyone's choice, so that
+        weights that were found with one factor must be read with the same.
+    """
 
     kind: str
     L: int
     matrix: Array | None = None
+    known_factor: Array | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -49,6 +54,10 @@ class LabelKernel:
             )
         if self.matrix is not None:
             _check_label_matrix(self.matrix, self.L)
+        if self.known_factor is not None:
+            A, scale = self.known_factor, np.abs(self.gram).max()
+            if A.ndim != 2 or len(A) != self.L or not np.allclose(A @ A.T, self.gram, rtol=0, atol=1e-10 * scale):
+                raise ValueError("known_factor is no factor A of the label kernel: expected A A' = k_y")
 
     @classmethod
     def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
@@ -78,6 +87,8 @@ class LabelKernel:
     @cached_property
     def factor(self) -> Array:
         """A, (L, r), with A A' = k_y."""
+        if self.known_factor is not None:
+            return self.known_factor
         if self.matrix is None:
             return self.gram
         values, vectors = np.linalg.eigh(self.matrix)
@@ -97,13 +108,17 @@ class LabelKernel:
             "kind": self.kind,
             "L": self.L,
             "matrix": None if self.matrix is None else self.matrix.tolist(),
+            "factor": None if self.matrix is None else self.factor.tolist(),
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LabelKernel:
         """The label kernel that `to_config` described."""
         if config["kind"] == "matrix":
-            return cls.of(config["matrix"], config["L"])
+            # Files of 0.1.0.dev0 may come without the factor.
+            factor = config.get("factor")
+            matrix = np.array(config["matrix"])
+            return cls("matrix", config["L"], matrix, None if factor is None else np.array(factor))
         return cls(config["kind"], config["L"])
 
 

@@ -1,0 +1,203 @@
+"""The parts that fitted estimators have in common, as plain values and arrays, and back.
+
+What comes back is checked as it is read: types, shapes and finite numbers of arrays, and that parts fit together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
+from kernelcrf.certificate import Certificate
+from kernelcrf.estimators.labels import label_from_json, label_to_json
+from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.structure_search import Candidate, Round, Search
+
+Array = npt.NDArray[Any]
+
+OF_THE_RUN = ("engine", "checkpoint")
+NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+
+
+def plain_parameters(model: BaseEstimator) -> dict[str, Any]:
+    """The estimator's parameters as JSON-able values; a kernel that is no name is left to what the fit made of it.
+
+    Where a fit ran, and where it was kept meanwhile, is no part of the model.
+    """
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
+    for name in ("kernel", "edge_kernel"):
+        if name in parameters:
+            parameters[name] = parameters[name] if isinstance(parameters[name], str) else None
+    weights = parameters.get("class_weight")
+    if isinstance(weights, dict):
+        parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
+    return {name: plain(value, name) for name, value in parameters.items()}
+
+
+def plain(value: Any, name: str) -> Any:
+    """The value, once JSON can hold it."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    try:
+        json.dumps(value)
+    except TypeError:
+        raise TypeError(
+            f"{name}={value!r} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+        ) from None
+    return value
+
+
+def set_parameters(model: BaseEstimator, parameters: Mapping[str, Any]) -> None:
+    """Give a new estimator the parameters of the saved one; those that came after the file have their defaults."""
+    if unknown := set(parameters) - set(model.get_params(deep=False)):
+        raise ModelFileError(f"parameters {sorted(unknown)} are none of {type(model).__name__}'s: upgrade kernelcrf")
+    model.set_params(**parameters)
+    if isinstance(parameters.get("class_weight"), list):
+        model.set_params(class_weight={label_from_json(label): w for label, w in parameters["class_weight"]})
+
+
+def certificate_config(certificate: Certificate) -> dict[str, Any]:
+    """What `Certificate(**config)` takes."""
+    return {name: plain(value, name) for name, value in asdict(certificate).items()}
+
+
+def search_config(search: Search | None) -> dict[str, Any] | None:
+    """The rounds of a structure search, and what stayed out."""
+    return None if search is None else asdict(search)
+
+
+def search_from_config(config: Mapping[str, Any] | None) -> Search | None:
+    """The search that `search_config` described."""
+    if config is None:
+        return None
+    rounds = tuple(Round(**{**one, "joined": _candidates(one["joined"])}) for one in config["rounds"])
+    return Search(rounds, _candidates(config["absent"]), float(config["lower_bound"]))
+
+
+def _candidates(configs: list[dict[str, Any]]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(**config) for config in configs)
+
+
+def values_config(values: Array) -> dict[str, Any]:
+    """Values of labels or variables, with their type: the name of a type of numbers, "str" or "object"."""
+    name = values.dtype.name
+    kind = name if name in NUMBERS else "str" if values.dtype.kind == "U" else "object"
+    return {"type": kind, "values": [label_to_json(value) for value in values.tolist()]}
+
+
+def values_from_config(config: Mapping[str, Any]) -> Array:
+    """The values that `values_config` described."""
+    kind, values = config["type"], [label_from_json(value) for value in config["values"]]
+    if kind in NUMBERS:
+        return np.array(values, kind).reshape(len(values))
+    if kind == "str":
+        return np.array([str(value) for value in values], dtype=np.str_)
+    if kind != "object":
+        raise ModelFileError(f"values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object")
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def names_config(model: BaseEstimator) -> list[str] | None:
+    """The names of the columns of a data frame, where the estimator was fitted to one."""
+    return [str(name) for name in model.feature_names_in_] if hasattr(model, "feature_names_in_") else None
+
+
+def restore_names(model: BaseEstimator, config: Any) -> None:
+    """Give back the names that `names_config` listed."""
+    if config is None:
+        return
+    if len(config) != model.n_features_in_ or not all(isinstance(name, str) for name in config):
+        raise ModelFileError(f"expected {model.n_features_in_} names of columns, got {len(config)}")
+    model.feature_names_in_ = np.array(config, object)
+
+
+def laplace_config(laplace: Laplace | None) -> dict[str, float] | None:
+    """The evidence, where it is known."""
+    if laplace is None:
+        return None
+    return {"log_evidence": laplace.log_evidence, "error": laplace.error, "n_effective": laplace.n_effective}
+
+
+def posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> dict[str, Array]:
+    """What a posterior has beside its mode."""
+    if isinstance(posterior, PartialPosterior):
+        own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
+        return own | posterior_arrays(posterior.inner)
+    if isinstance(posterior, FactoredPosterior):
+        return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+    return {"posterior.drawn": posterior.drawn}
+
+
+def restored_laplace(config: Mapping[str, float] | None, arrays: Mapping[str, Array], theta: Array) -> Laplace | None:
+    """Evidence and posterior around theta."""
+    if config is None:
+        return None
+    evidence = Laplace(config["log_evidence"], config["error"], config["n_effective"], None)
+    if "partial.kept" not in arrays:
+        return replace(evidence, posterior=_posterior(arrays, theta))
+    kept = checked(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
+    if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
+        raise ModelFileError("tensor 'partial.kept' names weights that are not there")
+    inner = _posterior(arrays, theta[kept])
+    if inner is None:
+        raise ModelFileError("a posterior of some weights is not there")
+    return replace(
+        evidence,
+        posterior=PartialPosterior(theta, checked(arrays, "partial.scale", theta.shape, "f"), kept, inner),
+    )
+
+
+def _posterior(arrays: Mapping[str, Array], mode: Array) -> FactoredPosterior | SampledPosterior | None:
+    if "posterior.G" in arrays:
+        scale = checked(arrays, "posterior.scale", mode.shape, "f")
+        return FactoredPosterior(mode, scale, checked(arrays, "posterior.G", mode.shape * 2, "f"))
+    if "posterior.drawn" in arrays:
+        drawn = arrays["posterior.drawn"]
+        return SampledPosterior(mode, checked(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))
+    return None
+
+
+def feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:
+    """The map whose arrays begin with a prefix."""
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    result = from_arrays(config, own)
+    check_map(result, n_features)
+    return result
+
+
+def check_map(result: FeatureMap, n_features: int | None) -> None:
+    """Refuse a map that does not fit inputs of n_features columns, or itself where that number is not known."""
+    fits = n_features is None or result.n == n_features
+    if isinstance(result, WhitenedMap):
+        R, B = checked({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
+        fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
+        if is_sparse(B):
+            # Compiled products of SciPy look indices up without asking.
+            B.check_format(full_check=True)
+    if not fits:
+        raise ModelFileError("landmarks, their factor and the inputs do not fit together")
+    if isinstance(result, WhitenedMap):
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
+        if not finite:
+            raise ModelFileError("landmarks, or the kernel between them, are not finite")
+
+
+def checked(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
+    """The array of a name, of the shape and kind it must have, and finite."""
+    array = arrays[name]
+    if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
+        raise ModelFileError(
+            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, finite"
+        )
+    return array

@@ -1,0 +1,89 @@
+"""What strangers see of the project agrees with what is in it."""
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import kernelcrf
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HOST = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "who/kernelcrf", "GITHUB_SHA": "1a2b3c"}
+
+
+def module(path):
+    """A script of the repository."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_readme_says_what_the_results_on_file_say():
+    readme = module(ROOT / "tools" / "readme.py")
+    assert readme.written(README) == README
+    assert "| handwritten letters, pixels" in readme.quality()
+    other = README.replace("| handwritten letters", "| printed letters")
+    assert readme.written(other) == README
+
+
+def test_the_example_of_the_readme_has_twelve_lines():
+    example = README.split("## Twelve lines")[1].split("```python\n")[1].split("```")[0]
+    assert sum(line.startswith(">>> ") for line in example.splitlines()) == 12
+
+
+def test_links_of_the_readme_lead_somewhere():
+    targets = re.findall(r"\]\((?!https?://)([^)#\s]+)", README)
+    assert len(targets) > 15
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
+
+
+def test_the_page_of_the_index_has_addresses_that_work_there():
+    """Absolute where the host is known; where it is not, neither links nor pictures that would be broken."""
+    hook = module(ROOT / "hatch_build.py")
+    relative = re.compile(r"\]\((?!https?://)")
+    hosted, alone = hook.addressed(README, HOST), hook.addressed(README, {})
+    assert not relative.search(hosted)
+    assert "](https://github.com/who/kernelcrf/raw/1a2b3c/docs/figures/cover.png)" in hosted
+    assert "[changelog](https://github.com/who/kernelcrf/blob/1a2b3c/CHANGELOG.md)" in hosted
+    assert not relative.search(alone)
+    assert "![" not in alone
+    assert "changelog, contributing," in alone
+    assert hook.urls(HOST)["Repository"] == "https://github.com/who/kernelcrf"
+    assert hook.urls({}) == {}
+
+
+def test_the_version_is_that_of_the_project_and_typed():
+    if kernelcrf.__file__ is None or not Path(kernelcrf.__file__).is_relative_to(ROOT):
+        pytest.skip("another installation is tested")
+    assert kernelcrf.__version__ == PROJECT["version"]
+    assert (Path(kernelcrf.__file__).parent / "py.typed").is_file()
+
+
+def test_workflows_run_the_one_command_on_every_python_that_is_promised():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    promised = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert re.findall(r'"(3\.\d+)"', workflow.split("python: [")[1].split("]")[0]) == promised
+    assert PROJECT["requires-python"] == f">={promised[0]}"
+    assert "run: .ci/run" in workflow
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        uses = re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
+        assert all(re.search(r"@[0-9a-f]{40}$", action) or action.startswith("./") for action in uses)
+
+
+def test_lower_bounds_are_constraints():
+    lowest = module(ROOT / "tools" / "check_release.py").lowest(ROOT / "pyproject.toml")
+    assert {line.split("==")[0] for line in lowest} >= {
+        "numpy",
+        "scipy",
+        "scikit-learn",
+        "numba",
+        "typer",
+        "matplotlib",
+    }

@@ -1,0 +1,140 @@
+"""Builds the release, looks into it, and tests it as a user would have it.
+
+python tools/check_release.py                                     all of it
+python tools/check_release.py --python python3.13 --resolution newest
+python tools/check_release.py --tag v1.2.3 --dist FOLDER          of this version; keep the files built there
+
+1. An sdist from what is committed, and a wheel from the sdist; `twine check --strict`.
+2. The wheel holds the package and nothing else, the sdist all that is committed.
+3. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
+   at the bound that pyproject.toml declares, `newest` at the last release. There the tests marked `smoke` of the
+   unpacked sdist pass. Lower bounds are those of the oldest Python: later ones have no wheels of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESOLUTIONS = ("lowest", "newest")
+BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^\]]*\])?>=(?P<bound>[0-9.]+)")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="interpreter to test with")
+    parser.add_argument("--resolution", choices=RESOLUTIONS, action="append", help="default: both")
+    parser.add_argument("--tag", help="v and the version that pyproject.toml must have")
+    parser.add_argument("--dist", type=Path, help="folder for the files built")
+    options = parser.parse_args()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    if options.tag not in (None, f"v{version}"):
+        raise SystemExit(f"--tag {options.tag}: pyproject.toml has version {version}, expected the tag v{version}")
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        files = built(work)
+        check_contents(*files)
+        for resolution in options.resolution or RESOLUTIONS:
+            test(*files, resolution, options.python, work / resolution)
+        if options.dist is not None:
+            options.dist.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                shutil.copy(file, options.dist)
+
+
+def built(work: Path) -> tuple[Path, Path]:
+    """The sdist and the wheel of what is committed."""
+    tree = work / "tree"
+    tree.mkdir()
+    archive = run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE).stdout
+    run(["tar", "-x", "-C", str(tree)], input=archive)
+    python = environment(work / "tools", sys.executable)
+    install(python, "build", "twine")
+    run([python, "-m", "build", "--outdir", work / "dist", tree], stdout=subprocess.DEVNULL)
+    sdist, wheel = next((work / "dist").glob("*.tar.gz")), next((work / "dist").glob("*.whl"))
+    run([python, "-m", "twine", "check", "--strict", sdist, wheel])
+    return sdist, wheel
+
+
+def check_contents(sdist: Path, wheel: Path) -> None:
+    """No more and no less than what belongs into both."""
+    committed = set(run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE).stdout.decode().splitlines())
+    with tarfile.open(sdist) as archive:
+        in_sdist = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
+    expected = committed | {"PKG-INFO"}
+    if in_sdist != expected:
+        raise SystemExit(f"{sdist.name}: missing {sorted(expected - in_sdist)}, too much {sorted(in_sdist - expected)}")
+    with zipfile.ZipFile(wheel) as archive:
+        in_wheel = set(archive.namelist())
+    info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
+    beside = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    expected = {name.removeprefix("src/") for name in committed if name.startswith("src/")}
+    expected |= {f"{info}/{name}" for name in beside}
+    if in_wheel != expected or "kernelcrf/py.typed" not in in_wheel:
+        raise SystemExit(f"{wheel.name}: missing {sorted(expected - in_wheel)}, too much {sorted(in_wheel - expected)}")
+    for file, count in ((sdist, in_sdist), (wheel, in_wheel)):
+        print(f"{file.name}: {len(count)} files, {file.stat().st_size / 1e6:.2f} MB, as committed", flush=True)
+
+
+def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path) -> None:
+    """The smoke tests of the sdist, with the wheel installed in an environment of its own."""
+    work.mkdir()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(work, filter="data")
+    tree = next(path for path in work.iterdir() if path.is_dir())
+    python = environment(work / "environment", interpreter)
+    constraints = work / "constraints.txt"
+    constraints.write_text("\n".join(lowest(tree / "pyproject.toml")) if resolution == "lowest" else "")
+    install(python, f"{wheel}[test]", "--constraint", str(constraints))
+    shown = run([python, "-m", "pip", "freeze"], stdout=subprocess.PIPE).stdout.decode().splitlines()
+    names = {line.split("==")[0] for line in lowest(tree / "pyproject.toml")}
+    kept = " ".join(line for line in shown if line.split("==")[0].lower() in names)
+    print(f"{resolution}, {run([python, '-V'], stdout=subprocess.PIPE).stdout.decode().strip()}: {kept}", flush=True)
+    # Old releases warn of what newer ones beside them have deprecated: that is not ours to mend.
+    extra = ["-W", "default"] if resolution == "lowest" else []
+    place = "import kernelcrf, pathlib, sys; sys.exit(not pathlib.Path(kernelcrf.__file__).is_relative_to(sys.prefix))"
+    run([python, "-I", "-c", place])
+    run([python, "-m", "pytest", "-q", "-m", "smoke", "-n", "2", "--dist", "loadfile", *extra], cwd=tree)
+
+
+def lowest(pyproject: Path) -> list[str]:
+    """Constraints that hold what users install at its lower bound."""
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["cli"], *extras["plot"]]
+    found = [BOUND.fullmatch(requirement) for requirement in declared]
+    if None in found:
+        raise SystemExit(f"pyproject.toml: expected name>=version of each of {declared}")
+    return [f"{match['name']}=={match['bound']}" for match in found if match is not None]
+
+
+def environment(folder: Path, interpreter: str) -> str:
+    """The interpreter of a new virtual environment."""
+    run([interpreter, "-m", "venv", folder])
+    return str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+
+
+def install(python: str, *what: str) -> None:
+    """By pip, quietly."""
+    run([python, "-m", "pip", "install", "--quiet", *what])
+
+
+def run(command: Sequence[str | Path], **options: object) -> subprocess.CompletedProcess[bytes]:
+    """A command that must succeed."""
+    return subprocess.run([str(part) for part in command], check=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+if __name__ == "__main__":
+    main()
