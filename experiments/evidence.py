@@ -25,10 +25,11 @@ import numpy as np
 
 import common
 from kernelcrf import ChainCRF
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.datasets import load_gpstruct, load_letters
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.labels import LabelReader
-from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.laplace import laplace

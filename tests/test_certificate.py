@@ -87,3 +87,18 @@ def test_the_bound_of_a_template_is_what_adding_it_cannot_exceed():
     bound = template_bound(None, None, q.reshape(1, -1), 0.7, whole.engine)
     better = minimise(whole, Newton(), np.zeros(whole.layout.size), tol=1e-12).certificate.objective
     assert 0 < at.value - better <= bound + 1e-9
+
+
+def test_bounds_are_those_of_their_formulas():
+    rng = np.random.default_rng(1)
+    X, R, C = rng.normal(size=(7, 2)), rng.normal(size=(7, 3)), 0.7
+    kernel = InputKernel("rbf", gamma=0.5)
+    K = kernel.gram(X)
+    bound = template_bound(kernel, X, R, C, LocalEngine())
+    assert bound == pytest.approx(C / 2 * sum(r @ K @ r for r in R.T), rel=1e-12)
+    assert template_bound(None, None, R, C, LocalEngine()) == pytest.approx(C / 2 * sum(R.sum(axis=0) ** 2), rel=1e-12)
+    d = rng.random(7)
+    expected = sum(sum(abs(R[u, k]) * d[u] ** 0.5 for u in range(7)) ** 2 for k in range(3))
+    assert out_of_span_at_most(d, R) == pytest.approx(expected, rel=1e-12)
+    certificate = Certificate(-4.0, -5.0, "optimal")
+    assert (certificate.gap_in_span, certificate.relative_gap) == (1.0, 0.25)

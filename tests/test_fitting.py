@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.decoding import viterbi
 from kernelcrf.kernels.inputs import InputKernel

@@ -27,8 +27,9 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from kernelcrf.basis.features import WhitenedMap, make_features
+from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import Fit, Settings, Start, fit
 from kernelcrf.kernels.hyperparameters import hyperparameters, with_hyperparameters
 from kernelcrf.laplace import MOST_EXACT, N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
 from kernelcrf.objective import Evaluation, Objective
@@ -170,7 +171,7 @@ def _with_variance(fitted: Fit, C: float, settings: Settings, callback: Callback
 
 
 def choose_kernel(
-    data: LabelledSequences,
+    data: Data,
     fitted: Fit,
     settings: Settings,
     engine: LocalEngine,
@@ -215,7 +216,7 @@ def choose_kernel(
 class _Search:
     """The evidence as a function of log hyperparameters; `latest` is the fit at the last point asked for."""
 
-    data: LabelledSequences
+    data: Data
     settings: Settings
     engine: LocalEngine
     with_C: bool

@@ -8,53 +8,33 @@ direction, along which the squared gradient is |(E R)_u|^2 / E_uu: the inputs wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import Basis
-from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
+from kernelcrf.basis.features import FeatureMap, Features
 from kernelcrf.basis.pivots import Gradient, Rule
-from kernelcrf.certificate import Certificate, residual_products
+from kernelcrf.certificate import Certificate
+from kernelcrf.corpora.corpus import Corpus, Data
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import Record, Solution, solver_named
 from kernelcrf.solvers.loop import minimise
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
+Keep = Callable[[FeatureMap, FeatureMap | None, Floats, Sequence[Record]], None]
+
 FIRST_ATOMS = 64
 IN_SPAN_SHARE = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledSequences:
-    """Labelled sequences: inputs X (N, d) of all tokens, labels (N,) below n_labels.
-
-    allowed : (N, L), the labels that each token may have, or None where all labels are observed.
-    weights : (m,), what each sequence counts for, or None.
-    legal : what labelings may be, or None for any.
-    """
-
-    X: Any
-    chains: Chains
-    labels: npt.NDArray[np.int32]
-    n_labels: int
-    allowed: npt.NDArray[np.bool_] | None = None
-    weights: Floats | None = None
-    legal: Legal | None = None
 
 
 @dataclass(frozen=True)
@@ -87,21 +67,25 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a fit begins: the feature maps, of nodes and of edges with inputs, and the weights of an earlier one."""
+    """Where a fit begins: the feature maps, of nodes and of edges with inputs, and the weights of an earlier one.
+
+    history : of that one, where this is the same run going on.
+    """
 
     map: FeatureMap
     edge_map: FeatureMap | None
     theta: Floats
+    history: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted model: the features of the inputs found, the weights by template, and what is certified of them.
+    """A fitted model: the data, the features of their inputs, the weights by template, and what is certified of them.
 
     objective : what was minimised, with the data in it.
     """
 
-    found: Distinct
+    corpus: Corpus
     features: Features
     edge_features: Features | None
     objective: Objective
@@ -126,49 +110,33 @@ class Fit:
 
 
 def fit(
-    data: LabelledSequences,
+    data: Data,
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None = None,
     start: Start | None = None,
+    keep: Keep | None = None,
 ) -> Fit:
-    """Fit a chain CRF; `start` has the landmarks and weights of an earlier fit, taken up on this data."""
+    """Fit a chain CRF; `start` has the landmarks and weights of an earlier fit, taken up on this data.
+
+    callback, keep : are told of every point, the latter of maps, weights and history.
+    """
     kernels = [kernel for kernel in (settings.kernel, settings.edge_kernel) if kernel is not None]
-    linear_on_sparse = sp.issparse(data.X) and all(kernel.name == "linear" for kernel in kernels)
-    found = each(data.X) if linear_on_sparse else distinct(data.X)
+    corpus = data.corpus(matched=not (data.is_sparse and all(kernel.name == "linear" for kernel in kernels)))
     if start is not None:
-        features = _carried_over(start.map, settings.kernel, found, engine)
+        features = corpus.carried_over(start.map, settings.kernel, engine)
         edges = None
         if start.edge_map is not None and settings.edge_kernel is not None:
-            edges = _carried_over(start.edge_map, settings.edge_kernel, found, engine)
-        return _solved(data, found, features, edges, settings, engine, callback, start.theta)
+            edges = corpus.carried_over(start.edge_map, settings.edge_kernel, engine)
+        return _solved(corpus, features, edges, settings, engine, callback, start.theta, keep, start.history)
     if settings.n_components == "auto":
-        return _grown(data, found, settings, engine, callback)
+        return _grown(corpus, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
-    features = features_of(
-        settings.kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
-    )
-    edges = None
-    if settings.edge_kernel is not None:
-        edges = features_of(
-            settings.edge_kernel, found.inputs, settings.n_components, settings.rule, settings.random_state, engine
-        )
-    return _solved(data, found, features, edges, settings, engine, callback, None)
-
-
-def _carried_over(earlier: FeatureMap, kernel: InputKernel, found: Distinct, engine: LocalEngine) -> Features:
-    """The features of new inputs under an earlier map."""
-    F = earlier.transform(found.inputs, engine)
-    if not isinstance(earlier, WhitenedMap):
-        return Features(earlier, F, None)
-    diagonal = np.asarray(kernel.diagonal(found.inputs), np.float64)
-    residual = np.maximum(diagonal - np.einsum("un,un->u", F, F, dtype=np.float64), 0)
-    return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, float(diagonal.sum())))
-
-
-def _features(kernel: InputKernel, found: Distinct, settings: Settings, n: int | None, engine: LocalEngine) -> Features:
-    return features_of(kernel, found.inputs, n, settings.rule, settings.random_state, engine)
+    chosen = settings.n_components, settings.rule, settings.random_state, engine
+    features = corpus.features(settings.kernel, *chosen)
+    edges = None if settings.edge_kernel is None else corpus.features(settings.edge_kernel, *chosen)
+    return _solved(corpus, features, edges, settings, engine, callback, None, keep)
 
 
 def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
@@ -184,24 +152,20 @@ def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
     return Layout(tuple(blocks))
 
 
-def _partitions(data: LabelledSequences, found: Distinct, by_template: Mapping[str, Features]) -> list[ChainPartition]:
-    tokens = {name: TokenFeatures.of(found, features.F) for name, features in by_template.items()}
-    return ChainPartition(data.chains, data.n_labels, data.labels, tokens, data.allowed, data.weights, data.legal).cut()
-
-
 def _solved(
-    data: LabelledSequences,
-    found: Distinct,
+    corpus: Corpus,
     features: Features,
     edges: Features | None,
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None,
     theta: Floats | None,
+    keep: Keep | None = None,
+    earlier: Sequence[Record] = (),
 ) -> Fit:
     by_template = {"node": features} | ({} if edges is None else {"steps": edges})
-    layout = _layout(settings, features.F.shape[1], 0 if edges is None else edges.F.shape[1], data.n_labels)
-    objective = Objective(layout, _partitions(data, found, by_template), engine)
+    layout = _layout(settings, features.map.n, 0 if edges is None else edges.map.n, corpus.n_labels)
+    objective = Objective(layout, corpus.partitions(by_template), engine)
     start = np.zeros(layout.size) if theta is None else theta
     if start.shape != (layout.size,):
         raise ValueError(
@@ -209,38 +173,26 @@ def _solved(
             "labels and templates"
         )
     solver = solver_named(settings.solver, objective)
-    solution = minimise(objective, solver, start, tol=settings.tol, max_iter=settings.max_iter, callback=callback)
+    keep_here = None if keep is None else partial(keep, features.map, None if edges is None else edges.map)
+    solution = minimise(
+        objective,
+        solver,
+        start,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        callback=callback,
+        keep=keep_here,
+        earlier=earlier,
+    )
     certificate = solution.certificate
     if settings.certify_full and objective.is_convex:
-        gap, _ = gap_full(objective, solution.evaluation, found, by_template)
+        gap, _ = corpus.gap_full(objective, solution.evaluation, by_template)
         certificate = replace(certificate, gap_full=gap)
-    return Fit(found, features, edges, objective, solution, certificate)
-
-
-def gap_full(
-    objective: Objective, at: Evaluation, found: Distinct, by_template: Mapping[str, Features]
-) -> tuple[float, Floats]:
-    """P(theta) minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes."""
-    gap, scores = at.value - at.lower_bound, np.zeros(found.U)
-    for block in objective.layout.blocks:
-        features = by_template.get(block.clique.name)
-        if features is None or features.basis is None or block.clique.k_x is None:
-            continue
-        pairs = zip(objective.partitions, at.parts, strict=True)
-        tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
-        R = found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
-        ER = residual_products(block.clique.k_x, found.inputs, features.F, R, objective.engine)
-        gap += 0.5 * block.C * float(np.vdot(R, ER))
-        if block.clique.nodes == 1:
-            residual = features.basis.residual
-            squares = np.einsum("ul,ul->u", ER, ER)
-            scores = np.divide(squares, residual, out=np.zeros(found.U), where=residual > 0)
-    return gap, scores
+    return Fit(corpus, features, edges, objective, solution, certificate)
 
 
 def _grown(
-    data: LabelledSequences,
-    found: Distinct,
+    corpus: Corpus,
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None,
@@ -249,32 +201,23 @@ def _grown(
         raise ValueError(
             "n_components='auto' grows the basis of nodes alone, and edge_kernel has one too: expected a number"
         )
-    most = found.U if settings.max_components is None else min(settings.max_components, found.U)
-    features = features_of(
-        settings.kernel, found.inputs, min(FIRST_ATOMS, most), settings.rule, settings.random_state, engine
-    )
+    most = corpus.n_inputs if settings.max_components is None else min(settings.max_components, corpus.n_inputs)
+    chosen = settings.random_state, engine
+    features = corpus.features(settings.kernel, min(FIRST_ATOMS, most), settings.rule, *chosen)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     theta: Floats | None = None
     while True:
-        fitted = _solved(data, found, features, None, inner, engine, callback, theta)
+        fitted = _solved(corpus, features, None, inner, engine, callback, theta)
         at = fitted.solution.evaluation
-        gap, scores = gap_full(fitted.objective, at, found, {"node": features})
+        gap, scores = corpus.gap_full(fitted.objective, at, {"node": features})
         certificate = replace(fitted.certificate, gap_full=gap)
-        n = features.F.shape[1]
+        n = features.map.n
         if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():
             return replace(fitted, certificate=certificate)
-        features = make_features(
-            settings.kernel,
-            found.inputs,
-            min(2 * n, most),
-            Gradient(scores),
-            random_state=settings.random_state,
-            engine=engine,
-            start=features.basis,
-        )
-        grown = features.F.shape[1]
+        features = corpus.features(settings.kernel, min(2 * n, most), Gradient(scores), *chosen, features.basis)
+        grown = features.map.n
         if grown == n:
             return replace(fitted, certificate=certificate)
         weights = dict(fitted.weights)
         weights["node"] = np.vstack((weights["node"], np.zeros((grown - n, weights["node"].shape[1]))))
-        theta = _layout(settings, grown, 0, data.n_labels).join(weights)
+        theta = _layout(settings, grown, 0, corpus.n_labels).join(weights)

@@ -254,8 +254,14 @@ def _hessian_of_single_nodes(objective: Objective, at: Evaluation) -> Floats | N
 def _exact(objective: Objective, at: Evaluation) -> Laplace:
     scale = prior_scale(objective.layout)
     A = hessian(objective, at)
-    A *= scale
-    A *= scale[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        A *= scale
+        A *= scale[:, None]
+    if not np.isfinite(A).all():
+        raise ValueError(
+            "the curvature of the objective overflows, and with it the evidence: scale the inputs, as "
+            "sklearn.preprocessing.StandardScaler does, lower C, or set laplace=False"
+        )
     G = _factor(A)
     posterior = FactoredPosterior(at.theta, scale, G)
     log_determinant = 2.0 * float(np.log(np.diagonal(G)).sum())

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kernelcrf.basis.distinct import Distinct, distinct
 from kernelcrf.basis.features import FeatureMap, Features, features_of, from_arrays
+from kernelcrf.basis.folded import check_scores
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -236,9 +237,11 @@ class Potentials:
                 known[id(own)] = TokenFeatures(own.transform(inputs[self.of_term[name]], engine))
             features[name] = known[id(own)]
         anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
-        return GraphPartition(inference, anyhow, features, self.of_term).tables(
-            self.layout, self.theta, engine.n_threads
-        )
+        partition = GraphPartition(inference, anyhow, features, self.of_term)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            tables = partition.tables(self.layout, self.theta, engine.n_threads)
+        check_scores(tables)
+        return tables
 
     def potential(self, term: str) -> Floats:
         """The table of a term without inputs."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.gaussian_process import kernels as gp
 
 from bases import KERNELS, MEANS, RULES, SPARSE, VECTORIAL, inputs, projected, rules
 from kernelcrf.basis import factor
@@ -12,6 +13,8 @@ from kernelcrf.basis.factor import Growth, pivoted_cholesky, row_blocks
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.pivots import Greedy, Random
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import InputKernel
+from user_kernels import INDEFINITE
 
 U, n = 90, 24
 
@@ -253,3 +256,28 @@ def test_row_blocks_cover_rows_once(monkeypatch):
     monkeypatch.setattr(factor, "ROWS", 4)
     assert [list(range(10))[rows] for rows in row_blocks(10)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert row_blocks(0) == []
+
+
+@pytest.mark.parametrize("rule", ["exact", "greedy", "random", "uniform"])
+@pytest.mark.parametrize("function", INDEFINITE, ids=lambda function: function.__name__)
+def test_what_is_no_kernel_is_named(function, rule):
+    X = np.random.default_rng(0).normal(size=(U, 3))
+    with pytest.raises(ValueError, match=f"{function.__name__}.* is not positive semi-definite"):
+        choose_basis(InputKernel(function), X, U if rule == "exact" else n, rule, random_state=0)
+
+
+def test_rounding_does_not_make_a_kernel_none():
+    """Inputs that are all but equal: residuals are rounding, of either sign."""
+    X = 1.0 + 1e-9 * np.random.default_rng(0).normal(size=(200, 2))
+    for kernel in (subtle, gp.RBF(1e-8)):
+        assert choose_basis(InputKernel(kernel), X, 100, "random", random_state=0).n >= 1
+
+
+def subtle(X, Y):
+    return np.exp(-np.square(X[:, None] - Y[None]).sum(axis=-1))
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e200])
+def test_a_diagonal_that_overflows_is_named(scale):
+    with pytest.raises(ValueError, match=r"k\(x, x\) = inf at distinct input 0: expected finite numbers; scale"):
+        choose_basis(KERNELS["poly"], scale * inputs(20), 5, "random", random_state=0)

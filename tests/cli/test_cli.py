@@ -277,7 +277,7 @@ def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model.write_bytes(b"old")
 
     class Interrupted(training.WatchedCRF):
-        def _progress(self):
+        def _progress(self, data):
             from contextlib import nullcontext
 
             return nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
@@ -405,3 +405,50 @@ def test_the_python_of_the_documents_runs(folder, tmp_path, monkeypatch):
         exec(block, {})
     assert [one.labels for one in read("train.jsonl")] == [one.labels for one in read("train.txt")]
     assert run("tag", "chunks.kcrf", "train.txt").exit_code == 0
+
+
+def test_evaluate_names_labels_that_the_model_does_not_know(folder, tmp_path):
+    (tmp_path / "new.txt").write_text("the P B-NP\ndog P B-XX\n\n")
+    result = run("evaluate", folder / "chunks.kcrf", tmp_path / "new.txt")
+    assert result.exit_code == 0
+    assert "labels that the model does not know, in no score of probabilities: B-XX" in result.output
+
+
+def test_report_explains_the_tokens_that_are_asked_for(folder, tmp_path):
+    page = tmp_path / "report.html"
+    arguments = ("report", folder / "chunks.kcrf", folder / "test.txt", page, "--explain")
+    assert run(*arguments, "0:0").exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    wrong = run(*arguments, "zero")
+    assert wrong.exit_code == 2
+    assert "expected SEQUENCE:TOKEN" in " ".join(wrong.output.replace("│", " ").split())
+
+
+def test_templates_go_with_text_alone(folder, tmp_path):
+    (tmp_path / "t").write_text("U:w=%x[0,0]\n")
+    (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
+    for arguments in (
+        ("convert", tmp_path / "a.jsonl", tmp_path / "b.crfsuite", "--templates", tmp_path / "t"),
+        ("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf", "--templates", tmp_path / "t"),
+    ):
+        assert "--templates go with text: drop the option" in fails(run(*arguments))
+    held = fails(run("convert", folder / "test.txt", tmp_path / "b.txt", "--templates", tmp_path / "t"))
+    assert "columns files hold no features" in held
+    (tmp_path / "t").write_bytes(b"U:w=%x[0,0]\xff\n")
+    assert "expected templates as UTF-8 text" in fails(
+        run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--templates", tmp_path / "t")
+    )
+    assert not (tmp_path / "m.kcrf").exists()
+
+
+def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
+    assert run("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf").exit_code == 0
+    (tmp_path / "text.jsonl").write_text('{"tokens": ["a"], "labels": ["X"]}\n')
+    assert "fitted to features or vectors made elsewhere" in fails(
+        run("tag", tmp_path / "m.kcrf", tmp_path / "text.jsonl")
+    )
+    (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
+    assert "tokens of 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
+    (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
+    assert "expected labels to compare with" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))

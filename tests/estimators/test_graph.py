@@ -222,3 +222,20 @@ def test_what_does_not_fit_is_refused_by_name():
         model.decode(X)
     with pytest.raises(ValueError, match="expected 2, as in training"):
         model.predict([(np.zeros((2, 3)), [[0, 1]])])
+
+
+@pytest.mark.parametrize("edge_kernel", [None, "linear"])
+def test_graphs_without_edges_or_nodes(edge_kernel):
+    rng = np.random.default_rng(0)
+    triangle, nothing = np.array([[0, 1], [1, 2], [0, 2]]), np.empty((0, 2), int)
+    X = [(rng.normal(size=(3, 2)), triangle), (rng.normal(size=(1, 2)), nothing), (np.empty((0, 2)), nothing)] * 4
+    y = [rng.integers(2, size=len(x)) for x, _ in X]
+    model = GraphCRF(edge_kernel=edge_kernel, random_state=0).fit(X, y)
+    ranked = model.decode(X, 2)
+    assert [len(labels) for ((labels, _), *_) in ranked] == [3, 1, 0] * 4
+    for one, own in zip(model.predict(X), ranked, strict=True):
+        np.testing.assert_array_equal(one, own[0][0])
+    np.testing.assert_allclose([own[0][1] for own in ranked], model.log_prob(X, model.predict(X)), atol=1e-9)
+    assert model.log_prob(X, y)[2] == model.entropy(X)[11] == 0
+    weighted = GraphCRF(edge_kernel=edge_kernel, random_state=0).fit(X, y, sample_weight=np.ones(12))
+    np.testing.assert_allclose(weighted.edge_potentials_, model.edge_potentials_)

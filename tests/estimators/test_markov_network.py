@@ -103,3 +103,16 @@ def test_the_evidence_is_that_of_an_integral():
     assert model.log_marginal_likelihood() == pytest.approx(integral, abs=0.01)
     with pytest.raises(AttributeError, match="fit it with laplace=True"):
         MarkovNetwork(structure="none").fit(X).log_marginal_likelihood()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian"])
+def test_an_offset_of_the_values_changes_nothing(kernel):
+    rows = np.random.default_rng(0).integers(4, size=(80, 3)).astype(float)
+    here, far = (MarkovNetwork(kernel, structure="full").fit(X) for X in (rows, rows + 2.0**40))
+    np.testing.assert_allclose(far.score_samples(rows + 2.0**40), here.score_samples(rows), rtol=1e-6)
+
+
+def test_values_whose_kernel_overflows_are_refused():
+    rows = 1e100 * np.random.default_rng(0).integers(4, size=(30, 3))
+    with pytest.raises(ValueError, match=r"overflows on the values of variable 0.*scale them, or use kernel='delta'"):
+        MarkovNetwork("linear").fit(rows)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.gaussian_process.kernels import RBF
 
 import kernelcrf
+from golden_models import FOLDER
 from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.datasets import make_sequences
 from model_files import damaged, rewritten
@@ -205,3 +206,36 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
     rewritten(tmp_path / "model", change_config=turned)
     with pytest.raises(ModelFileError, match="no factor A of the label kernel"):
         kernelcrf.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change_config", "change_arrays"),
+    [
+        # Indices beyond the columns were read by compiled products, wherever in memory they led.
+        ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indices": a["map.landmarks.indices"] + 10**9}),
+        ("rbf", None, lambda a: {**a, "map.landmarks": np.full_like(a["map.landmarks"], np.inf)}),
+        ("rbf", None, lambda a: {**a, "map.landmarks": a["map.landmarks"].astype(np.int64)}),
+        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "n_jobs": "all"}}, None),
+        ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "decoding": "best"}}, None),
+        ("label-matrix", lambda c: {**c, "layout": [with_labels(one, 10**7) for one in c["layout"]]}, None),
+        ("rbf", lambda c: {**c, "layout": [{**one, "n": 10**18} for one in c["layout"]]}, None),
+        ("gaussian-process", lambda c: with_kernel(c, {"class": "RBF", "parameters": {"length_scale": "wide"}}), None),
+        ("gaussian-process", lambda c: with_kernel(c, {"class": "Exponentiation", "parameters": {}}), None),
+        ("poly", lambda c: with_kernel(c, "poly", degree=10**15, coef0=2.0), None),
+    ],
+)
+def test_models_that_would_do_harm_when_they_predict_are_refused(tmp_path, kind, change_config, change_arrays):
+    path = tmp_path / "model"
+    path.write_bytes((FOLDER / "v1" / f"{kind}.kcrf").read_bytes())
+    rewritten(path, change_config, change_arrays)
+    with pytest.raises(ModelFileError):
+        kernelcrf.load(path)
+
+
+def with_labels(block, L):
+    return {**block, "label_kernel": {**block["label_kernel"], "L": L}}
+
+
+def with_kernel(config, kernel, **parameters):
+    described = {**config["kernel"], "kernel": kernel, **parameters}
+    return {**config, "kernel": described, "map": {**config["map"], "kernel": described}}

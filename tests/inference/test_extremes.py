@@ -97,3 +97,14 @@ def test_a_million_tokens_are_the_product_of_their_parts(dtype):
     )
     labels, _ = decoding.viterbi(scores, transitions, long)
     np.testing.assert_array_equal(labels, decoding.viterbi(tilted, transitions, short)[0])
+
+
+def test_marginals_at_scores_of_1e30():
+    """The rounding of such scores is larger than any score that a label can have: marginals are still marginals."""
+    rng = np.random.default_rng(0)
+    s, w = 1e30 * rng.normal(size=(9, 3)), 1e30 * rng.normal(size=(9, 3, 3))
+    chains = Chains.from_lengths([4, 5])
+    p, q = chain.moments(s, w, chains).nodes, chain.edge_marginals(s, w, chains)
+    labels, _ = decoding.viterbi(s, w, chains)
+    np.testing.assert_allclose(p, np.eye(3)[labels], atol=1e-12)
+    np.testing.assert_allclose(q[[1, 2, 3, 5, 6, 7, 8]].sum(axis=(1, 2)), 1, atol=1e-12)

@@ -223,3 +223,41 @@ def test_wrong_inputs_are_named():
         kernel.gram(np.zeros((2, 3)), np.array([["a", "b", "c"]]))
     with pytest.raises(ValueError, match=r"returned shape \(3,\).*expected \(3, 3\).*pairwise_kernels"):
         InputKernel(lambda X, Y: np.ones(len(X))).gram(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_rbf_keeps_its_digits_beside_an_outlier(as_given):
+    """One far row takes the mean with it, and with it the digits of all distances by norms."""
+    X = inputs(40)
+    X[7, 2] = 1e20
+    K = InputKernel("rbf", gamma=1.0).gram(as_given(X))
+    np.testing.assert_allclose(K, np.exp(-cdist(X, X, "sqeuclidean")), rtol=1e-12)
+    assert np.linalg.eigvalsh(K)[0] > -1e-12
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e300])
+def test_rbf_of_distances_that_overflow_is_zero(scale):
+    X = inputs(10) + np.arange(10)[:, None]
+    np.testing.assert_array_equal(InputKernel("rbf", gamma=1.0).gram(scale * X), np.eye(10))
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-100, 1e-20, 1e100, 1e300])
+def test_cosine_does_not_depend_on_lengths(scale, as_given):
+    X, Y, kernel = inputs(20), inputs(15, 1), InputKernel("cosine")
+    X[3] = 0
+    found = kernel.gram(as_given(X * scale), as_given(Y))
+    np.testing.assert_allclose(found, kernel.gram(X, Y), atol=1e-12 if scale > 1e-309 else 1e-10)
+    np.testing.assert_array_equal(kernel.diagonal(as_given(X * scale)), X.any(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.nan, "has the value nan"), (np.inf, "has the value inf"), (1j, "dtype complex128"), ("a", "dtype <U1")],
+)
+def test_a_callable_that_returns_no_numbers_is_named(value, message):
+    def wrong(X, Y):
+        return np.full((len(X), len(Y)), value)
+
+    with pytest.raises((ValueError, TypeError), match=f"wrong.*{message}"):
+        InputKernel(wrong).gram(inputs(3))

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import Settings, Start, fit
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.chain import entropy, moments
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel

@@ -6,14 +6,16 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import LabelledSequences, Settings, fit
+from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, solver_named
+from kernelcrf.solvers.cholesky import lower_factor
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 
@@ -172,3 +174,27 @@ def test_the_number_of_threads_changes_no_bit_of_a_solution():
             results.append(minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-6).theta)
     np.testing.assert_array_equal(results[0], results[2])
     np.testing.assert_array_equal(results[1], results[3])
+
+
+@pytest.mark.parametrize("solver", EVERY)
+def test_blocks_that_rounding_makes_indefinite(solver):
+    """A common offset of 1e8: the small eigenvalues of F' D F drown in the rounding of the large one."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=40).astype(np.int32)
+    X = 1e8 + np.eye(3)[labels] + rng.normal(size=(40, 3))
+    data = LabelledSequences(X, Chains.from_lengths([10] * 4), labels, 3)
+    settings = Settings(InputKernel("linear"), C=1e4, solver=solver, max_iter=30)
+    certificate = fit(data, settings, LocalEngine()).certificate
+    assert certificate.lower_bound <= certificate.objective
+    assert np.isfinite(certificate.lower_bound)
+
+
+def test_a_factor_is_that_of_the_matrix_or_of_one_near_it():
+    A = np.random.default_rng(0).normal(size=(6, 6))
+    np.testing.assert_allclose(lower_factor(A @ A.T), np.linalg.cholesky(A @ A.T), rtol=1e-12)
+    M = A[:, :3] @ A[:, :3].T - 1e-15 * np.eye(6)
+    E = lower_factor(M)
+    assert np.abs(E @ E.T - M).max() < 1e-12 * np.trace(M)
+    for far in (-np.eye(3), np.full((2, 2), np.nan)):
+        with pytest.raises(ValueError, match="scale the inputs"):
+            lower_factor(far)

@@ -24,7 +24,7 @@ from kernelcrf.basis.distinct import add_rows
 from kernelcrf.basis.factor import Basis, Growth, row_blocks, stack
 from kernelcrf.basis.pivots import Generator, Random, drive
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import Array, is_sparse
+from kernelcrf.kernels.inputs import Array
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class KMeans:
         # Loads a good part of scikit-learn, for this rule alone.
         from sklearn.cluster import MiniBatchKMeans
 
-        X = _points(growth, "kmeans")
+        _check_points(growth, "kmeans")
+        X = np.asarray(growth.inputs(slice(None)))
         count = growth.capacity - growth.n
         seed = int(rng.integers(2**31))
         means = MiniBatchKMeans(count, batch_size=self.rows * count, n_init=1, random_state=seed)
@@ -63,15 +64,16 @@ class Lloyd:
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the centres, then random pivots."""
-        X = _points(growth, "lloyd")
+        _check_points(growth, "lloyd")
         count = max(1, round(self.share * (growth.capacity - growth.n)))
-        order = rng.permutation(len(X))
+        order = rng.permutation(growth.n_inputs)
         centres = _random_pivots(growth, count, np.sort(order[: self.start_rows * count]), rng)
         # Fewer pivots than asked for span the whole sample already; moved, they might span less.
         if len(centres) == count:
             fixed = [np.asarray(part) for part in growth.landmarks]
-            sample = X if self.rows * count >= len(X) else X[np.sort(order[: self.rows * count])]
-            for _ in range(self.steps):
+            every = self.rows * count >= growth.n_inputs
+            sample = np.asarray(growth.inputs(slice(None) if every else np.sort(order[: self.rows * count])))
+            for _ in range(self.steps if _has_squares(sample) else 0):
                 centres = _lloyd_step(sample, centres, fixed, growth.engine)
         yield growth.append_points(centres)
         yield from Random().grow(growth, rng)
@@ -86,14 +88,21 @@ def _random_pivots(growth: Growth, count: int, sample: NDArray[np.intp], rng: Ge
         start = Basis(
             landmarks=stack(growth.landmarks),
             R=growth.R[: growth.n, : growth.n],
-            F=growth.F[sample, : growth.n],
-            residual=growth.residual[sample],
+            F=growth.features(sample),
+            residual=growth.residuals(sample),
             indices=None,
             trace=growth.trace,
         )
-    pivots = Growth(growth.kernel, growth.X[sample], growth.n + count, 0.0, growth.engine, start)
+    pivots = Growth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
     return np.asarray(pivots.finish().landmarks[growth.n :])
+
+
+def _has_squares(X: Array) -> bool:
+    """Whether squared distances are within the range of their type: without them no input has a nearest centre."""
+    largest = max(float(X.max()), -float(X.min()))
+    most = float(np.finfo(X.dtype).max)
+    return bool(4 * X.shape[1] * largest * largest < most)
 
 
 def _lloyd_step(X: Array, centres: Array, fixed: list[Array], engine: LocalEngine) -> Array:
@@ -114,11 +123,10 @@ def _lloyd_step(X: Array, centres: Array, fixed: list[Array], engine: LocalEngin
     return np.where(counts > 0, means, centres)
 
 
-def _points(growth: Growth, name: str) -> Array:
-    if is_sparse(growth.X):
+def _check_points(growth: Growth, name: str) -> None:
+    if growth.is_sparse:
         raise TypeError(f"rule {name!r} takes means of inputs and X is sparse: use rule='random', or X.toarray()")
     if not growth.kernel.is_vectorial:
         raise TypeError(
             f"rule {name!r} takes means of inputs, which a callable kernel need not understand: use rule='random'"
         )
-    return np.asarray(growth.X)

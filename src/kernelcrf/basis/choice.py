@@ -28,7 +28,7 @@ RULES: dict[str, type[Exact | Greedy | Random | Uniform | KMeans | Lloyd]] = {
 }
 
 
-def find_rule(rule: str | Rule, kernel: InputKernel, X: Inputs) -> Rule:
+def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
     """A rule by its name with its usual settings, `auto` for the default; a rule object is returned as it is.
 
     `gradient` needs scores and has no name here: hand in `Gradient(scores)`.
@@ -36,7 +36,7 @@ def find_rule(rule: str | Rule, kernel: InputKernel, X: Inputs) -> Rule:
     if not isinstance(rule, str):
         return rule
     if rule == "auto":
-        return Lloyd() if kernel.is_smooth and not is_sparse(X) else Random()
+        return Lloyd() if kernel.is_smooth and not sparse else Random()
     if rule not in RULES:
         raise ValueError(f"rule={rule!r}: expected auto, {', '.join(RULES)}, or a rule such as Gradient(scores)")
     return RULES[rule]()
@@ -61,17 +61,20 @@ def choose_basis(
     kernel to go on from: its columns stay, and `n_components` counts them.
     """
     X = as_inputs(X)
-    rule = find_rule(rule, kernel, X)
-    capacity = _capacity(n_components, X.shape[0], rule, start)
+    rule = find_rule(rule, kernel, is_sparse(X))
+    capacity = capacity_for(n_components, X.shape[0], rule, start)
     if not 0.0 <= tol < 1.0:
         raise ValueError(f"tol={tol!r}: expected a share of the trace, 0 <= tol < 1")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+    if start is not None and len(start.F) != X.shape[0]:
+        raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
     growth = Growth(kernel, X, capacity, tol, engine, start)
     drive(rule, growth, rng)
     return growth.finish()
 
 
-def _capacity(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
+def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
+    """The most atoms that there can be, once the arguments go together."""
     if n_components is None:
         if not isinstance(rule, Exact):
             raise ValueError(
@@ -84,8 +87,6 @@ def _capacity(n_components: int | None, U: int, rule: Rule, start: Basis | None)
         raise ValueError(
             f"n_components={n_components!r} with 'exact', which takes all {U} inputs: use None, or another rule"
         )
-    if start is not None and len(start.F) != U:
-        raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {U}: expected the same inputs")
     if start is not None and n_components < start.n:
         raise ValueError(f"n_components={n_components!r}: start has {start.n} atoms already, expected at least as many")
     return min(n_components, U) if start is None else max(min(n_components, U), start.n)

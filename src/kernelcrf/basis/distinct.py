@@ -18,11 +18,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.kernels.inputs import Array, Inputs, as_inputs, is_sparse
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class Distinct(Resident):
     """U distinct inputs of N tokens: `inputs[index]` are the tokens' inputs, `first[u]` the first token with
     u.
     """

@@ -9,8 +9,9 @@ Adding atoms A to a basis B of size n leaves the columns that exist as they are:
     d <- d - rowsum(F_new^2)                      the residual diagonal: d_x = k(x, x) - |F_x|^2
 
 L comes from LAPACK's pivoted Cholesky, which leaves out the atoms that depend on others to rounding: their
-residual is below `FLOOR` times the largest `k(x, x)`. No jitter is added anywhere, so that `F_B = R` and `F_B
-F' = K_Bx` hold. The same floor, of the trace, is the least relative tolerance there is.
+residual is below `FLOOR` times the largest `k(x, x)`. A user's kernel whose residuals come out negative by more
+than rounding is none, and is refused. No jitter is added anywhere, so that `F_B = R` and `F_B F' = K_Bx` hold.
+The same floor, of the trace, is the least relative tolerance there is.
 
 Work goes over blocks of `ROWS` rows whatever the number of threads, each with BLAS on one thread, and sums over
 blocks run in their order: results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
@@ -34,6 +35,7 @@ ROWS = 2048
 PANEL = 64
 WIDE = 4
 FLOOR = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
+INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,10 @@ class Panels:
 
     def fill(self, X: Inputs, F: Array) -> None:
         """Write the columns from `start` on into F, (rows, n), whose earlier columns are there."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            self._fill(X, F)
+
+    def _fill(self, X: Inputs, F: Array) -> None:
         n = len(self.R)
         self.kernel.gram(X, self.atoms, out=F[:, self.start : n])
         inverses = iter(self.inverses)
@@ -111,6 +117,9 @@ class Panels:
 class Growth:
     """A basis while it grows: `F` with room for `capacity` columns of which the first `n` are there."""
 
+    landmarks: list[Inputs]
+    indices: list[NDArray[np.intp]] | None
+
     def __init__(
         self,
         kernel: InputKernel,
@@ -124,16 +133,11 @@ class Growth:
         self.blocks = row_blocks(X.shape[0])
         diagonals = engine.map(lambda rows: kernel.diagonal(X[rows]), self.blocks)
         self.diagonal = np.concatenate([np.empty(0), *diagonals])
+        check_diagonal(kernel, self.diagonal)
         self.trace = float(self.diagonal.sum())
-        floor = FLOOR[X.dtype]
-        self.enough = max(tol, floor) * self.trace
-        self.least = floor * float(self.diagonal.max(initial=0.0))
+        self._begin(X.dtype, float(self.diagonal.max(initial=0.0)), tol)
         self.F = np.empty((X.shape[0], capacity), X.dtype)
-        self.R = np.zeros((capacity, capacity), X.dtype)
-        self.n = 0
         self.residual = self.diagonal.copy()
-        self.landmarks: list[Inputs] = []
-        self.indices: list[NDArray[np.intp]] | None = []
         if start is not None:
             self.n = start.n
             self.F[:, : self.n] = start.F
@@ -143,10 +147,60 @@ class Growth:
             self.indices = None if start.indices is None else [start.indices]
         self._accurate_from = self.remaining
 
+    def _begin(self, dtype: np.dtype[Any], largest: float, tol: float) -> None:
+        """No atoms yet; the trace is known."""
+        floor = FLOOR[dtype]
+        self.enough = max(tol, floor) * self.trace
+        self.least = floor * largest
+        self.largest_diagonal = largest
+        self.R = np.zeros((self.capacity, self.capacity), dtype)
+        self.n = 0
+        self.landmarks, self.indices = [], []
+
+    @property
+    def n_inputs(self) -> int:
+        """U, the number of inputs."""
+        return int(self.X.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether inputs are CSR."""
+        return is_sparse(self.X)
+
     @property
     def remaining(self) -> float:
         """tr(K - F F')."""
         return float(self.residual.sum())
+
+    def inputs(self, indices: NDArray[np.intp] | slice) -> Inputs:
+        """Some of the inputs."""
+        return self.X[indices]
+
+    def features(self, indices: NDArray[np.intp]) -> Array:
+        """F of some inputs, (., n)."""
+        return self.F[indices, : self.n]
+
+    def residuals(self, indices: NDArray[np.intp]) -> NDArray[np.float64]:
+        """d of some inputs."""
+        return self.residual[indices]
+
+    def drawn(self, shares: NDArray[np.float64]) -> NDArray[np.intp]:
+        """The inputs at which the running sum of d passes shares, 0 <= share < 1, of its total."""
+        cumulated = np.cumsum(self.residual)
+        return passed(cumulated, shares * cumulated[-1])
+
+    def largest(self, count: int) -> tuple[NDArray[np.intp], float]:
+        """The `count` inputs of the largest d, first ones first among equals; and the largest d of the others."""
+        if self.n_inputs <= count:
+            return np.arange(self.n_inputs), 0.0
+        others = -float(np.partition(-self.residual, count)[count])
+        above = np.flatnonzero(self.residual > others)
+        ties = np.flatnonzero(self.residual == others)[: count - len(above)]
+        return np.concatenate([above, ties]), others
+
+    def exhaust(self, indices: NDArray[np.intp]) -> None:
+        """Have d = 0 at inputs that were found dependent."""
+        self.residual[indices] = 0.0
 
     @property
     def finished(self) -> bool:
@@ -155,14 +209,14 @@ class Growth:
 
     def residual_gram(self, indices: NDArray[np.intp]) -> Array:
         """K_AA - F_A F_A' of some inputs."""
-        F_A = self.F[indices, : self.n]
-        H: Array = self._alone(lambda: self.kernel.gram(self.X[indices]) - F_A @ F_A.T)
+        X_A, F_A = self.inputs(indices), self.features(indices)
+        H: Array = self._alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
         return H
 
     def append_inputs(self, indices: NDArray[np.intp]) -> int:
         """Take inputs as atoms; returns how many were independent of the basis and of each other."""
-        taken = indices[self._append(self.X[indices], self.F[indices, : self.n])]
-        self.residual[taken] = 0.0
+        taken = indices[self._append(self.inputs(indices), self.features(indices))]
+        self.exhaust(taken)
         if self.indices is not None:
             self.indices.append(taken)
         return len(taken)
@@ -179,6 +233,9 @@ class Growth:
 
     def finish(self) -> Basis:
         """The basis as it is; this object is of no use afterwards."""
+        if self._needs_proof:
+            parts = [self.diagonal[b] - np.einsum("ij,ij->i", *(self.F[b, : self.n],) * 2) for b in self.blocks]
+            self._check_definite(np.concatenate([np.empty(0), *parts]))
         n, R = self.n, self.R[: self.n, : self.n].copy()
         if n < self.capacity:
             _compact(self.F, n)
@@ -190,45 +247,113 @@ class Growth:
         return self.engine.map(lambda _: task(), [None])[0]
 
     def _append(self, atoms: Inputs, F_A: Array) -> NDArray[np.intp]:
-        H = self._alone(lambda: self.kernel.gram(atoms) - F_A @ F_A.T)
+        H = self._alone(lambda: self.kernel.gram(atoms))
+        if self._needs_proof:
+            _check_symmetric(self.kernel, H)
+        H -= self._alone(lambda: F_A @ F_A.T)
         order: NDArray[np.intp]
         L, order = self._alone(lambda: pivoted_cholesky(H, self.least))
+        if self._needs_proof:
+            self._check_definite(_left_over(H, L, order))
         order = order[: self.capacity - self.n]
         s, e = self.n, self.n + len(order)
         if s == e:
             return order
         self.R[s:e, :s] = F_A[order]
         self.R[s:e, s:e] = L[: e - s, : e - s]
-        panels = Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)
-
-        def fill(rows: slice) -> NDArray[np.float64]:
-            panels.fill(self.X[rows], self.F[rows])
-            new = self.F[rows, s:e]
-            self.residual[rows] -= np.einsum("ij,ij->i", new, new)
-            return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
-
         before = self.remaining
-        explained = np.cumsum(np.sum(self.engine.map(fill, self.blocks), axis=0))
+        explained = np.cumsum(self._extended(Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)))
         needed = 1 + int(np.searchsorted(explained, before - self.enough))
         order = order[:needed]
         self.n = s + len(order)
         self.landmarks.append(atoms[order])
-        np.maximum(self.residual, 0.0, out=self.residual)
-        if self.n < e or self.remaining < np.sqrt(np.finfo(self.F.dtype).eps) * self._accurate_from:
+        if self.n < e or self.remaining < np.sqrt(np.finfo(self.R.dtype).eps) * self._accurate_from:
             self._recompute_residual()
+            self._accurate_from = self.remaining
         return order
+
+    def _extended(self, panels: Panels) -> NDArray[np.float64]:
+        """Fill new columns of F and take them out of d; returns what each of them explains of the trace."""
+
+        def fill(rows: slice) -> NDArray[np.float64]:
+            return extend_rows(panels, self.X[rows], self.F[rows], self.residual[rows])
+
+        return np.asarray(np.sum(self.engine.map(fill, self.blocks), axis=0))
+
+    @property
+    def _needs_proof(self) -> bool:
+        """Whether the kernel is a user's, which may be none."""
+        return self.kernel.name in ("callable", "gaussian_process")
+
+    def _check_definite(self, residuals: Array) -> None:
+        """Residuals of a positive semi-definite matrix are not negative."""
+        least = float(residuals.min(initial=0.0))
+        if least < -INDEFINITE[self.R.dtype] * self.largest_diagonal:
+            raise not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
 
     def _recompute_residual(self) -> None:
         """Start the running differences afresh: their errors add up while what they measure shrinks."""
 
         def fresh(rows: slice) -> None:
-            F = self.F[rows, : self.n]
-            self.residual[rows] = np.maximum(self.diagonal[rows] - np.einsum("ij,ij->i", F, F), 0.0)
+            self.residual[rows] = fresh_residual(self.diagonal[rows], self.F[rows, : self.n])
 
         self.engine.map(fresh, self.blocks)
         for indices in self.indices or []:
             self.residual[indices] = 0.0
-        self._accurate_from = self.remaining
+
+
+def extend_rows(panels: Panels, X: Inputs, F: Array, residual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fill the columns of panels in rows F of inputs X, take their squares out of `residual`; returns their sums."""
+    panels.fill(X, F)
+    new = F[:, panels.start : len(panels.R)]
+    residual -= np.einsum("ij,ij->i", new, new)
+    np.maximum(residual, 0.0, out=residual)
+    return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
+
+
+def passed(cumulated: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Where running sums first pass each level; the last place where rounding lets none of them."""
+    return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
+
+
+def fresh_residual(diagonal: NDArray[np.float64], F: Array) -> NDArray[np.float64]:
+    """d from its definition."""
+    return np.asarray(np.maximum(diagonal - np.einsum("ij,ij->i", F, F), 0.0))
+
+
+def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
+    """What to say of a kernel that is not positive semi-definite."""
+    return ValueError(
+        f"kernel={kernel.kernel!r} is not positive semi-definite: {proof}. Expected a kernel, whose Gram matrices have "
+        "no negative eigenvalues; exp(-gamma * distance**2) makes one of a Euclidean distance"
+    )
+
+
+def check_diagonal(kernel: InputKernel, diagonal: NDArray[np.float64]) -> None:
+    """Refuse values k(x, x) that a kernel does not have."""
+    wrong = np.flatnonzero(~np.isfinite(diagonal))
+    if len(wrong):
+        raise ValueError(
+            f"kernel={kernel.kernel!r} has k(x, x) = {diagonal[wrong[0]]} at distinct input {wrong[0]}: expected "
+            "finite numbers; scale the inputs, as sklearn.preprocessing.StandardScaler does"
+        )
+    if diagonal.min(initial=0.0) < 0:
+        raise not_a_kernel(kernel, f"k(x, x) = {diagonal.min():.3g} at distinct input {int(diagonal.argmin())}")
+
+
+def _check_symmetric(kernel: InputKernel, K: Array) -> None:
+    gap = float(np.abs(K - K.T).max(initial=0.0))
+    if gap > INDEFINITE[K.dtype] * float(np.abs(K).max(initial=0.0)):
+        raise not_a_kernel(kernel, f"k(x, y) and k(y, x) differ by {gap:.3g}")
+
+
+def _left_over(H: Array, L: Array, order: NDArray[np.intp]) -> Array:
+    """The least that entries of H without L L' can be: where H is positive semi-definite, they are zero to rounding."""
+    others = np.setdiff1d(np.arange(len(H)), order)
+    if not len(others) or not len(order):
+        return -np.abs(H[np.ix_(others, others)])
+    columns = solve_triangular(L, H[np.ix_(order, others)], lower=True)
+    return -np.abs(H[np.ix_(others, others)] - columns.T @ columns)
 
 
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, NDArray[np.intp]]:

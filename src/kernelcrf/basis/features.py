@@ -168,8 +168,14 @@ def features_of(
 ) -> Features:
     """Features of the distinct inputs X by `n_components` atoms; by all of them where there are no more inputs."""
     if n_components is None or n_components >= X.shape[0]:
-        return make_features(kernel, X, None, "exact", engine=engine)
-    return make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
+        n_components, rule = None, "exact"
+    features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
+    if X.shape[0] and features.basis is not None and not features.basis.n:
+        raise ValueError(
+            f"kernel={kernel.kernel!r} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
+            "expected inputs that are not all zero, or another kernel"
+        )
+    return features
 
 
 def check_columns(X: Inputs, d: int) -> Inputs:

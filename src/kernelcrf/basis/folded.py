@@ -38,6 +38,10 @@ class PrimalWeights:
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
         """X W, (rows, k), in the precision of X."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return check_scores(self._scores(X, engine))
+
+    def _scores(self, X: Inputs | Entries, engine: LocalEngine) -> Array:
         if isinstance(X, Entries):
             return X.times(self.W, engine)
         X = check_columns(X, len(self.W))
@@ -77,11 +81,25 @@ class DualWeights:
                 against(X[own], block)
                 np.matmul(block, self.A, out=s[own])
 
-        engine.map(fill, row_blocks(X.shape[0]))
-        return s
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            engine.map(fill, row_blocks(X.shape[0]))
+        return check_scores(s)
 
 
 Weights = PrimalWeights | DualWeights
+
+
+def check_scores(s: Array) -> Array:
+    """s (rows, k), once sums and products of its numbers cannot overflow."""
+    most = np.sqrt(np.finfo(s.dtype).max)
+    if s.size and not (s.max() <= most and s.min() >= -most):
+        row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
+        score = s[row, np.argmin(np.abs(s[row]) <= most)]
+        raise ValueError(
+            f"row {row} of the inputs has scores such as {score:.3g}: numbers of this size overflow. Expected inputs "
+            "of the size of the training data; scale both in the same way, as sklearn.preprocessing.StandardScaler does"
+        )
+    return s
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:

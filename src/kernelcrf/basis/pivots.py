@@ -91,11 +91,13 @@ class Greedy:
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the pivots that a round can tell, until no residual is left."""
-        while growth.residual.max() > growth.least:
-            candidates, others = self._candidates(growth.residual)
+        while True:
+            candidates, others = growth.largest(self.block)
+            if growth.residuals(candidates).max(initial=0.0) <= growth.least:
+                return
             elimination = Elimination(growth.residual_gram(candidates))
-            growth.residual[candidates[elimination.left <= growth.least]] = 0.0
-            elimination.left[:] = growth.residual[candidates]
+            growth.exhaust(candidates[elimination.left <= growth.least])
+            elimination.left[:] = growth.residuals(candidates)
             pivots: list[int] = []
             while len(pivots) < growth.capacity - growth.n:
                 j = int(elimination.left.argmax())
@@ -104,17 +106,6 @@ class Greedy:
                 pivots.append(j)
                 elimination.take(j)
             yield growth.append_inputs(candidates[pivots])
-
-    def _candidates(self, residual: NDArray[np.float64]) -> tuple[NDArray[np.intp], float]:
-        """The inputs of the largest residuals, first ones first among equals, and the largest of the
-        others.
-        """
-        if len(residual) <= self.block:
-            return np.arange(len(residual)), 0.0
-        others = -float(np.partition(-residual, self.block)[self.block])
-        above = np.flatnonzero(residual > others)
-        ties = np.flatnonzero(residual == others)[: self.block - len(above)]
-        return np.concatenate([above, ties]), others
 
 
 @dataclass(frozen=True)
@@ -126,24 +117,24 @@ class Random:
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append a block of accepted proposals a round."""
         while growth.remaining > 0:
-            cumulated = np.cumsum(growth.residual)
-            draws = rng.random(min(self.block, 2 * (growth.capacity - growth.n))) * cumulated[-1]
-            proposals = np.minimum(np.searchsorted(cumulated, draws, side="right"), len(cumulated) - 1)
+            proposals = growth.drawn(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
             accepted = self._accept(growth, proposals, rng)
             yield growth.append_inputs(proposals[accepted])
 
     def _accept(self, growth: Growth, proposals: NDArray[np.intp], rng: Generator) -> list[int]:
-        u = growth.residual[proposals]
+        u = growth.residuals(proposals)
         elimination = Elimination(growth.residual_gram(proposals))
         accepted: list[int] = []
+        dependent: list[int] = []
         for j, coin in enumerate(rng.random(len(proposals))):
             if len(accepted) == growth.capacity - growth.n:
                 break
             if elimination.left[j] <= growth.least:
-                growth.residual[proposals[j]] = 0.0
+                dependent.append(j)
             elif coin * u[j] < elimination.left[j]:
                 accepted.append(j)
                 elimination.take(j)
+        growth.exhaust(proposals[dependent])
         return accepted
 
 
@@ -165,8 +156,8 @@ class Gradient:
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append by falling score."""
         scores = np.asarray(self.scores)
-        if scores.shape != (growth.X.shape[0],):
-            raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.X.shape[0]} inputs")
+        if scores.shape != (growth.n_inputs,):
+            raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.n_inputs} inputs")
         if not np.isfinite(scores).all():
             raise ValueError("scores contains NaN or infinity: expected finite numbers")
         unchosen = _unchosen(growth)
@@ -174,7 +165,7 @@ class Gradient:
 
 
 def _unchosen(growth: Growth) -> NDArray[np.intp]:
-    free = np.ones(growth.X.shape[0], bool)
+    free = np.ones(growth.n_inputs, bool)
     for indices in growth.indices or []:
         free[indices] = False
     return np.flatnonzero(free)

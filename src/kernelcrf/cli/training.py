@@ -40,7 +40,7 @@ class WatchedCRF(ChainCRF):
     """A ChainCRF whose fit shows itself as a bar on standard error, if that is a terminal."""
 
     @contextmanager
-    def _progress(self) -> Iterator[Callable[[Point], None] | None]:
+    def _progress(self, data: Any) -> Iterator[Callable[[Point], None] | None]:
         console = Console(stderr=True)
         if not console.is_terminal:
             yield None

@@ -6,8 +6,8 @@ Every way in which a file may be absent or wrong ends here, in an error that nam
 from __future__ import annotations
 
 import gzip
+import io
 import os
-import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from kernelcrf.formats.unpacking import Gunzipped, load_arrays
 
 Array: TypeAlias = npt.NDArray[Any]
 Folder: TypeAlias = str | os.PathLike[str] | None
@@ -70,7 +72,7 @@ def read_text(path: Path) -> str:
     """UTF-8, gzipped where the name says so; lines end in a newline alone."""
     try:
         content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+        text = (_gunzipped(content, path) if path.suffix == ".gz" else content).decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: expected a whole gzip file ({error})") from error
     except UnicodeDecodeError as error:
@@ -78,15 +80,19 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
+def _gunzipped(content: bytes, path: Path) -> bytes:
+    packed = Gunzipped(io.BytesIO(content), os.fspath(path))
+    return b"".join(iter(lambda: packed.read1(1 << 20), b""))
+
+
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
     """The arrays of these names of an .npz file without pickles."""
     try:
-        # Opened here: np.load leaves a file that is no archive open.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if missing := [name for name in names if name not in archive]:
-                raise ValueError(f"no array {', '.join(missing)}")
-            return {name: archive[name] for name in names}
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        found = load_arrays(path)
+        if missing := [name for name in names if name not in found]:
+            raise ValueError(f"no array {', '.join(missing)}")
+        return {name: found[name] for name in names}
+    except ValueError as error:
         raise ValueError(f"{path}: expected an .npz file of the arrays {', '.join(names)} ({error})") from error
 
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -127,7 +128,8 @@ class LocalEngine:
                 finally:
                     _thread.in_map, _thread.single = False, before
 
-            helpers = [_pool(n_threads - 1).submit(drain) for _ in range(n_threads - 1)]
+            # How NumPy treats overflow belongs to the context of a thread.
+            helpers = [_pool(n_threads - 1).submit(copy_context().run, drain) for _ in range(n_threads - 1)]
             try:
                 drain()
             finally:

@@ -16,12 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.basis.features import FeatureMap
+from kernelcrf.checkpoints import Checkpoint, digest
+from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.posterior import ScorePosterior
 from kernelcrf.estimators.saved import SavedEstimator
 from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
-from kernelcrf.fitting import Fit, LabelledSequences, Settings, Start, fit
+from kernelcrf.fitting import Fit, Settings, Start, fit
 from kernelcrf.kernels.inputs import InputKernel, Inputs
 from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
@@ -81,9 +83,18 @@ class KernelEstimator(SavedEstimator):
         return model
 
     def _fitted(
-        self, data: LabelledSequences, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
+        self,
+        data: Data,
+        kernel: InputKernel,
+        edge_kernel: InputKernel | None,
+        start: Start | None,
+        checkpoint: Checkpoint | None = None,
+        read_by: Any = None,
     ) -> Fit:
-        """Fit, say so where the fit fell short, and keep what predictions need."""
+        """Fit, say so where the fit fell short, and keep what predictions need.
+
+        checkpoint, read_by : where the fit is kept as it goes, and what tells its data from those of another.
+        """
         engine = LocalEngine(self.n_jobs)
         by_evidence = self._by_evidence
         C: Any = self.C
@@ -102,8 +113,14 @@ class KernelEstimator(SavedEstimator):
             max_iter=self.max_iter,
             random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
-        with self._progress() as callback:
-            fitted = fit(data, settings, engine, callback, start)
+        problem = {} if checkpoint is None else self._problem(settings, read_by)
+        keep = None if checkpoint is None else checkpoint.keep(problem)
+        start = start if checkpoint is None else checkpoint.start(problem) or start
+        with self._progress(data) as callback:
+            fitted = fit(data, settings, engine, callback, start, keep)
+            if checkpoint is not None:
+                end = fitted.end
+                checkpoint.write(problem, end.map, end.edge_map, end.theta, fitted.solution.history)
             if by_evidence or self.optimize_kernel:
                 fitted, settings, found = self._selected(data, fitted, settings, callback)
                 self._laplace = found if self.laplace else replace(found, posterior=None)
@@ -120,8 +137,25 @@ class KernelEstimator(SavedEstimator):
         self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
         return fitted
 
+    def _problem(self, settings: Settings, read_by: Any) -> dict[str, Any]:
+        """What a checkpoint must agree on."""
+        if settings.n_components == "auto" or self._by_evidence or self.optimize_kernel:
+            raise ValueError(
+                "checkpoint= goes with one fit, and n_components='auto', C='evidence' and optimize_kernel make "
+                "several: expected a number of landmarks and a number C"
+            )
+        edges = settings.edge_kernel
+        return {
+            "data": digest(read_by),
+            "kernel": settings.kernel.to_config(),
+            "edge_kernel": None if edges is None else edges.to_config(),
+            "C": float(settings.C),
+            "n_components": settings.n_components,
+            "label_kernel": digest(np.asarray(settings.label_kernel).tolist()),
+        }
+
     def _selected(
-        self, data: LabelledSequences, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None
+        self, data: Data, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None
     ) -> tuple[Fit, Settings, Laplace]:
         """The fit at the C and the kernel of the greatest evidence."""
         n_draws = N_DRAWS if self.laplace else N_DRAWS // 4
@@ -167,9 +201,9 @@ class KernelEstimator(SavedEstimator):
         """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
         return input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
 
-    def _progress(self) -> AbstractContextManager[Callable[[Record], None] | None]:
+    def _progress(self, data: Data) -> AbstractContextManager[Callable[[Record], None] | None]:
         """What is told of a fit as it goes."""
-        return progress(type(self).__name__, self.verbose)
+        return progress(type(self).__name__, self.verbose, data.where)
 
     @property
     def _engine(self) -> LocalEngine:

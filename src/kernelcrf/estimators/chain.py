@@ -8,8 +8,8 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +18,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.checkpoints import Checkpoint
+from kernelcrf.corpora.corpus import Data
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.estimators.base import KernelEstimator
-from kernelcrf.estimators.constraints import legal_labelings
+from kernelcrf.estimators.constraints import check_legal, legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
-from kernelcrf.estimators.positions import landmark_positions
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
+from kernelcrf.estimators.settings import gamma_by_scale, kernel_on
+from kernelcrf.estimators.shared import current_cluster, is_shared, read_training
 from kernelcrf.estimators.state import restore_chain, state_of_chain
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import sequence_weights
-from kernelcrf.fitting import LabelledSequences, Start
+from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
 
@@ -38,6 +42,8 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 DECODINGS = ("viterbi", "marginal")
+
+_Training: TypeAlias = tuple[SequenceReader, LabelReader, Legal | None, Data, Callable[[], float]]
 
 
 class ChainCRF(KernelEstimator):
@@ -95,6 +101,11 @@ class ChainCRF(KernelEstimator):
         weights, constraints and the solver may change between fits.
     n_jobs : int
         Threads; -1 takes all cores. Results do not depend on it.
+    engine : None or kernelcrf.engines.dask.DaskEngine
+        Where the fit runs: None is this process, in `n_jobs` threads; an engine is the workers of its cluster. X in
+        parts of Dask goes to the cluster of the current client by itself.
+    checkpoint : None, str or kernelcrf.checkpoints.Checkpoint
+        A file, or the URL of one, that is written as the fit goes and from which a fit of the same problem goes on.
     random_state : int, RandomState or None
         Of the landmarks.
     verbose : int
@@ -149,6 +160,8 @@ class ChainCRF(KernelEstimator):
         max_iter: int = 1000,
         warm_start: bool = False,
         n_jobs: int = 1,
+        engine: Any = None,
+        checkpoint: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -174,46 +187,87 @@ class ChainCRF(KernelEstimator):
         self.max_iter = max_iter
         self.warm_start = warm_start
         self.n_jobs = n_jobs
+        self.engine = engine
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
+    def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
         """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
         self._check_decoding()
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
+        read = self._read_here if self.engine is None and not is_shared(X) else self._read_on_cluster
+        reader, labels, legal, data, by_scale = read(X, y, sample_weight, lengths, start is not None)
         if start is None:
-            reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
-            labels = LabelReader.fit(y, chains, self.classes, flat=lengths is not None)
-            kernel = self._input_kernel(self.kernel, flat)
-            edge_kernel = None if self.edge_kernel is None else self._input_kernel(self.edge_kernel, flat)
+            known = reader.n_features, by_scale, self.gamma, self.degree, self.coef0
+            kernel = kernel_on(self.kernel, *known)
+            edge_kernel = None if self.edge_kernel is None else kernel_on(self.edge_kernel, *known)
         else:
-            reader, labels, kernel, edge_kernel = self._reader, self._labels, self._kernel, self._edge_kernel
-            flat, chains = reader.read(X, lengths)
-        indices, allowed = labels.encode(y, chains, flat=lengths is not None)
-        legal = None if self.constraints is None else legal_labelings(self.constraints, labels.classes)
-        if legal is not None:
-            _check_legal(legal, chains, indices, labels)
-        data = LabelledSequences(
-            flat,
-            chains,
-            indices,
-            len(labels.classes),
-            allowed,
-            sequence_weights(sample_weight, self.class_weight, chains, indices, labels),
-            legal,
-        )
-        fitted = self._fitted(data, kernel, edge_kernel, start)
+            kernel, edge_kernel = self._kernel, self._edge_kernel
+        checkpoint = Checkpoint.of(self.checkpoint)
+        read_by = None
+        if checkpoint is not None:
+            read_by = (reader.to_config(), labels.to_config(), data.size, repr(self.constraints))
+        fitted = self._fitted(data, kernel, edge_kernel, start, checkpoint, read_by)
         self._reader, self._labels, self._legal = reader, labels, legal
         self.classes_ = labels.classes
         self.n_features_in_ = reader.n_features
         self.transitions_ = fitted.weights["edge"][0]
         self.edge_coef_ = fitted.weights.get("steps")
-        self.landmark_positions_ = landmark_positions(fitted, self._kernel, chains, self._engine)
+        self.landmark_positions_ = fitted.corpus.positions(fitted.features, self._kernel, self._engine)
         history = fitted.solution.history
         self.gap_curve_ = np.array([(record.relative_gap, record.passes, record.seconds) for record in history])
         self.metadata_: dict[str, Any] = {} if start is None else self.metadata_
         self._fold_weights()
         return self
+
+    def _read_here(self, X: Any, y: Any, sample_weight: Any, lengths: Any, again: bool) -> _Training:
+        """Training data in this process; by the readers of the previous fit where it goes on from there."""
+        flat_y = lengths is not None
+        if again:
+            reader, labels = self._reader, self._labels
+            flat, chains = reader.read(X, lengths)
+        else:
+            reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
+            labels = LabelReader.fit(y, chains, self.classes, flat=flat_y)
+        indices, allowed = labels.encode(y, chains, flat=flat_y)
+        legal = self._legal_of(labels.classes)
+        if legal is not None:
+            check_legal(legal, chains, indices, labels)
+        weights = sequence_weights(sample_weight, self.class_weight, chains, indices, labels)
+        data = LabelledSequences(flat, chains, indices, len(labels.classes), allowed, weights, legal)
+        return reader, labels, legal, data, lambda: gamma_by_scale(flat)
+
+    def _read_on_cluster(self, X: Any, y: Any, sample_weight: Any, lengths: Any, again: bool) -> _Training:
+        """Training data on the workers of a cluster."""
+        if lengths is not None:
+            raise ValueError("lengths= goes with data in this process: on a cluster expected a list of sequences")
+        if self.laplace or self._by_evidence or self.optimize_kernel:
+            raise ValueError(
+                "laplace, C='evidence' and optimize_kernel are for one machine: expected none of them with data on a "
+                "cluster; choose C and the kernel on a sample that fits here"
+            )
+        found = read_training(
+            X,
+            y,
+            sample_weight,
+            current_cluster() if self.engine is None else self.engine,
+            hash_features=self.hash_features,
+            moments=self.gamma == "scale" and (self.kernel != "linear" or self.edge_kernel not in (None, "linear")),
+            n_components=0 if self.kernel == "linear" else self._atoms_expected,
+            classes=self.classes,
+            class_weight=self.class_weight,
+            legal_of=self._legal_of,
+            earlier=(self._reader, self._labels) if again else None,
+        )
+        return found.reader, found.labels, found.legal, found.data, lambda: found.gamma
+
+    @property
+    def _atoms_expected(self) -> int:
+        return self.n_components if isinstance(self.n_components, int) else 500
+
+    def _legal_of(self, classes: Array) -> Legal | None:
+        return None if self.constraints is None else legal_labelings(self.constraints, classes)
 
     def predict(self, X: Any, lengths: Any = None) -> list[Array]:
         """A label array for each sequence."""
@@ -450,15 +504,3 @@ class ChainCRF(KernelEstimator):
         if self._legal is not None:
             s, w = self._legal.impose(chains, s, w)
         return s, w, chains
-
-
-def _check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader) -> None:
-    """Labels that break the constraints have no probability to maximise."""
-    broken = np.flatnonzero(~legal.allows(chains, indices))
-    if len(broken):
-        own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
-        shown = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
-        raise ValueError(
-            f"y of sequence {broken[0]} breaks the constraints: {shown}; mend its labels, set those in doubt to None, "
-            "or drop constraints="
-        )

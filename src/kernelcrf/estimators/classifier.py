@@ -24,11 +24,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.state import restore_classifier, state_of_classifier
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import checked_weights
-from kernelcrf.fitting import LabelledSequences, Start
+from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains
 
 Array = npt.NDArray[Any]

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.graphs.structure import Legal
+from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.graphs.structure import Chains, Legal
 
 Tag: TypeAlias = tuple[str, str]
 """Letter and type, with the letters of BIOUL."""
@@ -110,3 +111,17 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
     if letter in "BI":
         return next_letter in "IL" and same
     return next_letter in "OBU"
+
+
+def check_legal(
+    legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader, first: int = 0
+) -> None:
+    """Labels that break the constraints have no probability to maximise; `first` sequences came before these."""
+    broken = np.flatnonzero(~legal.allows(chains, indices))
+    if len(broken):
+        own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
+        shown = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
+        raise ValueError(
+            f"y of sequence {first + broken[0]} breaks the constraints: {shown}; mend its labels, set those in doubt "
+            "to None, or drop constraints="
+        )

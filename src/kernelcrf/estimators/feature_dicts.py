@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, compress, count, repeat
 from numbers import Real
 from operator import is_, methodcaller
@@ -38,6 +39,20 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 
+@dataclass(frozen=True, eq=False)
+class NamedTokens:
+    """N tokens that carry features by name, each counting 1: the distinct `names`, their numbers in the tokens, one
+    token after the other, and where each token's begin, (N + 1,).
+    """
+
+    names: Sequence[str]
+    ids: Columns
+    offsets: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
     """The vectoriser of a fit: a vocabulary, or `hash_features` columns without one."""
     if hash_features is None:
@@ -51,13 +66,13 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
 
 
-def vectorize(tokens: Sequence[Any], vectorizer: Vectorizer, *, fit: bool) -> Entries:
+def vectorize(tokens: Sequence[Any] | NamedTokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
     """The (N, d) matrix of the tokens; features that a fitted vocabulary does not hold are left out."""
     if isinstance(vectorizer, FeatureHasher):
         items, ids, offsets = _distinct_items(tokens)
         columns, values = _hashed(items, vectorizer)
     else:
-        found = None if fit else _looked_up(tokens, vectorizer)
+        found = None if fit or isinstance(tokens, NamedTokens) else _looked_up(tokens, vectorizer)
         if found is not None:
             return found
         items, ids, offsets = _distinct_items(tokens)
@@ -155,8 +170,10 @@ def _hashed(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Columns, 
     return columns, values
 
 
-def _distinct_items(tokens: Sequence[Any]) -> tuple[list[Item], Columns, Offsets]:
+def _distinct_items(tokens: Sequence[Any] | NamedTokens) -> tuple[list[Item], Columns, Offsets]:
     """The D distinct items by appearance; their numbers, token after token; where each token's begin, (N + 1,)."""
+    if isinstance(tokens, NamedTokens):
+        return [(_checked_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
     if all(isinstance(token, COLLECTIONS) for token in tokens):
         names, ids, offsets = _numbered(tokens, iter)
         return [(_checked_name(name), 1.0) for name in names], ids, offsets

@@ -155,7 +155,8 @@ class GraphCRF(NetworkEstimator):
             terms,
             labels.reshape(m, -1),
             graphs.samples if m < graphs.n_samples else None,
-            weights,
+            # A union ends with the last graph that has a node.
+            None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             make,
         )
         learn = is_learned(self.cliques)
@@ -200,14 +201,14 @@ class GraphCRF(NetworkEstimator):
         labels = _known(*self._labels.encode(y, Chains(graphs.offsets), flat=False))[None]
         log_z = inference.log_partition(tables, self._n_threads)
         if (labels >= 0).all():
-            return np.asarray((labelling_scores(inference.graph, tables, labels) - log_z)[0])
+            return _of_all(graphs, (labelling_scores(inference.graph, tables, labels) - log_z)[0])
         agreeing = inference.log_partition(clamped(inference.graph, tables, labels), self._n_threads)
-        return np.asarray((agreeing - log_z)[0])
+        return _of_all(graphs, (agreeing - log_z)[0])
 
     def entropy(self, X: Any) -> Floats:
         """-sum_y p(y|x) log p(y|x) of each graph, (m,)."""
-        _, inference, tables = self._tables(X)
-        return np.asarray(inference.entropy(tables, self._n_threads)[0])
+        graphs, inference, tables = self._tables(X)
+        return _of_all(graphs, inference.entropy(tables, self._n_threads)[0])
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[Array]:
         """(n_samples, V_i) labels for each graph, drawn from p(y|x): exactly, or by Gibbs sampling unless exact."""
@@ -322,6 +323,11 @@ def _known(labels: npt.NDArray[np.int32], allowed: Array | None) -> npt.NDArray[
     if ((counts > 1) & (counts < allowed.shape[1])).any():
         raise ValueError("y has sets of labels: expected one label a node, or None where it is not known")
     return np.where(counts > 1, np.int32(-1), labels)
+
+
+def _of_all(graphs: GraphSamples, values: Floats) -> Floats:
+    """Values of graphs, with those of the last ones that have no nodes, and so one labelling: 0."""
+    return np.concatenate((values, np.zeros(graphs.n_samples - len(values))))
 
 
 def _rows(graphs: GraphSamples) -> int:

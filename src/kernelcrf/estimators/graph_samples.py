@@ -76,7 +76,8 @@ class GraphSamples:
         if self.edge_features is not None:
             return self.edge_features
         first, second = self.nodes[self.edges[:, 0]], self.nodes[self.edges[:, 1]]
-        pair = (first, second) if self.directed else (first + second, abs(first - second))
+        with np.errstate(over="ignore"):
+            pair = (first, second) if self.directed else (first + second, abs(first - second))
         return sp.hstack(pair, format="csr") if is_sparse(first) else np.concatenate(pair, axis=1)
 
     @property
@@ -146,8 +147,12 @@ def _from_networkx(graph: Any, i: int) -> _Sample:
     edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i)
     ends = None
     if pairs and all("x" in data for _, _, data in pairs):
-        ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
-    return _Sample(features, edges, ends, False)
+        try:
+            ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
+        except ValueError:
+            raise ValueError(f"the edges of graph {i} have attributes 'x' that are not numbers of one length") from None
+        ends = _matrix(ends, f"the edge features of graph {i}")
+    return _Sample(_matrix(features, f"the node features of graph {i}"), edges, ends, False)
 
 
 def _matrix(values: Any, name: str) -> Inputs:

@@ -44,7 +44,11 @@ class LabelReader:
 
         flat : whether y holds the labels of all tokens one after the other.
         """
-        shown = _shown(_tokens(y, chains, flat))
+        return cls.of(shown_labels(y, chains, flat=flat), classes)
+
+    @classmethod
+    def of(cls, shown: Sequence[Any], classes: Iterable[Hashable] | None = None) -> LabelReader:
+        """The classes among the distinct values that y shows, or those given."""
         if classes is not None:
             labels = dict.fromkeys(classes)
             _check_labels(labels, "classes")
@@ -163,6 +167,11 @@ class LabelReader:
             ) from None
 
 
+def shown_labels(y: Any, chains: Chains, *, flat: bool = False) -> list[Any]:
+    """The distinct values of y, those within sets too, by appearance; None left out."""
+    return _shown(_tokens(y, chains, flat))
+
+
 def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
     """The labels of all tokens, once the numbers of labels are those of the tokens."""
     if y is None:
@@ -211,7 +220,6 @@ def _listed(labels: Any, name: str) -> list[Any]:
 
 
 def _shown(tokens: Iterable[Any]) -> list[Any]:
-    """The distinct values of y, those within sets too, by appearance; None left out."""
     shown: dict[Any, None] = {}
     for label in tokens:
         if isinstance(label, SETS):

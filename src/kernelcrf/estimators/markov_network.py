@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import DensityMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +24,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.networks import Network, Potentials, Term
 
 Array = npt.NDArray[Any]
@@ -40,7 +40,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : "delta", or a kernel of sklearn.metrics.pairwise
+    kernel : "delta", or the name of a kernel as in ChainCRF
         On the values of a variable: "delta" tells them apart, others need numbers.
     gamma : float or None
         Of kernels that have one.
@@ -193,8 +193,15 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
                     f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
                     "expected numbers, or kernel='delta'"
                 ) from None
-            options = {} if self.gamma is None else {"gamma": self.gamma}
-            gram = pairwise_kernels(numbers, metric=self.kernel, **options)
+            # Centring takes a common offset out of the linear kernel: best before its digits are lost.
+            offset = numbers.mean() if self.kernel == "linear" else 0.0
+            gram = np.asarray(InputKernel(self.kernel, self.gamma).gram(numbers - offset), np.float64)
+            # Potentials of two variables go by the product of their kernels.
+            if not np.abs(gram).max() <= np.sqrt(np.finfo(np.float64).max) / len(gram):
+                raise ValueError(
+                    f"kernel={self.kernel!r} overflows on the values of variable {v}, which go up to "
+                    f"{np.abs(numbers).max():.3g}: scale them, or use kernel='delta'"
+                )
         centring = np.eye(len(values)) - 1.0 / len(values)
         centred = centring @ gram @ centring
         return np.asarray(0.5 * (centred + centred.T))

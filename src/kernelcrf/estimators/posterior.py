@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.basis.features import FeatureMap, PrimalMap
+from kernelcrf.basis.folded import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Inputs
 from kernelcrf.laplace import FactoredPosterior, Posterior
@@ -96,7 +97,8 @@ class ScorePosterior:
                 for block, Z, has_inputs in parts:
                     scores = block.clique.expand(Z[:, k] if has_inputs else Z[k])
                     s, w = (s + scores, w) if block.clique.nodes == 1 else (s, w + scores)
-                yield s, w
+                check_scores(w.reshape(len(w), -1))
+                yield check_scores(s), w
 
     def _group(
         self,

@@ -150,8 +150,18 @@ class SequenceReader:
         return cls(kind, n_features, feature_dicts.restored(names, separator))
 
 
+def kind_of(X: Any, lengths: Lengths | None = None) -> tuple[Kind | None, Chains]:
+    """The kind of sequences, None where they have no tokens, and their chains."""
+    _, chains, kind = _parts(X, lengths)
+    return kind, chains
+
+
 def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
     """The sequences, or the one flat run of tokens where lengths are given; their chains and kind."""
+    if isinstance(X, feature_dicts.NamedTokens):
+        if lengths is None:
+            raise ValueError("X has tokens with features by name, one after the other: expected lengths= with them")
+        return [X], Chains.from_lengths(lengths), "dicts" if len(X) else None
     # A dok_array is a dict to Python.
     arrayish = is_sparse(X) or hasattr(X, "__array__")
     if not arrayish and (isinstance(X, str | bytes | Mapping) or not hasattr(X, "__len__")):
@@ -251,7 +261,9 @@ def _way_out(came: str, expected: str) -> str:
     return "sklearn.feature_extraction.DictVectorizer makes matrices of dicts"
 
 
-def _tokens(parts: Sequence[Any]) -> list[Any]:
+def _tokens(parts: Sequence[Any]) -> list[Any] | feature_dicts.NamedTokens:
+    if len(parts) == 1 and isinstance(parts[0], feature_dicts.NamedTokens):
+        return parts[0]
     return list(chain.from_iterable(parts))
 
 

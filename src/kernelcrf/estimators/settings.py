@@ -22,14 +22,43 @@ def input_kernel(
     kernel: Any, X: Inputs, gamma: float | str, degree: int, coef0: float, weights: Floats | None = None
 ) -> InputKernel:
     """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
+    return kernel_on(kernel, X.shape[1], lambda: gamma_by_scale(X, weights), gamma, degree, coef0)
+
+
+def kernel_on(
+    kernel: Any, n_features: int, by_scale: Callable[[], float], gamma: float | str, degree: int, coef0: float
+) -> InputKernel:
+    """The kernel for inputs of so many columns; `by_scale` gives gamma where it is 'scale'."""
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
-        variance = _variance(X, weights) if gamma == "scale" else 1.0
-        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        reads_gamma = isinstance(kernel, str) and kernel not in ("linear", "cosine")
+        gamma = by_scale() if gamma == "scale" and reads_gamma else 1.0 / n_features
     if isinstance(kernel, str):
         return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
     return InputKernel(kernel)
+
+
+def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
+    """1 / (d variance of X); 1 where X has no variance."""
+    largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
+    if largest == 0:
+        return 1.0
+    # Where squares would overflow or vanish, the scale is taken out first.
+    exponent = np.floor(np.log2(largest))
+    far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
+    power = 2.0**exponent if far else 1.0
+    variance = _variance(X / X.dtype.type(power) if far else X, weights)
+    if variance <= 0:
+        return 1.0
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        gamma = float(1.0 / np.float64(X.shape[1] * variance) / power / power)
+    if not np.finfo(np.float64).tiny <= gamma < np.inf:
+        raise ValueError(
+            f"X has values up to {largest:.3g}, and gamma='scale' would be {gamma:g}: scale X, as "
+            "sklearn.preprocessing.StandardScaler does, or give gamma as a number"
+        )
+    return gamma
 
 
 def _variance(X: Inputs, weights: Floats | None) -> float:
@@ -43,8 +72,10 @@ def _variance(X: Inputs, weights: Floats | None) -> float:
 
 
 @contextmanager
-def progress(name: str, verbose: int) -> Iterator[Callable[[Record], None] | None]:
-    """A bar of the objective and its certified gap, where one is asked for."""
+def progress(
+    name: str, verbose: int, where: Callable[[], str] | None = None
+) -> Iterator[Callable[[Record], None] | None]:
+    """A bar of the objective and its certified gap, where one is asked for; `where` tells of the workers."""
     if not verbose:
         yield None
         return
@@ -52,7 +83,8 @@ def progress(name: str, verbose: int) -> Iterator[Callable[[Record], None] | Non
 
         def show(record: Record) -> None:
             bar.update()
-            bar.set_postfix_str(f"objective {record.value:.6g}, gap {record.relative_gap:.1e}")
+            told = [f"objective {record.value:.6g}", f"gap {record.relative_gap:.1e}", "" if where is None else where()]
+            bar.set_postfix_str(", ".join(filter(None, told)))
 
         yield show
 

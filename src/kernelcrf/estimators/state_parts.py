@@ -24,12 +24,16 @@ from kernelcrf.structure_search import Candidate, Round, Search
 
 Array = npt.NDArray[Any]
 
+OF_THE_RUN = ("engine", "checkpoint")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 
 
 def plain_parameters(model: BaseEstimator) -> dict[str, Any]:
-    """The estimator's parameters as JSON-able values; a kernel that is no name is left to what the fit made of it."""
-    parameters = model.get_params(deep=False)
+    """The estimator's parameters as JSON-able values; a kernel that is no name is left to what the fit made of it.
+
+    Where a fit ran, and where it was kept meanwhile, is no part of the model.
+    """
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
     for name in ("kernel", "edge_kernel"):
         if name in parameters:
             parameters[name] = parameters[name] if isinstance(parameters[name], str) else None

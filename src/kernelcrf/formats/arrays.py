@@ -10,8 +10,6 @@ weight      (m,), where sequences do not count the same
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,6 +18,7 @@ import scipy.sparse as sp
 
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
+from kernelcrf.formats.unpacking import load_arrays
 
 CSR = ("data", "indices", "indptr", "shape")
 
@@ -30,17 +29,20 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     if os.fspath(path) == STDIN:
         raise FormatError(f"{name}: an .npz file is not read from its beginning to its end: name the file")
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = {key: archive[key] for key in archive.files}
-    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        found = load_arrays(path)
+    except ValueError as error:
         raise FormatError(f"{name}: expected an .npz file of plain arrays ({error})") from None
     X, lengths = _inputs(found, name), found.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise FormatError(f"{name}: expected an array lengths (m,) of integers above 0, got the arrays {sorted(found)}")
-    if lengths.sum() != X.shape[0]:
-        raise FormatError(f"{name}: lengths sums to {lengths.sum()} and X has {X.shape[0]} rows: expected the same")
-    per_token = {key: _checked(found[key], key, X.shape[0], name) for key in ("y", "tokens") if key in found}
-    weight = _checked(found["weight"], "weight", len(lengths), name) if "weight" in found else np.ones(len(lengths))
+    if (n_tokens := sum(lengths.tolist())) != X.shape[0]:
+        raise FormatError(f"{name}: lengths sums to {n_tokens} and X has {X.shape[0]} rows: expected the same")
+    per_token = {key: _checked(found[key], key, X.shape[0], "biufSU", name) for key in ("y", "tokens") if key in found}
+    weight = np.ones(len(lengths))
+    if "weight" in found:
+        weight = _checked(found["weight"], "weight", len(lengths), "biuf", name)
+        if not (np.isfinite(weight) & (weight >= 0)).all():
+            raise FormatError(f"{name}: weight has entries below 0 or not finite: expected numbers >= 0")
     ends = np.cumsum(lengths)
     slices = [slice(end - length, end) for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
     yield [
@@ -90,7 +92,7 @@ def _inputs(found: dict[str, Any], name: str) -> Any:
             parts = (found["data"], found["indices"], found["indptr"])
             X: Any = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
             X.check_format()
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise FormatError(f"{name}: expected the parts of a CSR matrix ({error})") from None
     else:
         X = found.get("X")
@@ -101,9 +103,12 @@ def _inputs(found: dict[str, Any], name: str) -> Any:
     return X
 
 
-def _checked(array: Any, key: str, length: int, name: str) -> Any:
-    if array.shape != (length,):
-        raise FormatError(f"{name}: {key} has shape {array.shape}: expected ({length},)")
+def _checked(array: Any, key: str, length: int, kinds: str, name: str) -> Any:
+    if array.shape != (length,) or array.dtype.kind not in kinds:
+        expected = "numbers" if kinds == "biuf" else "numbers or strings"
+        raise FormatError(
+            f"{name}: {key} has shape {array.shape} and type {array.dtype}: expected ({length},) {expected}"
+        )
     return array
 
 

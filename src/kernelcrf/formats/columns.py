@@ -14,7 +14,7 @@ from typing import Any
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import PathLike, display_name, paragraphs
 
-SEPARATORS = "\t\n"
+SEPARATORS = "\t\n\r"
 
 
 def rows(
@@ -98,7 +98,7 @@ def write(lines: Any, records: Iterable[Record]) -> None:
             if any(cell is None or not str(cell) or set(str(cell)) & set(SEPARATORS) for cell in row):
                 raise FormatError(
                     f"{record.place}: the cells {list(row)} cannot be a line: expected none empty, none missing, none "
-                    "with a tab or a newline"
+                    "with a tab, a newline or a carriage return"
                 )
             lines.write("\t".join(map(str, row)) + "\n")
         lines.write("\n")

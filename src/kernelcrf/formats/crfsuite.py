@@ -6,6 +6,7 @@ colon and a backslash. A line `@weight:2.5` at the head of a sequence is what it
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -28,7 +29,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
         for number, lines in batch:
             weight = 1.0
             if lines[0].startswith(WEIGHT):
-                weight = _number(lines[0].removeprefix(WEIGHT), f"{name}, line {number}")
+                weight = _weight(lines[0].removeprefix(WEIGHT), f"{name}, line {number}")
                 number, lines = number + 1, lines[1:]
             pairs = [_token(line, name, number + t) for t, line in enumerate(lines)]
             if pairs:
@@ -52,9 +53,13 @@ def write(lines: Any, records: Iterable[Record]) -> None:
             if label is None or isinstance(label, set | frozenset):
                 raise FormatError(f"{record.place}: CRFsuite's format has no place for the label {label!r}")
             fields = [_escaped(str(label)), *map(_attribute, flat_items(token))]
-            if any("\t" in field or "\n" in field for field in fields):
-                raise FormatError(f"{record.place}: a tab or a newline in {fields}: expected neither")
-            lines.write("\t".join(fields) + "\n")
+            line = "\t".join(fields)
+            if any(set(field) & set("\t\n\r") for field in fields) or not line.strip(" "):
+                raise FormatError(
+                    f"{record.place}: the label and the attributes {fields} cannot be a line: expected one that is not "
+                    "empty, without tabs, newlines and carriage returns"
+                )
+            lines.write(line + "\n")
         lines.write("\n")
 
 
@@ -82,11 +87,22 @@ def _parsed(field: str, place: str) -> tuple[str, float | None]:
 
 def _number(text: str, place: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
         raise FormatError(
-            f"{place}: {text!r} after a colon is no number: a colon in a name is written with a backslash before it"
-        ) from None
+            f"{place}: {text!r} after a colon is no number: expected a finite one; a colon in a name is written with a "
+            "backslash before it"
+        )
+    return value
+
+
+def _weight(text: str, place: str) -> float:
+    weight = _number(text, place)
+    if weight < 0:
+        raise FormatError(f"{place}: weight is {text}: expected a number >= 0")
+    return weight
 
 
 def _escaped(name: str) -> str:

@@ -22,7 +22,13 @@ def read(path: PathLike) -> Iterator[list[Record]]:
             place = f"{name}, line {number}"
             try:
                 found = json.loads(line)
-            except ValueError as error:
+                if "\\u" in line:
+                    json.dumps(found, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise FormatError(
+                    f"{place}: half of a pair of surrogates (\\ud800 to \\udfff): expected characters that UTF-8 has"
+                ) from None
+            except (ValueError, RecursionError) as error:
                 raise FormatError(f"{place}: expected a JSON object ({error})") from None
             batch.append(record_of(found, place, raw=found))
         yield batch

@@ -11,6 +11,7 @@ At least one of the first three; further entries are left alone.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -35,10 +36,14 @@ def record_of(found: Any, place: str, raw: Any = None) -> Record:
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
+    if not all(isinstance(token, Mapping | list) for token in lists.get("features", ())):
+        raise FormatError(
+            f"{place}: features are {_short(lists['features'])}: expected a dict, or a list of names, for each token"
+        )
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
     weight = found.get("weight")
-    if weight is not None and (not _is_number(weight) or not 0 <= weight < np.inf):
+    if weight is not None and (not _is_number(weight) or not 0 <= weight <= sys.float_info.max):
         raise FormatError(f"{place}: weight is {_short(weight)}: expected a number >= 0")
     labels = lists.get("labels")
     return Record(
@@ -95,7 +100,7 @@ def _rows(tokens: list[Any], place: str) -> list[list[str]]:
 def _vectors(vectors: list[Any], place: str) -> Any:
     try:
         X = np.array(vectors, np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         X = np.empty(0)
     if X.ndim != 2 or X.shape[1] == 0:
         raise FormatError(f"{place}: vectors are {_short(vectors)}: expected lists of equally many numbers")
@@ -106,7 +111,7 @@ def _vectors(vectors: list[Any], place: str) -> Any:
 
 
 def _label(label: Any, place: str) -> Any:
-    if isinstance(label, list):
+    if isinstance(label, list) and not any(isinstance(one, list) for one in label):
         return {_label(one, place) for one in label}
     if label is None or isinstance(label, str | int | float | bool):
         return label
@@ -118,5 +123,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -16,23 +16,24 @@ ROWS = 1024
 
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Batches of records."""
-    pa, pq = _pyarrow()
+    pa, pq = arrow()
     name, numbers = display_name(path), count()
     if name == display_name(STDIN):
         raise FormatError(f"{name}: a Parquet file is not read from its beginning to its end: name the file")
-    try:
-        with pq.ParquetFile(path) as file:
-            present = [key for key in KEYS if key in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=ROWS, columns=present):
-                objects = (_named(found) for found in batch.to_pylist())
-                yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
-    except pa.ArrowException as error:
-        raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
+    with open(path, "rb") as source:
+        try:
+            with pq.ParquetFile(source) as file:
+                present = [key for key in KEYS if key in file.schema_arrow.names]
+                for batch in file.iter_batches(batch_size=ROWS, columns=present):
+                    objects = (_named(found) for found in batch.to_pylist())
+                    yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
 
 
 def write(file: Any, records: Iterable[Record]) -> None:
     """Write records to an open binary file; the first of them say which columns there are and of what type."""
-    pa, pq = _pyarrow()
+    pa, pq = arrow()
     writer, left = None, iter(records)
     try:
         while batch := list(islice(left, ROWS)):
@@ -65,9 +66,11 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
         ) from None
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def arrow() -> tuple[Any, Any]:
+    """pyarrow and pyarrow.parquet, where they are installed."""
     try:
         import pyarrow as pa
+        import pyarrow.fs
         import pyarrow.parquet as pq
     except ImportError:
         raise FormatError("Parquet files need pyarrow, which is not installed: pip install pyarrow") from None
@@ -77,7 +80,7 @@ def _pyarrow() -> tuple[Any, Any]:
 def _named(found: dict[str, Any]) -> dict[str, Any]:
     """Maps come as lists of pairs, and absent fields of structs as None."""
     features = found.get("features")
-    if features is None:
+    if not isinstance(features, list):
         return found
     return {**found, "features": [_token(token) for token in features]}
 
@@ -85,7 +88,7 @@ def _named(found: dict[str, Any]) -> dict[str, Any]:
 def _token(token: Any) -> Any:
     if isinstance(token, dict):
         return {name: value for name, value in token.items() if value is not None}
-    return dict(token) if token and isinstance(token[0], tuple) else token
+    return dict(token) if isinstance(token, list) and token and isinstance(token[0], tuple) else token
 
 
 def _plain(record: Record) -> dict[str, Any]:

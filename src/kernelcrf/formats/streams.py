@@ -1,7 +1,8 @@
 """Text by batches of whole lines, from a file, a gzipped file or standard input.
 
 A batch is what one read of the source completes. From a pipe that is what has come by then, so a reader may answer each
-sentence as soon as it is there, and many at once where many are waiting; memory holds a batch, never the stream.
+sentence as soon as it is there, and many at once where many are waiting; memory holds a batch, never the stream. A line
+or a run of lines has at most LONGEST bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from kernelcrf.formats.records import FormatError
+from kernelcrf.formats.unpacking import Gunzipped
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
 STDIN = "-"
 CHUNK = 1 << 16
+LONGEST = 1 << 29
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -35,15 +38,15 @@ def opened(path: PathLike) -> Iterator[Any]:
     if os.fspath(path) == STDIN:
         stream: Any = sys.stdin.buffer
         stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-        yield gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP_MAGIC else stream
+        yield Gunzipped(stream, display_name(path)) if stream.peek(2)[:2] == GZIP_MAGIC else stream
         return
     with open(path, "rb") as file:
-        yield gzip.GzipFile(fileobj=file) if os.fspath(path).endswith(".gz") else file
+        yield Gunzipped(file, display_name(path)) if os.fspath(path).endswith(".gz") else file
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
     """The number of the first line, and lines without their ends (newline, or carriage return and newline)."""
-    name, number, pieces = display_name(path), 1, list[bytes]()
+    name, number, pieces, length = display_name(path), 1, list[bytes](), 0
     with opened(path) as file:
         while chunk := _chunk(file, name, number):
             head, newline, tail = chunk.rpartition(b"\n")
@@ -51,9 +54,11 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
                 lines = _decoded(b"".join([*pieces, head]), name, number)
                 yield number, lines
                 number += len(lines)
-                pieces = [tail]
+                pieces, length = [tail], len(tail)
             else:
                 pieces.append(tail)
+                length += len(tail)
+                _check_length(length, name, number, "line")
     if rest := b"".join(pieces):
         yield number, _decoded(rest, name, number)
 
@@ -61,19 +66,30 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
     """Batches of runs of lines, each with the number of its first; an empty line, or one of blanks, ends a run."""
     run: list[str] = []
+    length = 0
     for number, lines in line_batches(path):
         batch: list[tuple[int, list[str]]] = []
         for line in lines:
             if line and line.strip(" "):
                 run.append(line)
+                length += len(line)
             elif run:
                 batch.append((number - len(run), run))
-                run = []
+                run, length = [], 0
             number += 1
+        _check_length(length, display_name(path), number - len(run), "sequence")
         if batch:
             yield batch
     if run:
         yield [(number - len(run), run)]
+
+
+def _check_length(length: int, name: str, number: int, what: str) -> None:
+    if length > LONGEST:
+        raise FormatError(
+            f"{name}, line {number}: a {what} of more than {LONGEST:,} bytes: expected "
+            + ("a newline" if what == "line" else "an empty line after each sequence")
+        )
 
 
 def _chunk(file: Any, name: str, number: int) -> bytes:

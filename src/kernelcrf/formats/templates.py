@@ -22,7 +22,7 @@ from itertools import compress, islice
 from operator import add
 from typing import Any
 
-MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d+)\s*,\s*(\d+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
+MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d{1,9})\s*,\s*(\d{1,9})\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
 REMEMBERED = 1 << 14
@@ -111,6 +111,12 @@ class Templates:
         All sequences go at once, one after the other with cells beyond their ends between them: template by template,
         over thousands of tokens, takes a third of the time of token by token.
         """
+        for sequence in sequences:
+            if len(sequence) and len(sequence[0]) != self.n_columns:
+                raise TemplateError(
+                    f"{self.source}: tokens of {len(sequence[0])} cells: expected {self.n_columns}, as many as the "
+                    "templates were made for"
+                )
         rows = [place.row for template in self.compiled for place in template]
         before, after = -min(0, *rows), max(0, *rows)
         head = [f"{BEYOND}_B-{i}" for i in range(before, 0, -1)]
@@ -143,13 +149,15 @@ class Templates:
                     f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; B alone "
                     "stands for the steps between labels, and their features are edge_kernel's"
                 )
-            *literals, last = MACRO.sub("\0", line).split("\0")
+            macros = list(MACRO.finditer(line))
+            starts, ends = [macro.start() for macro in macros], [0, *(macro.end() for macro in macros)]
+            *literals, last = [line[a:b] for a, b in zip(ends, [*starts, len(line)], strict=True)]
             if not literals or any("%" in literal for literal in [*literals, last]):
                 raise TemplateError(
                     f'{source}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
                 )
             template = []
-            for i, (literal, macro) in enumerate(zip(literals, MACRO.finditer(line), strict=True), 1):
+            for i, (literal, macro) in enumerate(zip(literals, macros, strict=True), 1):
                 letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
                 _check(source, macro[0], letter, row, column, pattern, self.n_columns)
                 if (letter, pattern) not in functions:
@@ -218,7 +226,7 @@ def _function(letter: str, pattern: str | None, source: str) -> Callable[[str], 
     if pattern is not None:
         try:
             search = re.compile(pattern.replace('\\"', '"')).search
-        except re.error as error:
+        except (re.error, ValueError, OverflowError, RecursionError) as error:
             raise TemplateError(f"{source}: {pattern!r} is no regular expression ({error})") from None
         plain = partial(_found if letter in "mM" else _tested, search)
     elif letter in "sS":

@@ -20,6 +20,10 @@ class InfeasibleSequenceError(ValueError):
         self.sample = sample
         self.token = token
 
+    def __reduce__(self) -> tuple[type[InfeasibleSequenceError], tuple[int, int]]:
+        """From one process to another."""
+        return type(self), (self.sample, self.token)
+
 
 def reason(batch: Batch, sample: int) -> ValueError:
     """The error to raise for a sequence whose log-partition is not finite."""

@@ -58,7 +58,7 @@ class LogMessages:
     @property
     def nodes(self) -> Floats:
         """p (T, L)."""
-        return np.asarray(np.exp(self.la + self.lb))
+        return _normalised(self.la + self.lb)
 
     @property
     def edges(self) -> Floats:
@@ -66,7 +66,7 @@ class LogMessages:
         q = np.zeros((*self.s.shape, self.s.shape[1]))
         into = (self.s + self.lb - self.c[:, None])[1:]
         w = self.w if self.tied else self.w[1:]
-        np.exp(self.la[:-1, :, None] + w + into[:, None, :], out=q[1:])
+        q[1:] = _normalised(self.la[:-1, :, None] + w + into[:, None, :])
         return q
 
     @property
@@ -84,3 +84,10 @@ class LogMessages:
         dw = dw[None] if dw.ndim == 2 else dw
         loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)
         return dp, dq
+
+
+def _normalised(logarithms: Floats) -> Floats:
+    """exp(logarithms) of each token, with a sum of 1, which the rounding of scores such as 1e30 would take from it."""
+    axes = tuple(range(1, logarithms.ndim))
+    p = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True, initial=-np.inf))
+    return np.asarray(p / p.sum(axis=axes, keepdims=True))

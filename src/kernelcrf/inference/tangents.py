@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.inference.batch import Batch
@@ -41,7 +42,7 @@ class Tangents:
 
 
 @dataclass(frozen=True)
-class Linearisation:
+class Linearisation(Resident):
     """The moments of a batch at given scores, with what their derivatives need; made by `linearise`."""
 
     batch: Batch

@@ -17,8 +17,8 @@ rbf is one matrix product with the norms folded in: with c the mean of the secon
     log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
 
 The shift by c leaves the kernel as it is and takes the common offset out of the cancellation; what is left of
-it is about `eps gamma max |x-c|^2` in the exponent, and where that exceeds 1e-5 in float32 the block runs in
-float64.
+it is about `eps gamma max |x-c|^2` in the exponent. Where that exceeds 1e-5 in float32 the block runs in float64, and
+where it does there too, as with one entry far from all others, each distance is taken by itself.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
 
@@ -41,7 +42,8 @@ Inputs: TypeAlias = Any
 
 NAMES = ("linear", "poly", "polynomial", "rbf", "laplacian", "cosine", "chi2")
 INDEFINITE = ("sigmoid", "additive_chi2")
-FLOAT32_EXPONENT_ERROR = 1e-5
+EXPONENT_ERROR = 1e-5
+DENSE_ENTRIES = 2**27
 ELEMENTWISE_ROWS = 256
 DIAGONAL_ROWS = 32
 
@@ -130,7 +132,9 @@ class InputKernel:
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), dtype)
         if out.size:
-            self._fill(X, Y, out)
+            # What overflows on the way is found in the result, by whoever needs it finite.
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                self._fill(X, Y, out)
         return out
 
     def against(self, Y: Inputs, dtype: np.dtype[Any]) -> Callable[[Inputs, Array], Any]:
@@ -151,12 +155,13 @@ class InputKernel:
         if self.name in ("rbf", "laplacian", "chi2"):
             return np.ones(X.shape[0], X.dtype)
         if self.name in ("linear", "poly"):
-            squares = _squared_norms(X)
-            if self.name == "poly":
-                _power(squares, self._gamma(X), self.coef0, int(self.degree))
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                squares = _squared_norms(X)
+                if self.name == "poly":
+                    _power(squares, self._gamma(X), self.coef0, int(self.degree))
             return squares
         if self.name == "cosine":
-            return (_squared_norms(X) > 0).astype(X.dtype)
+            return (_largest(X) > 0).astype(X.dtype)
         if isinstance(self.kernel, gp.Kernel):
             return np.asarray(self.kernel.diag(_dense(X, "a Gaussian process kernel")), X.dtype)
         starts = range(0, X.shape[0], DIAGONAL_ROWS)
@@ -196,7 +201,7 @@ class InputKernel:
             _inner(X, Y, out)
             _power(out, self._gamma(X), self.coef0, int(self.degree))
         elif self.name == "cosine":
-            out[...] = pairwise.cosine_similarity(X, Y)
+            _inner(_directions(X), _directions(Y), out)
         elif self.name == "laplacian":
             out[...] = pairwise.laplacian_kernel(X, Y, gamma=self._gamma(X))
         elif self.name == "chi2":
@@ -204,16 +209,28 @@ class InputKernel:
         elif isinstance(self.kernel, gp.Kernel):
             dense = "a Gaussian process kernel"
             out[...] = self.kernel(_dense(X, dense), _dense(Y, dense))
+            self._check_finite(out)
         else:
             assert callable(self.kernel)
-            K = self.kernel(X, Y)
+            K = np.asarray(self.kernel(X, Y))
             if np.shape(K) != out.shape:
                 raise ValueError(
                     f"kernel={self.kernel!r} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
                     f"{Y.shape[0]} rows: expected {out.shape}; a function of two single inputs becomes a "
                     "Gram function by sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
                 )
+            if K.dtype.kind not in "biuf":
+                raise TypeError(f"kernel={self.kernel!r} returned values of dtype {K.dtype}: expected real numbers")
             out[...] = K
+            self._check_finite(out)
+
+    def _check_finite(self, K: Array) -> None:
+        if not np.isfinite(K).all():
+            value = K[~np.isfinite(K)][0]
+            raise ValueError(
+                f"kernel={self.kernel!r} has the value {value}: expected finite numbers; scale the inputs, as "
+                "sklearn.preprocessing.StandardScaler does, or mend the kernel"
+            )
 
 
 def _check_name(name: str) -> None:
@@ -244,6 +261,30 @@ def _squared_norms(X: Inputs) -> Array:
     return np.asarray(np.einsum("ij,ij->i", X, X))
 
 
+def _largest(X: Inputs) -> Array:
+    """The greatest magnitude in each row."""
+    if is_sparse(X):
+        return np.asarray(abs(X).max(axis=1).toarray(), X.dtype).ravel()
+    return np.asarray(np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)))
+
+
+def _directions(X: Inputs) -> Inputs:
+    """Rows of length one, rows of zeros as they are; whatever their scale, squares neither overflow nor vanish."""
+    largest = _largest(X)
+    largest[largest == 0] = 1
+    if is_sparse(X):
+        counts = np.diff(X.indptr)
+        unit = X.copy()
+        unit.data = X.data / np.repeat(largest, counts)
+        lengths = np.sqrt(_squared_norms(unit))
+        unit.data /= np.repeat(np.where(lengths > 0, lengths, 1), counts)
+        return unit
+    unit = X / largest[:, None]
+    lengths = np.sqrt(_squared_norms(unit))
+    unit /= np.where(lengths > 0, lengths, 1)[:, None]
+    return unit
+
+
 def _inner(X: Inputs, Y: Inputs, out: Array) -> None:
     if is_sparse(X) and is_sparse(Y):
         out[...] = (X @ Y.T).toarray()
@@ -260,16 +301,21 @@ def _power(K: Array, gamma: float, coef0: float, degree: int) -> None:
         block *= gamma
         block += coef0
         if degree > 1:
-            base = block.copy()
-            for _ in range(degree - 1):
-                block *= base
+            # By squares: two products for the degree 3, and a hundred for any that a number can hold.
+            base, left = block.copy(), degree - 1
+            while left:
+                if left & 1:
+                    block *= base
+                left >>= 1
+                if left:
+                    base *= base
 
 
 def _rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     if is_sparse(X) or is_sparse(Y):
         x, y = -gamma * _squared_norms(X), -gamma * _squared_norms(Y)
         if _too_coarse(out, x, y):
-            return _rbf_in_float64(X, Y, gamma, out)
+            return _rbf_finer(X, Y, gamma, out)
         _inner(X, Y, out)
         for start in range(0, len(out), ELEMENTWISE_ROWS):
             block = out[start : start + ELEMENTWISE_ROWS]
@@ -291,7 +337,7 @@ def _rbf_against(X: Array, Y: Array, gamma: float, side: tuple[Array, Array], ou
     centre, right = side
     left = _fold(X, centre, gamma, 0)
     if _too_coarse(out, left[:, -2], right[:, -1]):
-        return _rbf_in_float64(X, Y, gamma, out)
+        return _rbf_finer(X, Y, gamma, out)
     np.matmul(left, right.T, out=out)
     for start in range(0, len(out), ELEMENTWISE_ROWS):
         _exp(out[start : start + ELEMENTWISE_ROWS])
@@ -299,18 +345,37 @@ def _rbf_against(X: Array, Y: Array, gamma: float, side: tuple[Array, Array], ou
 
 
 def _too_coarse(out: Array, x: Array, y: Array) -> bool:
-    """Whether float32 cannot resolve sums of exponents as large as x and y."""
+    """Whether the precision of `out` cannot resolve sums of exponents as large as x and y."""
     largest = -min(float(x.min()), float(y.min()))
-    return bool(out.dtype == np.float32 and np.finfo(np.float32).eps * largest > FLOAT32_EXPONENT_ERROR)
+    return not np.finfo(out.dtype).eps * largest <= EXPONENT_ERROR
 
 
-def _rbf_in_float64(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    Y = Y.astype(np.float64)
+def _rbf_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    """In float64 where `out` is float32, else by the distances themselves."""
+    if out.dtype == np.float32:
+        Y, fill = Y.astype(np.float64), _rbf
+    else:
+        Y, fill = _with_room(Y, gamma), _rbf_by_distances
     for start in range(0, len(out), ELEMENTWISE_ROWS):
         rows = X[start : start + ELEMENTWISE_ROWS].astype(np.float64)
         block = np.empty((rows.shape[0], Y.shape[0]))
-        _rbf(rows, Y, gamma, block)
+        fill(rows, Y, gamma, block)
         out[start : start + ELEMENTWISE_ROWS] = block
+
+
+def _with_room(Y: Inputs, gamma: float) -> Array:
+    if is_sparse(Y) and Y.shape[0] * Y.shape[1] > DENSE_ENTRIES:
+        raise ValueError(
+            f"kernel='rbf' with gamma={gamma:g} cannot tell the distances of sparse inputs with entries up to "
+            f"{abs(Y).max():.3g}: scale them, as sklearn.preprocessing.MaxAbsScaler does, or lower gamma"
+        )
+    return np.asarray(Y.toarray() if is_sparse(Y) else Y)
+
+
+def _rbf_by_distances(X: Inputs, Y: Array, gamma: float, out: Array) -> None:
+    """Without a product of matrices, so that nothing cancels; distances that overflow are infinite."""
+    np.multiply(cdist(X.toarray() if is_sparse(X) else X, Y, "sqeuclidean"), -gamma, out=out)
+    _exp(out)
 
 
 def _fold(X: Array, centre: Array, gamma: float, side: int) -> Array:

@@ -10,7 +10,7 @@ Dense features without duplicates are cut into as many partitions as threads may
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, forward_backward, labelling_scores
@@ -26,7 +27,7 @@ from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions import fused
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.partition import Local, Sums
+from kernelcrf.partitions.partition import Local, Sums, Total
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -36,7 +37,7 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 
 @dataclass(frozen=True, eq=False)
-class ChainScores:
+class ChainScores(Resident):
     """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition."""
 
     s: Array
@@ -49,7 +50,7 @@ class ChainScores:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainResiduals:
+class ChainResiduals(Resident):
     """What a partition gives at given scores: its loss, and the residuals r of node and q of edge scores.
 
     q has the shape of the edge scores; both are weighted. `curvature` is there where it was asked for.
@@ -63,7 +64,7 @@ class ChainResiduals:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPartition:
+class ChainPartition(Resident):
     """Some sequences with their features and labels.
 
     features : of each template that has inputs, by its name.
@@ -236,15 +237,23 @@ class ChainPartition:
         residual = at.residuals.r if block.clique.nodes == 1 else at.residuals.q
         return block.clique.adjoint(residual.astype(np.float64))
 
-    def spread(self, block: TemplateBlock, at: Local) -> Array | None:
-        """(N, L) of nodes; edge marginals are kept as sums alone."""
+    def knows_spread(self, block: TemplateBlock) -> bool:
+        """Nodes alone: edge marginals are kept as sums."""
+        return block.clique.nodes == 1
+
+    def spread(self, block: TemplateBlock, at: Local) -> Array:
+        """(N, L) of nodes."""
         p = at.residuals.nodes
-        return self.weighted(p * (1 - p)) if block.clique.nodes == 1 else None
+        return self.weighted(p * (1 - p))
 
     def mass(self, block: TemplateBlock) -> float:
         """Tokens, by weight."""
         lengths = self.chains.lengths
         return float(lengths.sum() if self.weights is None else np.dot(self.weights, lengths))
+
+    def total(self, term: Callable[[Any, Any], Total], at: Local | None) -> Total:
+        """The one term that there is."""
+        return term(self, at)
 
     def clique_weights(self, block: TemplateBlock) -> Floats:
         """(N,): the weight of each token's sequence."""

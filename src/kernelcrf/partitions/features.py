@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from kernelcrf.basis.distinct import Distinct, add_rows
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.engines.local import LocalEngine
 
 Array = npt.NDArray[Any]
@@ -25,7 +26,7 @@ INDEX_BELOW = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class TokenFeatures:
+class TokenFeatures(Resident):
     """F (U, n), dense or CSR, of a template's distinct inputs; `index` (N,) says which one a token has.
 
     index=None: token t has row t.

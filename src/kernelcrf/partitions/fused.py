@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.parameters import Layout, TemplateBlock
@@ -27,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class Messages(Resident):
     """What Hessian products need of a point: messages, node marginals p and summed edge marginals q."""
 
     edges: Edges

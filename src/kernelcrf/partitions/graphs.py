@@ -10,7 +10,7 @@ blocks of theta speak of one template. Blocks that share features go through one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Inference, Loss, loss_of_statistics
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.partition import Local, Sums
+from kernelcrf.partitions.partition import Local, Sums, Total
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -112,7 +112,8 @@ class GraphPartition:
             )
             for block, columns in zip(group, _columns(group), strict=True):
                 place = self._place(block)
-                tables[:, place] += block.clique.expand(Z[:, columns]).reshape(-1, place.stop - place.start)
+                scores = block.clique.expand(Z[:, columns])
+                tables[:, place] += scores.reshape(len(tables), place.stop - place.start)
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
@@ -208,7 +209,11 @@ class GraphPartition:
         """(m * K, r) of a block's cliques, with the label kernel's factor applied."""
         return block.clique.adjoint(self._rows(block, self._weighted(at.residuals.residual)))
 
-    def spread(self, block: TemplateBlock, at: Local) -> Array | None:
+    def knows_spread(self, block: TemplateBlock) -> bool:
+        """All of them are."""
+        return True
+
+    def spread(self, block: TemplateBlock, at: Local) -> Array:
         """(m * K, S)."""
         p = self._rows(block, at.residuals.marginals)
         return np.asarray(p * (1 - p) * self.clique_weights(block)[:, None])
@@ -216,6 +221,10 @@ class GraphPartition:
     def mass(self, block: TemplateBlock) -> float:
         """Cliques, by weight."""
         return float(self.clique_weights(block).sum())
+
+    def total(self, term: Callable[[Any, Any], Total], at: Local | None) -> Total:
+        """The one term that there is."""
+        return term(self, at)
 
     def clique_weights(self, block: TemplateBlock) -> Floats:
         """(m * K,)."""

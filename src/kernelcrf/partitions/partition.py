@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.engines.cluster import Resident
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+Total = TypeVar("Total")
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(Resident):
     """A loss and a gradient of it."""
 
     loss: float
@@ -36,7 +38,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class Local(Resident):
     """A partition at a point: its scores there, and what inference gave; the partition alone reads the latter."""
 
     scores: Any
@@ -102,12 +104,20 @@ class Partition(Protocol):
         """(rows, ...): what the scores of each clique of a template contribute to the gradient, before F'."""
         ...
 
-    def spread(self, block: TemplateBlock, at: Local) -> Array | None:
-        """(rows, r): omega p (1 - p) of the labelings of a template's cliques; None where they are not at hand."""
+    def knows_spread(self, block: TemplateBlock) -> bool:
+        """Whether the marginals of a template's cliques are at hand."""
+        ...
+
+    def spread(self, block: TemplateBlock, at: Local) -> Array:
+        """(rows, r): omega p (1 - p) of the labelings of a template's cliques, where they are at hand."""
         ...
 
     def mass(self, block: TemplateBlock) -> float:
         """What the cliques of a template weigh together."""
+        ...
+
+    def total(self, term: Callable[[Any, Any], Total], at: Local | None) -> Total:
+        """The sum, over the parts that this partition may have, of term(part, what the part keeps of a point)."""
         ...
 
     def clique_weights(self, block: TemplateBlock) -> Floats:

@@ -75,7 +75,7 @@ class Dual:
     def solve(self, start: Floats, progress: Progress) -> str:
         """Pass over the sequences until P - D is small enough; P is evaluated where that is likely."""
         ascent = Ascent.of(progress.objective, start)
-        if ascent is None:
+        if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
         rng, gains, over = np.random.default_rng(self.seed), [np.inf], GAP_OVER_REST
         value = ascent.value
@@ -109,7 +109,7 @@ class Dual:
 def _rest(gains: list[float]) -> float:
     """What D has still to gain if its gains go on to fall by the factor of the last two."""
     before, last = gains[-2:]
-    return last**2 / (before - last) if np.isfinite(before) and before > last else np.inf
+    return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
 
 
 def _ratio(gains: list[float], n: int) -> float:

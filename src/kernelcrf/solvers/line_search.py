@@ -50,7 +50,7 @@ def _better(at: Evaluation, start: Evaluation, noise: float) -> bool:
 
 
 def _bracketed(ray: Ray, value: float, slope: float, noise: float, end: float, wolfe: float) -> float:
-    low, slope_low, high, slope_high = 0.0, slope, 1.0, end
+    low, slope_low, high, slope_high = 0.0, slope, 1.0, end if np.isfinite(end) else np.inf
     for _ in range(MOST_TRIALS):
         if slope_high < 0:
             low, slope_low = high, slope_high

@@ -8,7 +8,7 @@ measures how stationary the point is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,6 +77,7 @@ class Progress:
     tol: float
     max_iter: int
     callback: Callable[[Record], None] | None = None
+    keep: Callable[[Floats, list[Record]], None] | None = None
     history: list[Record] = field(default_factory=list)
     best: Evaluation | None = None
     lower_bound: float = -np.inf
@@ -85,6 +86,7 @@ class Progress:
 
     def observe(self, at: Evaluation, step: float) -> None:
         """Take a point into the record."""
+        self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         if self.best is None or at.value <= self.best.value:
             self.best = at
@@ -94,6 +96,19 @@ class Progress:
         self.history.append(record)
         if self.callback is not None:
             self.callback(record)
+        if self.keep is not None:
+            self.keep(at.theta, self.history)
+
+    def _check(self, at: Evaluation) -> None:
+        """Numbers that overflow have no optimum, and no bound."""
+        relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
+        finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
+        if not finite or (self.objective.is_convex and not np.isfinite(relative)):
+            raise ValueError(
+                f"the objective is {at.value:.3g}, within a bound of {at.lower_bound:.3g} and with a gradient of up to "
+                f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, as "
+                "sklearn.preprocessing.StandardScaler does, lower C, or use a kernel of smaller values"
+            )
 
     @property
     def solved(self) -> bool:
@@ -134,13 +149,23 @@ def minimise(
     tol: float = 1e-4,
     max_iter: int = 100,
     callback: Callable[[Record], None] | None = None,
+    keep: Callable[[Floats, list[Record]], None] | None = None,
+    earlier: Sequence[Record] = (),
 ) -> Solution:
-    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point."""
+    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
+
+    callback, keep : are told of every point, the latter of its theta and of the history up to it.
+    earlier : the history of a run that ended at `start`, with which this one goes on.
+    """
     if not tol > 0:
         raise ValueError(f"tol={tol!r}: expected a relative gap above 0")
     solver.check(objective)
-    progress = Progress(objective, tol, max_iter, callback)
-    with single_threaded_blas():
+    progress = Progress(objective, tol, max_iter, callback, keep)
+    if earlier:
+        progress.history, progress.lower_bound = list(earlier[:-1]), earlier[-1].lower_bound
+        progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
+    # What overflows on the way to a point is found in the point itself.
+    with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         try:
             status = solver.solve(np.asarray(start, np.float64), progress)
         except KeyboardInterrupt:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.solvers.cholesky import lower_factor
 from kernelcrf.solvers.loop import Progress, descend
 
 Floats = npt.NDArray[np.float64]
@@ -36,4 +37,4 @@ class Newton:
         """-H^-1 g, and one pass for each column of H."""
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
-        return np.asarray(-cho_solve(cho_factor((H + H.T) / 2), at.gradient)), float(n)
+        return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.parameters import TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.partition import Local, Partition
+from kernelcrf.solvers.cholesky import lower_factor
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -157,7 +159,7 @@ class Preconditioning:
             if block.clique.nodes == 1 and PER_LABEL_UP_TO < block.n <= KRONECKER_UP_TO and _is_dense(objective, block):
                 same = tuple(id(partition.features[block.clique.name]) for partition in objective.partitions)
                 if same not in known:
-                    values, vectors = eigh(_gram(objective, block, None), overwrite_a=True)
+                    values, vectors = eigh(_summed(objective, None, partial(_gram, block)), overwrite_a=True)
                     known[same] = np.maximum(values, 0), vectors
                 spectra[block.clique.name] = known[same]
         return cls(objective, spectra)
@@ -171,30 +173,26 @@ class Preconditioning:
 
     def _factor(self, block: TemplateBlock, at: Evaluation, share: float) -> Factor:
         objective, lam = self.objective, 1.0 / block.C
-        spread = _spread(objective, block, at, share)
-        if spread is not None and block.clique.name in self.spectra:
+        if not all(partition.knows_spread(block) for partition in objective.partitions):
+            size = int(np.prod(block.shape))
+            return Diagonal(np.full(size, _mass(objective, block) / size + lam))
+        if block.clique.name in self.spectra:
             values, vectors = self.spectra[block.clique.name]
-            return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, spread)) + lam)
-        if spread is not None and block.clique.name in objective.partitions[0].features:
+            return Kronecker(vectors, np.outer(values, _mean_spread(objective, block, at, share)) + lam)
+        if block.clique.name in objective.partitions[0].features:
             if block.n <= PER_LABEL_UP_TO and block.clique.k_y.is_identity and _is_dense(objective, block):
-                return _per_label(objective, block, spread, lam)
-            return Diagonal(_squares(objective, block, spread).ravel() + lam)
-        if spread is not None:
-            return Diagonal(_summed_spread(block, spread) + lam)
-        size = int(np.prod(block.shape))
-        return Diagonal(np.full(size, _mass(objective, block) / size + lam))
+                return _per_label(objective, block, at, share)
+            return Diagonal(_squares(objective, block, at, share).ravel() + lam)
+        return Diagonal(_summed_spread(objective, block, at, share) + lam)
 
 
 def has_single_nodes(objective: Objective) -> bool:
     """Whether samples are single nodes, with one template on them that has dense features and a plain label kernel."""
     nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
-    single = all(chains.chains.lengths.max(initial=0) <= 1 for chains in _chains(objective))
-    one = len(_chains(objective)) == len(objective.partitions) and len(nodes) == 1
+    chains = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
+    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in chains)
+    one = len(chains) == len(objective.partitions) and len(nodes) == 1
     return single and one and nodes[0].clique.k_y.is_identity and _is_dense(objective, nodes[0])
-
-
-def _chains(objective: Objective) -> list[ChainPartition]:
-    return [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
 
 
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
@@ -204,34 +202,17 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     """
     if not has_single_nodes(objective):
         return None
-    nodes = [block for block in objective.layout.blocks if block.clique.nodes == 1]
-    p = [local.residuals.nodes for local in at.parts]
-    n_labels, n = p[0].shape[1], nodes[0].n
+    block = next(block for block in objective.layout.blocks if block.clique.nodes == 1)
+    n_labels, n = block.clique.k_y.L, block.n
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
         for column in range(row):
-            d = [part.weighted(one[:, row] * one[:, column]) for part, one in zip(_chains(objective), p, strict=True)]
-            gram = _gram(objective, nodes[0], d)
+            gram = _summed(objective, at, partial(_pair_gram, block, row, column))
             found[row, column] = found[column, row] = -gram
             # Probabilities sum to one, and with them each row of blocks to zero.
             found[row, row] += gram
             found[column, column] += gram
-    return nodes[0].clique.name, found
-
-
-def _mass(objective: Objective, block: TemplateBlock) -> float:
-    return sum(partition.mass(block) for partition in objective.partitions)
-
-
-def _spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> list[Array] | None:
-    """`share` times omega p (1 - p) of a template's cliques in each partition."""
-    found = []
-    for partition, local in zip(objective.partitions, at.parts, strict=True):
-        spread = partition.spread(block, local)
-        if spread is None:
-            return None
-        found.append(share * spread)
-    return found
+    return block.clique.name, found
 
 
 def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
@@ -239,44 +220,68 @@ def _is_dense(objective: Objective, block: TemplateBlock) -> bool:
     return features is not None and not features.is_sparse
 
 
-def _summed(objective: Objective, block: TemplateBlock, term: Callable[[TokenFeatures, int], Floats]) -> Floats:
-    """The sum over partitions of a term of the template's features."""
+def _summed(objective: Objective, at: Evaluation | None, term: Callable[[Any, Any], Any]) -> Any:
+    """The sum over partitions of a term of each and of what it keeps of a point."""
 
-    def one(k: int) -> tuple[Floats, None]:
-        return term(objective.partitions[k].features[block.clique.name], k), None
+    def one(k: int) -> tuple[Any, None]:
+        return objective.partitions[k].total(term, None if at is None else at.parts[k]), None
 
     return objective.engine.reduce(one, range(len(objective.partitions)), objective.costs)[0]
 
 
-def _gram(objective: Objective, block: TemplateBlock, d: list[Array] | None) -> Floats:
-    """F' diag(d) F, d (rows,) in each partition; None is omega."""
-
-    def term(features: TokenFeatures, k: int) -> Floats:
-        return features.gram(objective.partitions[k].clique_weights(block) if d is None else d[k])
-
-    return _summed(objective, block, term)
+# Terms of single partitions; `local` is what one keeps of a point.
 
 
-def _squares(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
-    """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L); their mean over labels where labels share strength."""
+def _weight(block: TemplateBlock, partition: Partition, local: None) -> float:
+    return partition.mass(block)
 
-    def term(features: TokenFeatures, k: int) -> Floats:
-        return features.squares_transposed_times(spread[k])
 
-    squares = _summed(objective, block, term)
+def _gram(block: TemplateBlock, partition: Partition, local: None) -> Floats:
+    """F' Omega F."""
+    return partition.features[block.clique.name].gram(partition.clique_weights(block))
+
+
+def _pair_gram(block: TemplateBlock, row: int, column: int, partition: ChainPartition, local: Local) -> Floats:
+    """F' diag(omega p_row p_column) F."""
+    p = local.residuals.nodes
+    return partition.features[block.clique.name].gram(partition.weighted(p[:, row] * p[:, column]))
+
+
+def _spread_gram(block: TemplateBlock, label: int, partition: Partition, local: Local) -> Floats:
+    """F' diag(omega p_l (1 - p_l)) F of one label l."""
+    return partition.features[block.clique.name].gram(partition.spread(block, local)[:, label])
+
+
+def _spread_squares(block: TemplateBlock, partition: Partition, local: Local) -> Floats:
+    """The diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L)."""
+    return partition.features[block.clique.name].squares_transposed_times(partition.spread(block, local))
+
+
+def _spread(block: TemplateBlock, partition: Partition, local: Local) -> Floats:
+    """omega p_l (1 - p_l) summed over cliques, (L,)."""
+    return np.asarray(partition.spread(block, local).sum(axis=0, dtype=np.float64))
+
+
+def _mass(objective: Objective, block: TemplateBlock) -> float:
+    return float(_summed(objective, None, partial(_weight, block)))
+
+
+def _squares(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> Floats:
+    """The diagonals of the blocks (30), (n, L); their mean over labels where labels share strength."""
+    squares = share * _summed(objective, at, partial(_spread_squares, block))
     if block.clique.k_y.is_identity:
-        return squares
+        return np.asarray(squares)
     return np.repeat(squares.mean(axis=1, keepdims=True) * _label_norm(block), block.clique.shape[0], axis=1)
 
 
-def _mean_spread(objective: Objective, block: TemplateBlock, spread: list[Array]) -> Floats:
+def _mean_spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> Floats:
     """c: the mean of p_l (1 - p_l) by weight; its mean over labels where labels share strength."""
-    return _summed_spread(block, spread) / max(_mass(objective, block), np.finfo(np.float64).tiny)
+    return _summed_spread(objective, block, at, share) / max(_mass(objective, block), np.finfo(np.float64).tiny)
 
 
-def _summed_spread(block: TemplateBlock, spread: list[Array]) -> Floats:
+def _summed_spread(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> Floats:
     """p_l (1 - p_l) by weight, summed over cliques; its mean over labels where labels share strength."""
-    total = np.sum([part.sum(axis=0, dtype=np.float64) for part in spread], axis=0)
+    total = share * _summed(objective, at, partial(_spread, block))
     if block.clique.k_y.is_identity:
         return np.asarray(total)
     return np.full(block.clique.shape, total.mean() * _label_norm(block))
@@ -286,7 +291,8 @@ def _label_norm(block: TemplateBlock) -> float:
     return float(np.linalg.norm(block.clique.k_y.gram, 2))
 
 
-def _per_label(objective: Objective, block: TemplateBlock, spread: list[Array], lam: float) -> PerLabel:
-    ridge = lam * np.eye(block.n)
-    grams = (_gram(objective, block, [s[:, label] for s in spread]) for label in range(spread[0].shape[1]))
-    return PerLabel(tuple(cholesky(gram + ridge, lower=True) for gram in grams))
+def _per_label(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> PerLabel:
+    ridge = np.eye(block.n) / block.C
+    labels = range(block.clique.k_y.L)
+    grams = (share * _summed(objective, at, partial(_spread_gram, block, label)) for label in labels)
+    return PerLabel(tuple(lower_factor(gram + ridge) for gram in grams))

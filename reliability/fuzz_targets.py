@@ -1,0 +1,283 @@
+"""What is fuzzed: functions of bytes that end quietly or with the library's own error; anything else is a find.
+
+model_file      the bytes of a model file, through `kernelcrf.load`
+model_header    the JSON of a model file beside tensors that are whole
+model_state     edits of the JSON and of the tensors of a whole model, as the bytes choose them
+columns, jsonl, crfsuite, npz    a file of that format; what is read is written and read again, and must be the same
+templates       a template file (after a byte that says how many columns) and the features of a sentence
+
+A model that is read must predict: rows of finite probabilities that sum to one (unless its weights are beyond LARGE),
+or a ValueError.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from safetensors import safe_open
+
+from kernelcrf import ChainCRF, ModelFileError, load
+from kernelcrf.estimators.sequences import SequenceReader
+from kernelcrf.estimators.state import restore
+from kernelcrf.formats import FormatError, Record, TemplateError, Templates, columns, crfsuite, json_lines, read
+from kernelcrf.formats import write as write_records
+
+CORPUS = Path(__file__).parent / "corpus"
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "v1"
+# Of edits: what a JSON value or a tensor may be replaced by.
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 2, 3, 7, 64, 2**31, 2**63, 10**30, 0.0, -1.0, 0.5, 1e308, 5e-324, float("nan")),
+    *(float("inf"), "", "a", "rbf", "linear", "poly", "chi2", "dicts", "sparse", "whitened", "primal", "RBF", "matrix"),
+    *([], {}, [0], [None], ["a", "a"], [[1.0]], {"class": "Kernel", "parameters": {}}),
+    *({"class": "RBF", "parameters": {"length_scale": "a"}}, {"class": "Exponentiation", "parameters": {}}),
+    *({"class": "PairwiseKernel", "parameters": {"metric": "precomputed"}}, "O", "U", "i", "f", "b", "édition"),
+)
+# Weights whose rounding alone is of the order of a score.
+LARGE = 1e9
+SENTENCE = [["Wort", "NN"], ["42", "CD"], ["x-y", "SYM"], ["éa", "FW"]]
+
+
+def model_file(data: bytes) -> None:
+    path = scratch()
+    with open(path, "wb") as file:
+        file.write(data)
+    try:
+        model = load(path)
+    except ModelFileError:
+        return
+    predicts(model)
+
+
+def model_header(data: bytes) -> None:
+    restored(json_value(data), parts(seeds()[0])[1])
+
+
+def model_state(data: bytes) -> None:
+    left = iter(data)
+    config, arrays = copy.deepcopy(parts(seeds()[next(left, 0) % len(seeds())]))
+    for _ in range(1 + next(left, 0) % 4):
+        if next(left, 0) % 4:
+            edit_value(config, left)
+        else:
+            edit_tensor(arrays, left)
+    restored(config, arrays)
+
+
+def columns_(data: bytes) -> None:
+    read_twice(data, "columns", columns.write)
+
+
+def jsonl(data: bytes) -> None:
+    read_twice(data, "jsonl", json_lines.write)
+
+
+def crfsuite_(data: bytes) -> None:
+    read_twice(data, "crfsuite", crfsuite.write)
+
+
+def npz(data: bytes) -> None:
+    path = scratch()
+    with open(path, "wb") as file:
+        file.write(data)
+    try:
+        records = list(read(path, "npz"))
+        write_records(path, records, "npz")
+    except FormatError:
+        return
+    compare(records, list(read(path, "npz")))
+
+
+def templates(data: bytes) -> None:
+    try:
+        made = Templates(data[1:].decode("utf-8", "replace"), 1 + data[0] % 2 if data else 1)
+    except TemplateError:
+        return
+    # The cells are short: how long a regular expression takes on long ones is its author's affair.
+    sequences = [[row[: made.n_columns] for row in SENTENCE], [["a"] * made.n_columns]]
+    found = made.features(sequences)
+    assert [len(sequence) for sequence in found] == [len(SENTENCE), 1], "a token is lost"
+    assert {len(token) for sequence in found for token in sequence} == {len(made.compiled)}, "a feature is lost"
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "model_file": model_file,
+    "model_header": model_header,
+    "model_state": model_state,
+    "columns": columns_,
+    "jsonl": jsonl,
+    "crfsuite": crfsuite_,
+    "npz": npz,
+    "templates": templates,
+}
+
+
+def corpus(target: str) -> list[bytes]:
+    """The seeds of a target."""
+    found = [path.read_bytes() for path in sorted((CORPUS / target).glob("*"))]
+    if target == "model_file":
+        found += [path.read_bytes() for path in seeds()]
+    if target == "model_header":
+        found += [json.dumps(parts(path)[0]).encode() for path in seeds()]
+    return found
+
+
+def restored(config: Any, arrays: dict[str, Any]) -> None:
+    """The end of the way of `load`, without a file."""
+    if not isinstance(config, dict):
+        return
+    model = ChainCRF()
+    try:
+        restore(model, config, arrays)
+    except ModelFileError:
+        return
+    predicts(model)
+
+
+def predicts(model: ChainCRF) -> None:
+    """Two tokens of the kind that the model takes."""
+    if model.n_features_in_ > 10_000:
+        return
+    x: Any = np.full((2, model.n_features_in_), 0.5)
+    x[1] = 0.25
+    if model._reader.kind == "dicts":
+        x = [{"word": "a", "size": 0.5}, {"word": "b", "up": True}]
+    elif model._reader.kind == "sparse":
+        x = sp.csr_array(x)
+    try:
+        proba = model.predict_proba([x])[0]
+        model.predict([x])
+    except ValueError:
+        return
+    assert np.isfinite(proba).all(), "probabilities that are not finite"
+    if max(np.abs(model.coef_).max(), np.abs(model.transitions_).max()) < LARGE:
+        np.testing.assert_allclose(proba.sum(axis=1), 1.0, atol=1e-4)
+
+
+def read_twice(data: bytes, format: str, write: Callable[[Any, list[Record]], None]) -> None:
+    """Read, write, and read again; features go through the reader of a model too."""
+    try:
+        records = list(read_from_memory(data, format))
+        text = io.StringIO(newline="")
+        write(text, records)
+        again = text.getvalue().encode()
+    except FormatError:
+        return
+    compare(records, list(read_from_memory(again, format)))
+    if records and records[0].kind == "features":
+        try:
+            SequenceReader.fit([record.x for record in records])
+        except (ValueError, TypeError):
+            return
+
+
+def read_from_memory(data: bytes, format: str) -> Iterator[Record]:
+    """The records of bytes that come by standard input."""
+    kept, sys.stdin = sys.stdin, io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))  # type: ignore[arg-type]
+    try:
+        yield from read("-", format)
+    finally:
+        sys.stdin = kept
+
+
+def compare(records: list[Record], again: list[Record]) -> None:
+    assert len(records) == len(again), f"{len(records)} sequences, and {len(again)} read again"
+    for a, b in zip(records, again, strict=True):
+        assert canonical(a) == canonical(b), a.place
+
+
+def canonical(record: Record) -> str:
+    """The record as text; without byte order marks, which may go, and lists of names as the dicts they stand for."""
+    x: Any = record.x
+    if record.kind == "vectors":
+        x = x.toarray().tolist() if sp.issparse(x) else x.tolist()
+    elif record.kind == "features":
+        x = [dict.fromkeys(map(str, token), 1.0) if isinstance(token, list) else token for token in x]
+    labels = [sorted(map(repr, one)) if isinstance(one, set) else one for one in record.labels or ()]
+    return repr((record.kind, x, labels, record.weight)).replace("\\ufeff", "")
+
+
+def edit_value(config: Any, left: Iterator[int]) -> None:
+    """Walk into the tree as the bytes say, and put another value there, or take one out."""
+    while True:
+        keys = list(config) if isinstance(config, dict) else list(range(len(config)))
+        if not keys:
+            return
+        key = keys[next(left, 0) % len(keys)]
+        if isinstance(config[key], dict | list) and config[key] and next(left, 0) % 8:
+            config = config[key]
+            continue
+        choice = next(left, 0)
+        if choice == 255:
+            del config[key]
+        else:
+            config[key] = copy.deepcopy(VALUES[choice % len(VALUES)])
+        return
+
+
+def edit_tensor(arrays: dict[str, Any], left: Iterator[int]) -> None:
+    """Another shape, another type, other entries, or no tensor at all."""
+    if not arrays:
+        return
+    name = sorted(arrays)[next(left, 0) % len(arrays)]
+    array, choice = arrays[name], next(left, 0) % 10
+    if choice == 0:
+        del arrays[name]
+    elif choice == 1:
+        arrays[name] = array.ravel()
+    elif choice == 2:
+        arrays[name] = array[: next(left, 0) % (len(array) + 1)] if array.ndim else array
+    elif choice == 3:
+        arrays[name] = np.repeat(array, 2, axis=0) if array.ndim else array
+    elif choice == 4:
+        arrays[name] = array.astype(("f4", "f8", "i4", "i8", "?")[next(left, 0) % 5])
+    elif choice == 5:
+        arrays[name] = np.zeros_like(array)
+    elif choice == 6:
+        arrays[name] = array.T.copy()
+    elif choice == 7:
+        other = sorted(arrays)[next(left, 0) % len(arrays)]
+        arrays[name], arrays[other] = arrays[other], arrays[name]
+    elif array.size:
+        value = VALUES[next(left, 0) % len(VALUES)]
+        if isinstance(value, int | float):
+            changed = array.copy()
+            with np.errstate(all="ignore"):
+                changed.flat[next(left, 0) % array.size] = np.float64(value).astype(array.dtype)
+            arrays[name] = changed
+
+
+def json_value(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+@cache
+def seeds() -> list[Path]:
+    return sorted(GOLDEN.glob("*.kcrf"))
+
+
+@cache
+def parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()["config"]), arrays
+
+
+@cache
+def scratch() -> str:
+    """A file in memory, where the system has such."""
+    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    return os.path.join(tempfile.mkdtemp(prefix="kernelcrf-fuzz-", dir=folder), "file")

@@ -1,0 +1,213 @@
+"""Mutants of a source file by the operators of cosmic-ray, and what the tests make of each.
+
+A mutant is one place of the source with one operator, number, comparison or statement replaced. A process that has
+loaded other libraries, and nothing of this one, forks for each mutant: the child imports the mutated module in place of
+the file and runs the tests that are named for it, up to the first that fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.abc
+import importlib.util
+import os
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "kernelcrf"
+KILLED, SURVIVED = 0, 1
+# Bits of numbers, identity of values: such mutants fail wherever they are run, and flatter the tests.
+SENSELESS = (
+    "Variable",
+    "Decorator",
+    "Shift",
+    "Bit",
+    "Mod",
+    "Pow",
+    "FloorDiv",
+    "Invert",
+    "_Is_Eq",
+    "_Is_Lt",
+    "_Is_Gt",
+    "_Is_Not",
+    "Eq_Is",
+)
+SENSELESS += (
+    "IsNot_Eq",
+    "IsNot_Lt",
+    "IsNot_Gt",
+    "IsNot_Not",
+    "Lt_Is",
+    "LtE_Is",
+    "Gt_Is",
+    "GtE_Is",
+    "UAdd",
+    "Delete_Not",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """The source of a file with one change, in `line`."""
+
+    file: str
+    operator: str
+    occurrence: int
+    line: int
+    before: str
+    after: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Where it is, and what it changes."""
+        return f"{self.file}:{self.line} `{self.before}` -> `{self.after}`"
+
+
+def chosen(file: str, count: int, seed: int) -> tuple[list[Mutant], int]:
+    """`count` mutants of a file, from as many of its lines as can be; and how many changes there are to choose from.
+
+    Changes of annotations make no other program, and are passed over.
+    """
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    source, rng = (SOURCE / file).read_text(encoding="utf-8"), random.Random(f"{file} {seed}")
+    lines, meaning, tree = source.splitlines(), _meaning(source), get_ast(source)
+    by_line: dict[int, list[tuple[str, int]]] = {}
+    for name in sorted(operator_names()):
+        if not name.startswith("core/") or any(word in name for word in SENSELESS):
+            continue
+        places = [place for node in ast_nodes(tree) for place in get_operator(name)().mutation_positions(node)]
+        for occurrence, ((line, _), _) in enumerate(places):
+            by_line.setdefault(line, []).append((name, occurrence))
+    total = sum(map(len, by_line.values()))
+    waiting = [rng.sample(group, len(group)) for group in by_line.values()]
+    found: dict[str, Mutant] = {}
+    while len(found) < count and (waiting := [group for group in waiting if group]):
+        for group in rng.sample(waiting, len(waiting)):
+            name, occurrence = group.pop()
+            changed = mutate_code(source, get_operator(name)(), occurrence)
+            if changed is None or len(found) == count or not _is_other(changed, meaning):
+                continue
+            after = changed.splitlines()
+            at = next(i for i, (old, new) in enumerate(zip(lines, after, strict=False)) if old != new)
+            found[changed] = Mutant(file, name, occurrence, at + 1, lines[at].strip(), after[at].strip(), changed)
+    return list(found.values()), total
+
+
+def outcome(
+    mutant: Mutant | None, tests: list[str], seconds: float
+) -> tuple[Literal["killed", "survived", "late"], float]:
+    """Whether a test fails on the mutant (None: on the source as it is), in a child of this process."""
+    started = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        _run(mutant, tests)
+    while time.perf_counter() - started < seconds:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            return ("survived" if code == SURVIVED else "killed"), time.perf_counter() - started
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "late", seconds
+
+
+def preload() -> None:
+    """What every child needs, but nothing of the library itself."""
+    for name in ("numpy", "scipy.linalg", "scipy.optimize", "scipy.sparse.linalg", "sklearn.metrics.pairwise", "numba"):
+        importlib.import_module(name)
+    for name in ("sklearn.gaussian_process", "sklearn.feature_extraction", "sklearn.cluster", "hypothesis", "pytest"):
+        importlib.import_module(name)
+    for name in [name for name in sys.modules if name.split(".")[0] == "kernelcrf"]:
+        del sys.modules[name]
+
+
+def _run(mutant: Mutant | None, tests: list[str]) -> None:
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    if mutant is not None:
+        sys.meta_path.insert(0, _Finder(mutant))
+    code = KILLED
+    try:
+        import pytest
+
+        os.chdir(ROOT)
+        options = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--hypothesis-seed=0",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+        ]
+        code = SURVIVED if pytest.main([*options, *tests]) == 0 else KILLED
+    finally:
+        os._exit(code)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The mutated source in place of its module."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+        self.module = ".".join(("kernelcrf", *Path(mutant.file).with_suffix("").parts))
+        self.package = self.module.endswith(".__init__")
+        self.module = self.module.removesuffix(".__init__")
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.module:
+            return None
+        place = str(SOURCE / self.mutant.file)
+        return importlib.util.spec_from_file_location(
+            name, place, loader=self, submodule_search_locations=[str(Path(place).parent)] if self.package else None
+        )
+
+    def exec_module(self, module: Any) -> None:
+        exec(compile(self.mutant.source, str(SOURCE / self.mutant.file), "exec"), module.__dict__)
+
+
+class _Bare(ast.NodeTransformer):
+    """Without annotations, which say nothing to the interpreter."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        for argument in [
+            *node.args.args,
+            *node.args.kwonlyargs,
+            *node.args.posonlyargs,
+            node.args.vararg,
+            node.args.kwarg,
+        ]:
+            if argument is not None:
+                argument.annotation = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+
+def _is_other(changed: str, meaning: str) -> bool:
+    try:
+        return _meaning(changed) != meaning
+    except SyntaxError:
+        return False
+
+
+def _meaning(source: str) -> str:
+    tree = ast.parse(source)
+    tree.body = [one for one in tree.body if not (isinstance(one, ast.If) and "TYPE_CHECKING" in ast.dump(one.test))]
+    return ast.dump(_Bare().visit(tree))

@@ -1,0 +1,175 @@
+"""Mutation testing: changes of the mathematics that no test notices.
+
+Of each file of the mathematics mutants are chosen at random, by a fixed seed, from as many lines as can be, and the
+tests that belong to the file are run on each (`reliability/mutants.py`), by the operators of cosmic-ray without those
+that change bits or identities, which fail anywhere. Numba's loops run as plain Python. A mutant survives where all of
+these tests pass; it counts as a failure unless `reliability/survivors.json` says why no test can, or need, tell it from
+the source.
+
+`--minutes` ends a run early, and the next goes on; `--again` runs the survivors once more, after tests were added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import common
+import mutants
+from common import Trial
+
+OUTCOMES = common.RESULTS / "mutants.jsonl"
+SURVIVORS = Path(__file__).parent / "survivors.json"
+CHAIN = [f"tests/inference/test_{name}.py" for name in ("chain", "feasibility", "extremes")]
+GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py"]
+SOLVE = ["tests/solvers/test_directions.py", "tests/solvers/test_solvers.py"]
+BASIS = [f"tests/basis/test_{name}.py" for name in ("choice", "features", "pivots", "factor")]
+TESTS: dict[str, list[str]] = {
+    "objective.py": ["tests/test_objective.py", "tests/test_certificate.py", "tests/partitions/test_chains.py"],
+    "certificate.py": ["tests/test_certificate.py", "tests/test_fitting.py"],
+    "inference/chain.py": CHAIN,
+    "inference/batch.py": [*CHAIN, "tests/inference/test_tangents.py"],
+    "inference/scaled.py": [*CHAIN, "tests/inference/test_tangents.py"],
+    "inference/logspace.py": CHAIN,
+    "inference/feasibility.py": ["tests/inference/test_feasibility.py", "tests/inference/test_decoding.py"],
+    "inference/tangents.py": ["tests/inference/test_tangents.py"],
+    "inference/decoding.py": ["tests/inference/test_decoding.py", "tests/inference/test_feasibility.py"],
+    "inference/enumerate.py": ["tests/inference/test_enumerate.py", "tests/inference/test_chain.py"],
+    "inference/clique_tree.py": GRAPH,
+    "inference/assembly.py": GRAPH,
+    "inference/loss.py": [*GRAPH, "tests/inference/test_gibbs.py"],
+    "inference/loopy.py": ["tests/inference/test_loopy.py", "tests/partitions/test_graphs.py"],
+    "inference/gibbs.py": ["tests/inference/test_gibbs.py", "tests/partitions/test_graphs.py"],
+    "inference/loops/scaled.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],
+    "inference/loops/logspace.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],
+    "inference/loops/tangents.py": ["tests/inference/test_tangents.py"],
+    "inference/loops/decoding.py": ["tests/inference/test_decoding.py"],
+    "inference/loops/clique_tree.py": ["tests/inference/test_clique_tree.py"],
+    "inference/loops/loopy.py": ["tests/inference/test_loopy.py"],
+    "inference/loops/gibbs.py": ["tests/inference/test_gibbs.py"],
+    "inference/loops/fused.py": ["tests/partitions/test_fused.py"],
+    "basis/choice.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py"],
+    "basis/centres.py": ["tests/basis/test_centres.py", "tests/basis/test_choice.py"],
+    "basis/distinct.py": ["tests/basis/test_distinct.py"],
+    "basis/entries.py": ["tests/basis/test_entries.py", "tests/estimators/test_feature_dicts.py"],
+    "basis/factor.py": BASIS,
+    "basis/features.py": ["tests/basis/test_features.py", "tests/basis/test_folded.py"],
+    "basis/folded.py": ["tests/basis/test_folded.py"],
+    "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],
+    "solvers/__init__.py": [*SOLVE, "tests/solvers/test_dual.py"],
+    "solvers/block_jacobi.py": SOLVE,
+    "solvers/cholesky.py": SOLVE,
+    "solvers/conjugate_gradients.py": SOLVE,
+    "solvers/dual.py": ["tests/solvers/test_dual.py"],
+    "solvers/ascent.py": ["tests/solvers/test_dual.py"],
+    "solvers/lbfgs.py": SOLVE,
+    "solvers/line_search.py": ["tests/solvers/test_line_search.py", *SOLVE],
+    "solvers/loop.py": [*SOLVE, "tests/test_fitting.py"],
+    "solvers/newton.py": SOLVE,
+    "solvers/newton_cg.py": SOLVE,
+    "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
+    "solvers/subspace.py": SOLVE,
+}
+COMPILED = ("inference/loops/", "solvers/ascent.py")
+PARTS = ("objective.py", "certificate.py", "inference/loops/", "inference/", "basis/", "solvers/")
+
+
+def trials(options: argparse.Namespace) -> Iterator[Trial]:
+    until = time.monotonic() + 60 * options.minutes
+    for file in TESTS:
+        if file.startswith(options.only) and time.monotonic() < until:
+            try_file(file, options, until)
+    yield from table(options.count)
+
+
+def try_file(file: str, options: argparse.Namespace, until: float) -> None:
+    """Run the mutants of a file that have not been run yet; of files with loops, in a process without the compiler."""
+    plain = file.startswith(COMPILED)
+    if plain and os.environ.get("NUMBA_DISABLE_JIT") != "1":
+        import subprocess
+
+        arguments = ["--count", str(options.count), "--minutes", str(max(0.0, (until - time.monotonic()) / 60))]
+        arguments += ["--only", file, "--again", str(options.again)]
+        command = [sys.executable, __file__, "--inner", *arguments]
+        subprocess.run(command, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True)
+        return
+    known, asked = outcomes(), mutants.chosen(file, options.count, 0)
+    left = [
+        one for one in asked[0] if one.name not in known or (options.again and known[one.name]["outcome"] == "survived")
+    ]
+    if not left:
+        return
+    mutants.preload()
+    state, seconds = mutants.outcome(None, TESTS[file], 600)
+    if state != "survived":
+        raise SystemExit(f"{file}: {TESTS[file]} fail on the source as it is")
+    OUTCOMES.parent.mkdir(exist_ok=True)
+    for one in left:
+        if time.monotonic() > until:
+            return
+        state, took = mutants.outcome(one, TESTS[file], 5 * seconds + 10)
+        row = {"file": file, "mutant": one.name, "operator": one.operator, "of": asked[1], "outcome": state}
+        with OUTCOMES.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        print(f"{state} {took:.1f} s {one.name}", flush=True)
+
+
+def outcomes() -> dict[str, dict[str, Any]]:
+    """What is on file, by mutant; the last word counts."""
+    lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
+    return {row["mutant"]: row for row in map(json.loads, lines)}
+
+
+def key(name: str) -> str:
+    """The name of a mutant without its line, which moves."""
+    file, _, change = name.partition(" ")
+    return f"{file.partition(':')[0]} {change}"
+
+
+def table(count: int) -> Iterator[Trial]:
+    """A row for each part."""
+    reasons: dict[str, str] = json.loads(SURVIVORS.read_text(encoding="utf-8")) if SURVIVORS.exists() else {}
+    rows = list(outcomes().values())
+    for part in PARTS:
+        own = [row for row in rows if next(p for p in PARTS if row["file"].startswith(p)) == part]
+        if not own:
+            continue
+        total = sum({row["file"]: row["of"] for row in own}.values())
+        survived = [row["mutant"] for row in own if row["outcome"] == "survived"]
+        explained = [name for name in survived if key(name) in reasons]
+        late = sum(row["outcome"] == "late" for row in own)
+        trial = Trial(
+            f"mutants of `{part}`, at random, up to {count} a file, of {total:,} changes",
+            f"{len(own) - len(survived):,} killed ({late} of them by going on without end); "
+            f"{len(explained)} survivors explained",
+            times=len(own),
+        )
+        trial.failures = [name for name in survived if name not in explained]
+        files = {row["file"] for row in own}
+        before = [row for row in first().values() if row["file"] in files and row["outcome"] == "survived"]
+        trial.before = f"{len(before)} survived"
+        yield trial
+
+
+def first() -> dict[str, dict[str, Any]]:
+    """What is on file, by mutant; the first word counts: before tests were added."""
+    lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
+    return {row["mutant"]: row for row in reversed(list(map(json.loads, lines)))}
+
+
+if __name__ == "__main__":
+    if "--inner" in sys.argv:
+        sys.argv.remove("--inner")
+        parser = argparse.ArgumentParser()
+        for name, kind in (("count", int), ("minutes", float), ("only", str), ("again", int)):
+            parser.add_argument(f"--{name}", type=kind)
+        options = parser.parse_args()
+        try_file(options.only, options, time.monotonic() + 60 * options.minutes)
+    else:
+        common.run(__doc__ or "", __file__, trials, count=15, minutes=600.0, only="", again=0)

@@ -1,0 +1,252 @@
+"""Labelled sequences whose parts the workers of a cluster hold: the same questions, answered by maps and sums.
+
+Residuals meet Gram matrices of all pairs of parts for `gap_full`: the inputs of one part travel to the other, block by
+block, and no part sees more than two at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from kernelcrf.basis.choice import capacity_for, find_rule
+from kernelcrf.basis.distinct import Distinct
+from kernelcrf.basis.factor import Basis
+from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap
+from kernelcrf.basis.pivots import Rule, drive
+from kernelcrf.basis.shards import SharedGrowth, own_inputs
+from kernelcrf.certificate import GRAM_ROWS
+from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span
+from kernelcrf.engines.cluster import Cluster, Handle
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.shards import Shards
+
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSequences:
+    """Handles of `LabelledSequences`, a part each, and what is known of all of them."""
+
+    cluster: Cluster
+    parts: Sequence[Handle]
+    n_labels: int
+    n_features: int
+    is_sparse: bool
+    size: tuple[int, int]
+
+    def where(self) -> str:
+        """Parts and workers."""
+        return f"{len(self.parts)} parts on {self.cluster.status()}"
+
+    def corpus(self, *, matched: bool) -> SharedCorpus:
+        """With the distinct inputs of each part."""
+        return SharedCorpus(self, self.cluster.each(_found, self.parts, shared=(matched,)))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedCorpus:
+    """Parts with their distinct inputs; an input that several parts have belongs to the first of them."""
+
+    data: SharedSequences
+    found: Sequence[Handle]
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where the parts are."""
+        return self.data.cluster
+
+    @property
+    def n_labels(self) -> int:
+        """L."""
+        return self.data.n_labels
+
+    @cached_property
+    def inputs(self) -> list[Handle]:
+        """Distinct inputs (u, d) of each part."""
+        return self.cluster.each(_inputs, self.found)
+
+    @cached_property
+    def own(self) -> list[Handle]:
+        """Places of those that no earlier part has."""
+        return own_inputs(self.inputs, self.cluster)
+
+    @cached_property
+    def n_own(self) -> list[int]:
+        """How many each part owns."""
+        return self.cluster.fetch(self.cluster.each(len, self.own))
+
+    @property
+    def n_inputs(self) -> int:
+        """U."""
+        return sum(self.n_own)
+
+    def features(
+        self,
+        kernel: InputKernel,
+        n_components: int | None,
+        rule: str | Rule,
+        random_state: Any,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> Features:
+        """Features of the distinct inputs; F is a list of handles."""
+        if kernel.name == "linear":
+            return Features(PrimalMap(self.data.n_features), self.inputs, None)
+        if start is None and (n_components is None or n_components >= self.n_inputs):
+            n_components, rule = None, "exact"
+        chosen = find_rule(rule, kernel, self.data.is_sparse)
+        capacity = capacity_for(n_components, self.n_inputs, chosen, start)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+        growth = SharedGrowth(kernel, self.inputs, self.own, capacity, 0.0, self.cluster, start)
+        drive(chosen, growth, rng)
+        basis = growth.finish()
+        return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
+
+    def carried_over(self, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
+        """The features of these inputs under an earlier map."""
+        F: Any = self.cluster.each(_transformed, self.inputs, shared=(earlier,))
+        if not isinstance(earlier, WhitenedMap):
+            return Features(earlier, F, None)
+        residual: Any = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(kernel,))
+        trace = float(self.cluster.sum(self.cluster.each(_own_trace, self.inputs, self.own, shared=(kernel,))))
+        return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
+
+    def partitions(self, by_template: Mapping[str, Features]) -> Sequence[Shards]:
+        """One, of as many shards as there are parts."""
+        names = tuple(by_template)
+        columns: list[Any] = [features.F for features in by_template.values()]
+        parts = self.cluster.each(_partition, self.data.parts, self.found, *columns, shared=(names,))
+        return [Shards(self.cluster, parts)]
+
+    def gap_full(
+        self, objective: Objective, at: Evaluation, by_template: Mapping[str, Features]
+    ) -> tuple[float, Floats]:
+        """Residuals of each part against blocks of K - F F' with every other."""
+        gap, scores = at.value - at.lower_bound, np.zeros(self.n_inputs)
+        shards = objective.partitions[0]
+        if not isinstance(shards, Shards):
+            raise TypeError(f"partition is of type {type(shards).__name__}: expected shards")
+        for block in objective.layout.blocks:
+            features = by_template.get(block.clique.name)
+            if features is None or features.basis is None or block.clique.k_x is None:
+                continue
+            F: Any = features.F
+            R = self.cluster.each(_summed, self.found, shards.residuals(block, at.parts[0]))
+            weights = self.cluster.sum(self.cluster.each(_weights, F, R))
+            ER = self.cluster.each(_within, F, shared=(weights,))
+            for shift in range(len(R)):
+                # Each part meets another one in turn, so that all are at work.
+                others = [(k + shift) % len(R) for k in range(len(R))]
+                X, S = [self.inputs[k] for k in others], [R[k] for k in others]
+                ER = self.cluster.each(_met, ER, self.inputs, X, S, shared=(block.clique.k_x,))
+            square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
+            k_x = block.clique.k_x
+            gap += 0.5 * block.C * out_of_span(k_x, features.basis, float(square), absolute, int(n_rows))
+            if block.clique.nodes == 1:
+                residual: Any = features.basis.residual
+                scores = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
+        return gap, scores
+
+    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+        """The first tokens of landmarks, or of the inputs nearest to them."""
+        basis = features.basis
+        if basis is None:
+            return None
+        if basis.indices is not None:
+            offsets = np.concatenate([[0], np.cumsum(self.n_own)])
+            part = np.searchsorted(offsets, basis.indices, side="right") - 1
+            own = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_own))]
+            found = self.cluster.fetch(self.cluster.each(_places, self.data.parts, self.found, self.own, own))
+            positions = np.empty((len(part), 2), np.intp)
+            for k, places in enumerate(found):
+                positions[part == k] = places
+            return positions
+        pairs = self.cluster.each(_nearest, self.data.parts, self.found, shared=(kernel, basis.landmarks))
+        found = self.cluster.fetch(pairs)
+        best = np.stack([distances for _, distances in found]).argmin(axis=0)
+        return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
+
+
+# What workers do with a part.
+
+
+def _found(data: LabelledSequences, matched: bool) -> Distinct:
+    return data.found(matched=matched)
+
+
+def _inputs(found: Distinct) -> Inputs:
+    return found.inputs
+
+
+def _transformed(X: Inputs, map: FeatureMap) -> Inputs:
+    return map.transform(X)
+
+
+def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> Floats:
+    diagonal = np.asarray(kernel.diagonal(X[own]), np.float64)
+    return np.asarray(np.maximum(diagonal - np.einsum("un,un->u", F[own], F[own], dtype=np.float64), 0))
+
+
+def _own_trace(X: Inputs, own: Places, kernel: InputKernel) -> float:
+    return float(np.asarray(kernel.diagonal(X[own]), np.float64).sum())
+
+
+def _partition(data: LabelledSequences, found: Distinct, *features: Any) -> ChainPartition:
+    *columns, names = features
+    tokens = {name: TokenFeatures.of(found, F) for name, F in zip(names, columns, strict=True)}
+    return data.partition(tokens)
+
+
+def _summed(found: Distinct, residual: Array) -> Floats:
+    return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
+
+
+def _weights(F: Array, R: Floats) -> Floats:
+    return np.asarray(F.T @ R, np.float64)
+
+
+def _within(F: Array, weights: Floats) -> Floats:
+    return -np.asarray(F @ weights, np.float64)
+
+
+def _met(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
+    """ER + K(X, others) R, by blocks of K."""
+    total = ER.copy()
+    for low in range(0, X.shape[0], GRAM_ROWS):
+        rows = slice(low, low + GRAM_ROWS)
+        for begin in range(0, others.shape[0], GRAM_ROWS):
+            columns = slice(begin, begin + GRAM_ROWS)
+            total[rows] += kernel.gram(X[rows], others[columns]) @ R[columns]
+    return total
+
+
+def _dots(R: Floats, ER: Floats) -> Array:
+    """<R, ER>, the number of rows, and |R| summed over them."""
+    return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
+
+
+def _scores(ER: Floats, own: Places, residual: Floats) -> Floats:
+    return atom_scores(ER[own], residual)
+
+
+def _places(data: LabelledSequences, found: Distinct, own: Places, chosen: Places) -> Places:
+    return data.places(found.first[own[chosen]])
+
+
+def _nearest(
+    data: LabelledSequences, found: Distinct, kernel: InputKernel, landmarks: Inputs
+) -> tuple[Places, npt.NDArray[np.floating]]:
+    rows, distances = nearest(kernel, landmarks, found.inputs, LocalEngine(1))
+    return data.places(found.first[rows]), distances

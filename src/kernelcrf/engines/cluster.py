@@ -1,0 +1,78 @@
+"""What the mathematics may ask of an engine whose workers hold the data: maps and ordered sums over resident parts.
+
+A handle names something that a worker holds. Functions are called where their handles are, on what these name; they
+must be importable or picklable, must leave their arguments as they are, and must give the same again when they are
+called again, for that is how what a lost worker held is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Protocol, TypeAlias, cast
+
+import scipy.sparse as sp
+
+Handle: TypeAlias = Any
+
+
+class Cluster(Protocol):
+    """Workers that hold parts of the data."""
+
+    def each(self, function: Callable[..., Any], *parts: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
+        """Handles of `function(*own, *shared)` for the own entries of each part; entries may be handles or values."""
+        ...
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Handle:
+        """A handle of one call, whose arguments may be handles, lists of handles or values."""
+        ...
+
+    def sum(self, handles: Sequence[Handle]) -> Any:
+        """The sum of what handles name, in their order by a tree of fixed shape."""
+        ...
+
+    def load(self, sources: Sequence[Any]) -> list[Handle]:
+        """Handles of what calls without arguments return, or values that the engine can compute itself."""
+        ...
+
+    def parts_of(self, n_bytes: int, most: int) -> int:
+        """Into how many parts to cut data of which `n_bytes` will be resident; at most `most`."""
+        ...
+
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """What handles name."""
+        ...
+
+    def status(self) -> str:
+        """A few words on the workers, for a line of progress."""
+        ...
+
+
+class Resident:
+    """A record that workers hold; its size is that of its arrays, so that an engine knows what memory it takes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays in its fields."""
+        return sum(_nbytes(getattr(self, field.name)) for field in fields(cast(Any, self)))
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return sum(map(_nbytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_nbytes, value))
+    if sp.issparse(value):
+        parts: Any = value
+        return int(parts.data.nbytes + parts.indices.nbytes + parts.indptr.nbytes)
+    return int(getattr(value, "nbytes", 0))
+
+
+def first(pair: tuple[Any, Any]) -> Any:
+    """The first of two."""
+    return pair[0]
+
+
+def second(pair: tuple[Any, Any]) -> Any:
+    """The second of two."""
+    return pair[1]

@@ -1,0 +1,230 @@
+"""Workers of a Dask cluster: parts of the data as futures whose lineage goes back to their source.
+
+Every call is a task. Its arguments, those of a broadcast too, are part of its description, which the scheduler keeps:
+a part that was lost with its worker is computed anew by Dask itself, from whatever it was made of. What is left to
+this module is to ask again where Dask gave up on a task because too many workers died while they had it.
+
+Sums run up a tree of `fan_in` neighbours, in the order of the parts, so that they do not depend on where parts are nor
+on which worker was first. Inside a task BLAS and Numba have one thread: a worker has as many at work as it was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import pickle
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FunctionType, NoneType
+from typing import Any
+
+import cloudpickle
+import dask
+import numpy as np
+from dask.sizeof import sizeof
+from distributed import Client, Future, KilledWorker, get_client
+from distributed.client import FutureCancelledError
+
+from kernelcrf.engines.cluster import Handle, Resident
+from kernelcrf.engines.local import single_threaded_blas
+
+SMALL = 2**16
+
+
+class DaskEngine:
+    """An engine for `ChainCRF(engine=...)` on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None takes the client that is current when there is work.
+    n_partitions : int or None
+        Into how many parts data are cut; None takes two for each thread of the workers, more where parts would
+        take more than an eighth of a worker's memory.
+    fan_in : int
+        How many neighbours a step of a sum takes.
+    attempts : int
+        How often a task is asked for whose workers died; also how often a failing read is tried.
+    """
+
+    n_jobs = 1
+
+    def __init__(
+        self, client: Client | None = None, *, n_partitions: int | None = None, fan_in: int = 8, attempts: int = 5
+    ) -> None:
+        for name, value, least in (("n_partitions", n_partitions, 1), ("fan_in", fan_in, 2), ("attempts", attempts, 1)):
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value!r}: expected at least {least}")
+        self._client, self.n_partitions, self.fan_in, self.attempts = client, n_partitions, fan_in, attempts
+        self._live: weakref.WeakSet[Future] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"DaskEngine({'' if self._client is None else self._client.scheduler.address})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DaskEngine:
+        """The same engine: a connection has no copies. scikit-learn's clone copies what parameters hold."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Elsewhere, the client that is current there."""
+        return _remade, (self.n_partitions, self.fan_in, self.attempts)
+
+    @property
+    def client(self) -> Client:
+        """The client given, or the current one."""
+        return get_client() if self._client is None else self._client
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of all workers."""
+        return sum(self.client.nthreads().values())
+
+    @property
+    def memory(self) -> int | None:
+        """The least memory limit of a worker in bytes, None where there is none."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=None)
+
+    def parts_of(self, n_bytes: int, most: int) -> int:
+        """Into how many parts to cut data of which `n_bytes` will be resident; at most `most`."""
+        if self.n_partitions is not None:
+            return min(self.n_partitions, most)
+        limit = self.memory
+        by_memory = 1 if limit is None else -(-8 * n_bytes // limit)
+        return max(1, min(most, max(2 * max(self.n_threads, 1), by_memory)))
+
+    def load(self, sources: Sequence[Any]) -> list[Handle]:
+        """Handles of what calls without arguments return, or Dask's delayed values; each is tried `attempts` times."""
+        delayed = [source for source in sources if dask.is_dask_collection(source)]
+        computed = iter(self._kept(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
+        return [
+            next(computed) if dask.is_dask_collection(source) else self._submit(_called, source, retries=self.attempts)
+            for source in sources
+        ]
+
+    def each(self, function: Callable[..., Any], *parts: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
+        """Handles of `function(*own, *shared)` for the own entries of each part."""
+        everywhere = [self._broadcast(value) for value in shared]
+        return self._map(function, *parts, *([value] * len(parts[0]) for value in everywhere))
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Handle:
+        """A handle of one call."""
+        return self._submit(function, *arguments)
+
+    def sum(self, handles: Sequence[Handle]) -> Any:
+        """The sum of what handles name, in their order by a tree of fixed shape."""
+        level = list(handles)
+        if not level:
+            raise ValueError("handles is empty: expected at least one, there is nothing to sum")
+        while len(level) > 1:
+            level = [self._submit(_added, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
+        return self.fetch(level)[0]
+
+    def fetch(self, handles: Sequence[Handle]) -> list[Any]:
+        """What handles name."""
+        for attempt in range(self.attempts):
+            try:
+                return list(self.client.gather(list(handles)))
+            except (KilledWorker, FutureCancelledError):
+                if attempt + 1 == self.attempts:
+                    raise
+                self.client.retry([future for future in self._live if future.status == "error"])
+        raise AssertionError("unreachable")
+
+    def status(self) -> str:
+        """How many workers there are."""
+        count = len(self.client.nthreads())
+        return f"{count} worker{'' if count == 1 else 's'}"
+
+    def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Handle]:
+        """A task for each row, all of them in one message to the scheduler."""
+        sealed = _Seals()
+        packed = [[sealed(value) for value in column] for column in columns]
+        with _large_arguments():
+            futures = self.client.map(functools.partial(_alone, sealed(function)), *packed, pure=False)
+        return self._kept(futures)
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Handle:
+        sealed = _Seals()
+        packed = [sealed(value) for value in (function, *arguments)]
+        with _large_arguments():
+            future = self.client.submit(_alone, *packed, pure=False, retries=retries)
+        return self._kept([future])[0]
+
+    def _broadcast(self, value: Any) -> Any:
+        """A value that every task takes: by a task of its own where it is large, so that it is described once."""
+        packed = _Seals()(value)
+        size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
+        return self._submit(_itself, packed) if size > SMALL else packed
+
+    def _kept(self, futures: Sequence[Future]) -> list[Future]:
+        self._live.update(futures)
+        return list(futures)
+
+
+def _remade(n_partitions: int | None, fan_in: int, attempts: int) -> DaskEngine:
+    return DaskEngine(n_partitions=n_partitions, fan_in=fan_in, attempts=attempts)
+
+
+sizeof.register(Resident, lambda record: record.nbytes)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """An object as bytes, which the task that needs it opens.
+
+    Dask opens what a task carries before there is a task to fail: an object of a module that the worker cannot import
+    would take the connection down with it, again and again. Opened inside, it is an error like any other.
+    """
+
+    data: bytes
+
+    def open(self) -> Any:
+        """The object."""
+        return pickle.loads(self.data)
+
+
+PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed)
+
+
+class _Seals:
+    """Seals what is not plain, each object once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Sealed]] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = value, Sealed(cloudpickle.dumps(value))
+        return self._known[id(value)][1]
+
+
+def _alone(function: Any, *arguments: Any) -> Any:
+    function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
+    with single_threaded_blas():
+        return function(*opened)
+
+
+def _called(source: Callable[[], Any]) -> Any:
+    return source()
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _added(values: list[Any]) -> Any:
+    return functools.reduce(operator.add, values)
+
+
+@contextlib.contextmanager
+def _large_arguments() -> Iterator[None]:
+    """Dask advises against large arguments, which would be lost with a worker if they were scattered instead."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield

@@ -1,0 +1,58 @@
+"""A cluster in this process, whose workers forget: what the mathematics asks of one, without the machinery."""
+
+import functools
+import operator
+import pickle
+
+
+class Inline:
+    """Handles are calls that are made anew whenever they are asked for, as if their workers had died."""
+
+    def __init__(self, n_partitions=3, forgetful=True):
+        self.n_partitions, self.forgetful = n_partitions, forgetful
+
+    def each(self, function, *parts, shared=()):
+        return [self.call(function, *own, *shared) for own in zip(*parts, strict=True)]
+
+    def call(self, function, *arguments):
+        # What travels must be picklable, and must not be shared between calls.
+        function = pickle.loads(pickle.dumps(function))
+        handle = Call(function, arguments)
+        return handle if self.forgetful else Known(handle())
+
+    def load(self, sources):
+        return [self.call(source) for source in sources]
+
+    def sum(self, handles):
+        return functools.reduce(operator.add, self.fetch(handles))
+
+    def fetch(self, handles):
+        return [handle() for handle in handles]
+
+    def parts_of(self, n_bytes, most):
+        return min(self.n_partitions, most)
+
+    def status(self):
+        return "no workers"
+
+
+class Call:
+    def __init__(self, function, arguments):
+        self.function, self.arguments = function, arguments
+
+    def __call__(self):
+        return self.function(*map(value, self.arguments))
+
+
+class Known:
+    def __init__(self, found):
+        self.found = found
+
+    def __call__(self):
+        return self.found
+
+
+def value(argument):
+    if isinstance(argument, list):
+        return [value(one) for one in argument]
+    return argument() if isinstance(argument, Call | Known) else argument

@@ -1,0 +1,227 @@
+"""A real cluster of two worker processes on this machine."""
+
+import copy
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import types
+from functools import partial
+
+import numpy as np
+import pytest
+
+import kernelcrf
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+from kernelcrf.estimators.shared import Partitions, Sequences
+from kernelcrf.formats.partitioned import read_parquet, tag_parquet
+
+distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
+DaskEngine = pytest.importorskip("kernelcrf.engines.dask").DaskEngine
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 20}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def engine(client):
+    client.wait_for_workers(2, timeout=60)
+    return DaskEngine(client, n_partitions=4)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(1)
+    X = [rng.normal(size=(rng.integers(1, 9), 3)) for _ in range(60)]
+    y = [np.where(np.sin(2 * x[:, 0]) > 0, "up", "down").tolist() for x in X]
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def words():
+    rng = np.random.default_rng(2)
+    names = [f"w={k}" for k in range(12)]
+    X = [[[names[k], f"odd={k % 2}"] for k in rng.integers(12, size=rng.integers(1, 9))] for _ in range(60)]
+    y = [["AB"[int(token[0][2:]) % 3 > 0] if rng.random() > 0.1 else "C" for token in x] for x in X]
+    return X, y
+
+
+LINEAR = {"kernel": "linear", "solver": "lbfgs", "tol": 1e-9}
+RBF = {"kernel": "rbf", "n_components": 25, "random_state": 0, "tol": 1e-9}
+
+
+def same(there, here, X):
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
+    assert all(map(np.array_equal, there.predict(X), here.predict(X)))
+
+
+def test_sums_are_in_order_and_arguments_travel(engine):
+    parts = engine.each(np.full, [3] * 5, [0.1, 0.2, 0.3, 1e17, -1e17])
+    expected = (((np.full(3, 0.1) + 0.2) + 0.3) + 1e17) + -1e17
+    np.testing.assert_array_equal(engine.sum(parts), expected)
+    large = np.arange(50_000.0)
+    np.testing.assert_array_equal(engine.fetch(engine.each(np.multiply, [2.0, 3.0], shared=(large,)))[1], 3 * large)
+    few = DaskEngine(engine.client, fan_in=2)
+    assert few.sum(few.each(float, [1, 2, 3, 4, 5])) == 15.0
+    assert engine.status() == "2 workers"
+
+
+def test_what_a_worker_cannot_import_is_an_error_and_no_hang(engine, monkeypatch):
+    module = types.ModuleType("nowhere")
+    exec("class Source:\n    def __call__(self):\n        return 3\n", module.__dict__)
+    module.Source.__module__ = "nowhere"
+    monkeypatch.setitem(sys.modules, "nowhere", module)
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        engine.fetch(engine.load([module.Source()]))
+    assert engine.fetch(engine.load([lambda: 4])) == [4]
+
+
+def test_an_engine_is_one_connection(engine):
+    assert copy.deepcopy(engine) is engine
+    assert "tcp://" in repr(engine)
+    again = pickle.loads(pickle.dumps(engine))
+    assert (again.n_partitions, again.fan_in) == (4, 8)
+    for wrong in ({"n_partitions": 0}, {"fan_in": 1}, {"attempts": 0}):
+        with pytest.raises(ValueError, match=rf"{next(iter(wrong))}="):
+            DaskEngine(engine.client, **wrong)
+
+
+@pytest.mark.parametrize("settings", [LINEAR, RBF, {**RBF, "pivots": "random", "solver": "newton-cg"}])
+def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
+    same(ChainCRF(**settings, engine=engine).fit(*vectors), ChainCRF(**settings).fit(*vectors), vectors[0])
+
+
+def test_inputs_in_parts_of_dask_need_no_engine(engine, words):
+    from dask import bag
+
+    X, y = words
+    here = ChainCRF(**LINEAR).fit(X, y)
+    bags = (bag.from_sequence(part, npartitions=3) for part in (X, y))
+    same(ChainCRF(**LINEAR).fit(*bags), here, X)
+    cuts = [slice(0, 25), slice(25, 60)]
+    delayed = ([dask.delayed(part[cut]) for cut in cuts] for part in (X, y))
+    same(ChainCRF(**LINEAR).fit(*delayed), here, X)
+    with pytest.raises(TypeError, match="expected y in the same parts"):
+        ChainCRF(**LINEAR).fit(bag.from_sequence(X, npartitions=3), y)
+
+
+def test_a_frame_has_columns_by_name(engine, words):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    X, y = words
+    here = ChainCRF(**LINEAR).fit(X, y, sample_weight=np.linspace(1, 2, len(X)))
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(
+            pd.DataFrame({"features": X, "labels": y, "weight": np.linspace(1, 2, len(X))}), npartitions=3
+        )
+        same(ChainCRF(**LINEAR).fit(frame), here, X)
+        with pytest.raises(ValueError, match="expected 'tags'"):
+            ChainCRF(**LINEAR).fit(frame, "tags")
+
+
+@pytest.mark.parametrize("layout", ["sequences", "tokens"])
+def test_parquet_is_read_and_written_by_the_workers(engine, words, layout, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X, y = words
+    (tmp_path / "data").mkdir()
+    names = [f"s{i}" for i in range(len(X))]
+    for k, own in enumerate((range(0, 35), range(35, 60))):
+        if layout == "sequences":
+            table = pa.table(
+                {"id": [names[i] for i in own], "features": [X[i] for i in own], "labels": [y[i] for i in own]}
+            )
+        else:
+            rows = [(names[i], token, label) for i in own for token, label in zip(X[i], y[i], strict=True)]
+            table = pa.table(dict(zip(("id", "features", "labels"), map(list, zip(*rows, strict=True)), strict=True)))
+        pq.write_table(table, tmp_path / "data" / f"{k}.parquet", row_group_size=12 if layout == "sequences" else 10**6)
+    sequence = "id" if layout == "tokens" else None
+    data = read_parquet(tmp_path / "data", sequence=sequence)
+    assert len(data) == (6 if layout == "sequences" else 2)
+    crf = ChainCRF(**LINEAR, engine=engine).fit(data)
+    here = ChainCRF(**LINEAR).fit(X, y)
+    same(crf, here, X)
+    for _ in range(2):
+        told = tag_parquet(
+            crf, tmp_path / "data", tmp_path / "out", sequence=sequence, keep=["id"], probabilities=True, engine=engine
+        )
+        assert (told.sequences, told.tokens) == (60, sum(map(len, X)))
+    found = pq.read_table(tmp_path / "out")
+    expected = [row.tolist() for row in here.predict(X)]
+    labels = found.column("labels").to_pylist()
+    assert labels == (expected if layout == "sequences" else [label for row in expected for label in row])
+    p = [row[np.arange(len(row)), row.argmax(axis=1)] for row in here.predict_proba(X)]
+    flat = np.array(
+        found.column("probabilities").combine_chunks().flatten()
+        if layout == "sequences"
+        else found.column("probabilities")
+    )
+    assert flat.max() <= 1
+    assert flat.mean() == pytest.approx(np.concatenate(p).mean(), abs=0.05)
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
+def test_a_worker_that_dies_takes_nothing_with_it(client, engine, vectors):
+    here = ChainCRF(**{**RBF, "tol": 1e-10}).fit(*vectors)
+    for moment in (0.05, 0.4):
+        client.wait_for_workers(2, timeout=60)
+        pids = list(client.run(os.getpid).values())
+        threading.Timer(moment, os.kill, (pids[0], signal.SIGKILL)).start()
+        there = ChainCRF(**{**RBF, "tol": 1e-10}, engine=engine).fit(*vectors)
+        same(there, here, vectors[0])
+        time.sleep(max(0.0, 0.5 - moment))
+
+
+def flaky(part, marks, failures):
+    """A source whose first reads fail."""
+
+    def read():
+        tried = len(list(marks.glob("*")))
+        if tried < failures:
+            (marks / str(tried)).touch()
+            raise OSError("the disk is away")
+        return part
+
+    return read
+
+
+def test_a_read_that_fails_is_tried_again(engine, vectors, tmp_path):
+    X, y = vectors
+    parts = [flaky(Sequences(X[:30], y[:30]), tmp_path, 2), partial(Sequences, X[30:], y[30:])]
+    same(ChainCRF(**RBF, engine=engine).fit(Partitions(parts)), ChainCRF(**RBF).fit(X, y), X)
+    (tmp_path / "more").mkdir()
+    with pytest.raises(OSError, match="the disk is away"):
+        ChainCRF(**RBF, engine=engine).fit(Partitions([flaky(Sequences(X, y), tmp_path / "more", 100)]))
+
+
+def test_errors_of_workers_are_those_of_the_library(engine, vectors):
+    X, y = vectors
+    with pytest.raises(ValueError, match=r"y\[0\] has 1 labels and X\[0\] has 3 tokens"):
+        ChainCRF(**RBF, engine=engine).fit([X[0][:1].repeat(3, axis=0), *X[1:]], [["up"], *y[1:]])
+
+
+def test_a_model_fitted_on_a_cluster_is_saved_without_it(engine, vectors, tmp_path):
+    crf = ChainCRF(**RBF, engine=engine).fit(*vectors)
+    crf.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    assert loaded.engine is None
+    same(loaded, crf, vectors[0])
+
+
+def test_sequences_of_many_shapes_agree(engine):
+    data = make_sequences(80, random_state=3)
+    settings = {**RBF, "edge_kernel": "linear", "n_components": 15}
+    same(ChainCRF(**settings, engine=engine).fit(data.X, data.y), ChainCRF(**settings).fit(data.X, data.y), data.X)

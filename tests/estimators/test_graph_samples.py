@@ -1,0 +1,73 @@
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernelcrf import GraphCRF, MarkovNetwork
+from kernelcrf.estimators.graph_samples import GraphSamples
+
+X, EDGES = np.arange(6.0).reshape(3, 2), [[0, 1], [1, 2]]
+
+
+def network(node=1.0, edge=None):
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, 1.0, "x")
+    graph.nodes[1]["x"] = node
+    if edge is not None:
+        nx.set_edge_attributes(graph, 1.0, "x")
+        graph.edges[0, 1]["x"] = edge
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (X, "X is one array: expected a list of graphs"),
+        (sp.csr_array(X), "X is one array"),
+        ([], "X is empty"),
+        ([(X, EDGES), X], "mixes sequences and graphs"),
+        ([(X, EDGES, np.ones((1, 2)))], "graph 0 has 2 edges and 1 rows of edge features"),
+        ([(X, [[0, 1, 2]])], r"edges of graph 0 have shape \(1, 3\)"),
+        ([(X, [[0.5, 1.0]])], "expected .* numbers of nodes"),
+        ([(X, [[0, 3]])], "name nodes from 0 to 3: expected 0 to 2"),
+        ([(X, [[1, 1]])], "joins node 1 to itself"),
+        ([(X, EDGES), (X[:, :1], EDGES)], "graph 1 has 1 node features but graph 0 has 2"),
+        ([(X, EDGES), (X, EDGES, np.ones((2, 1)))], "some graphs have edge features and some have none"),
+        ([(X, EDGES, np.ones((2, 2))), (X, EDGES, np.ones((2, 1)))], "differ in the number of their edge features"),
+        ([([["a"], ["b"]], [[0, 1]])], "expected numbers, a row for each"),
+        ([(np.array([[np.nan], [0.0]]), [[0, 1]])], "contain NaN or infinity"),
+        ([nx.path_graph(3)], "graph 0 lacks features"),
+        ([network(node=[1.0, 2.0])], "graph 0 lacks features: expected .* of one length"),
+        ([network(node=np.nan)], "node features of graph 0 contain NaN"),
+        ([network(edge=np.inf)], "edge features of graph 0 contain NaN or infinity"),
+        ([network(edge=[1.0, 2.0])], "edges of graph 0 have attributes 'x' that are not numbers of one length"),
+    ],
+)
+def test_what_is_no_graph_is_named(samples, message):
+    with pytest.raises(ValueError, match=message):
+        GraphSamples.read(samples, directed=False)
+
+
+def test_sparse_features_and_graphs_without_edges_are_read():
+    found = GraphSamples.read([(sp.csr_array(X), EDGES), (sp.csr_array(X), [])], directed=False)
+    np.testing.assert_array_equal(found.nodes.toarray(), np.vstack((X, X)))
+    assert found.edges.tolist() == EDGES
+    np.testing.assert_array_equal(found.samples, [0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_paths_of_three_nodes_go_the_way_of_the_edges(directed):
+    found = GraphSamples.read([(X, [[0, 1], [2, 1]])], directed=directed)
+    assert found.paths.tolist() == ([] if directed else [[0, 1, 2]])
+
+
+def test_weights_and_structures_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(1,\), one a graph"):
+        GraphCRF("linear").fit([(X, EDGES)], [[0, 1, 0]], sample_weight=[1.0, 2.0])
+    table = np.array([[0, 1], [1, 0], [1, 1]])
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(1,\): expected \(3,\), one a row"):
+        MarkovNetwork().fit(table, sample_weight=[1.0])
+    with pytest.raises(ValueError, match="structure='ring'"):
+        MarkovNetwork(structure="ring").fit(table)
+    with pytest.raises(ValueError, match=r"X has shape \(3,\)"):
+        MarkovNetwork().fit(table[:, 0])

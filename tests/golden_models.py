@@ -1,0 +1,122 @@
+"""Golden model files: one small model of each kind that `save` writes, with inputs and what it predicts for them.
+
+    python tests/golden_models.py           writes tests/golden/v<format version>/; commit what it writes
+
+Files that are there stay as they are: every later version of the library must read them and predict the same
+(`tests/estimators/test_golden.py`). The command adds kinds that are new, and a folder for a new format version.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from kernelcrf import ChainCRF
+from kernelcrf.formats import Templates
+from kernelcrf.persistence import VERSION
+
+FOLDER = Path(__file__).parent / "golden"
+LENGTHS = (5, 1, 7, 4, 6, 3, 5, 8)
+
+
+def numbers(salt: int, *shape: int) -> np.ndarray:
+    """Numbers in (0, 1) by a formula, so that no generator of another version matters."""
+    i = np.arange(int(np.prod(shape)), dtype=np.float64) + 1 + 100 * salt
+    return np.round(np.modf(i * 0.6180339887498949 + np.square(i) * 0.01)[0], 6).reshape(shape)
+
+
+def dense(dtype: type = np.float64) -> list[np.ndarray]:
+    return [numbers(i, T, 3).astype(dtype) for i, T in enumerate(LENGTHS)]
+
+
+def sparse() -> list[sp.csr_array]:
+    return [sp.csr_array(np.where(x > 0.5, x, 0.0)) for x in dense()]
+
+
+def dicts() -> list[list[dict[str, object]]]:
+    return [[{"word": "abcdefg"[int(7 * a)], "size": float(b), "up": bool(c > 0.5)} for a, b, c in x] for x in dense()]
+
+
+def labels(names: tuple[object, ...]) -> list[list[object]]:
+    return [[names[int(len(names) * value)] for value in numbers(50 + i, T)] for i, T in enumerate(LENGTHS)]
+
+
+def words() -> list[list[list[str]]]:
+    return [[["wort" + "aeiou"[int(5 * a)]] for a, _, _ in x] for x in dense()]
+
+
+THREE, TWO = ("a", "b", "c"), (0, 1)
+BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
+
+# name: (parameters, inputs, labels)
+KINDS = {
+    "linear": ({"kernel": "linear"}, dense, labels(THREE)),
+    "poly": ({"kernel": "poly", "degree": 2}, dense, labels(THREE)),
+    "polynomial": ({"kernel": "polynomial", "gamma": 0.5}, dense, labels(TWO)),
+    "rbf": ({}, dense, labels(THREE)),
+    "laplacian": ({"kernel": "laplacian"}, dense, labels(THREE)),
+    "cosine": ({"kernel": "cosine"}, dense, labels(THREE)),
+    "chi2": ({"kernel": "chi2"}, dense, labels(THREE)),
+    "gaussian-process": (
+        {"kernel": ConstantKernel(2.0) * RBF([0.5, 1.0, 2.0]) + Matern(0.7, nu=1.5)},
+        dense,
+        labels(THREE),
+    ),
+    "single-precision": ({}, lambda: dense(np.float32), labels(THREE)),
+    "sparse-linear": ({"kernel": "linear"}, sparse, labels(THREE)),
+    "sparse-rbf": ({}, sparse, labels(THREE)),
+    "dicts-linear": ({"kernel": "linear"}, dicts, labels(THREE)),
+    "dicts-rbf": ({}, dicts, labels(THREE)),
+    "dicts-hashed": ({"kernel": "linear", "hash_features": 32}, dicts, labels(THREE)),
+    "edge-linear": ({"edge_kernel": "linear"}, dense, labels(THREE)),
+    "edge-rbf": ({"kernel": "linear", "edge_kernel": "rbf"}, dense, labels(TWO)),
+    "centred": ({"label_kernel": "centred"}, dense, labels(THREE)),
+    "label-matrix": ({"label_kernel": (np.eye(3) + 0.5).tolist()}, dense, labels(THREE)),
+    "constraints": ({"constraints": "BIO"}, dense, BIO),
+    "marginal": ({"decoding": "marginal", "classes": [1, 2, 3]}, dense, labels((1, 2))),
+    "tuple-labels": ({}, dense, labels((("x", 1), ("y", 2)))),
+    "number-labels": ({"kernel": "linear"}, dense, labels((0.5, 1.5))),
+    "laplace": ({"laplace": True, "n_components": 4}, dense, labels(TWO)),
+    "laplace-partial": ({"kernel": "linear", "hash_features": 16, "laplace": True}, dicts, labels(TWO)),
+    "evidence": ({"C": "evidence", "n_components": 4}, dense, labels(TWO)),
+    "templates": ({"kernel": "linear"}, words, labels(THREE)),
+}
+
+
+def inputs(name: str) -> list:
+    """X of a kind, as `predict` takes it."""
+    made = KINDS[name][1]()
+    return TEMPLATES.features(made) if name == "templates" else made
+
+
+TEMPLATES = Templates('U:w=%x[0,0]\nU:before=%x[-1,0]\nU:end=%m[0,0,".$"]', 1)
+
+
+def write(folder: Path) -> None:
+    """Each kind as <name>.kcrf, and what all of them predict as predictions.json; what is there already stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = folder / "predictions.json"
+    predictions = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    for name, (parameters, _, y) in KINDS.items():
+        if name in predictions:
+            continue
+        X = inputs(name)
+        model = ChainCRF(**{"n_components": 6, "random_state": 0, **parameters}).fit(X, y)
+        if name == "templates":
+            TEMPLATES.attach(model)
+        # A time of day is no part of a model: the files are the same whenever they are written.
+        model.gap_curve_[:, 2] = 0.0
+        model.save(folder / f"{name}.kcrf")
+        predictions[name] = {
+            "labels": [found.tolist() for found in model.predict(X)],
+            "proba": [np.round(found, 12).tolist() for found in model.predict_proba(X)],
+        }
+    known.write_text(json.dumps(predictions) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(FOLDER / f"v{VERSION}")
