@@ -60,11 +60,11 @@ TRIALS = 20
 
 @contextlib.contextmanager
 def workers(n: int = 2, memory: str | None = None) -> Iterator[Client]:
-    quiet = {"distributed.scheduler.allowed-failures": 100, "distributed.logging.distributed": "critical"}
+    patient = {"distributed.scheduler.allowed-failures": 100, "distributed.comm.timeouts.connect": "180s"}
     limit = {} if memory is None else {"memory_limit": memory}
     with (
-        dask.config.set(quiet),
-        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, silence_logs=50, **limit) as cluster,
+        dask.config.set(patient),
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **limit) as cluster,
         Client(cluster) as client,
     ):
         yield client

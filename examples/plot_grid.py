@@ -2,8 +2,8 @@
 Smooth images from noisy ones
 =============================
 
-A grid of pixels is a graph: each pixel has a label, and neighbours mostly share theirs. A 30 x 30 grid is too wide for
-exact inference; tree-reweighted messages give an upper bound on the log-partition, and labels to go with it.
+A grid of pixels is a graph: each pixel has a label, and neighbours mostly share theirs. A 30 x 30 grid is too wide
+for exact inference; tree-reweighted messages give an upper bound on the log-partition, and labels to go with it.
 """
 
 # %%

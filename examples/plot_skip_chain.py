@@ -2,8 +2,8 @@
 Which cliques does a chain need?
 ================================
 
-Labels of a sequence may depend on more than their neighbour. Structure search starts from a chain and bounds what each
-kind of clique that it lacks could gain: pairs at distance two, triples, steps that depend on the inputs.
+Labels of a sequence may depend on more than their neighbour. Structure search starts from a chain and bounds what
+each kind of clique that it lacks could gain: pairs at distance two, triples, steps that depend on the inputs.
 """
 
 # %%

@@ -47,6 +47,13 @@ class Certificate:
     gap_full : bound on the distance to the optimum of the kernel's whole space; None where it was not computed.
     status : of the solver.
     rounding : how far below zero, relative to |P|, a gap may come out by the precision of the features.
+
+    Examples
+    --------
+    >>> from kernelcrf.certificate import Certificate
+    >>> certificate = Certificate(objective=100.0, lower_bound=99.0, status="optimal")
+    >>> certificate.gap_in_span, certificate.relative_gap
+    (1.0, 0.01)
     """
 
     objective: float

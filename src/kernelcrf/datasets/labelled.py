@@ -35,6 +35,17 @@ class LabelledSequences:
     extras : further columns by name, each m arrays (T_i,). Some tell the label: they are no inputs.
 
     Fields that a set has nothing for are None; `extras` is then empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import LabelledSequences
+    >>> X, y = [np.zeros((3, 2)), np.ones((1, 2))], [np.array([0, 1, -1]), np.array([1])]
+    >>> data = LabelledSequences(X, y, description="Two sequences.", licence="CC0", citation="")
+    >>> data
+    LabelledSequences(2 sequences, 4 tokens: Two sequences.)
+    >>> data.lengths, data.take([1]).y
+    (array([3, 1]), [array([1])])
     """
 
     X: list[Any]

@@ -44,6 +44,13 @@ class MultilabelData:
     Y_train, Y_test : (n, L) of 0 and 1, as scikit-learn's multi-label indicators.
     label_names, feature_names : L and d names.
     description, licence, citation : what is loaded, on what terms, and what to cite.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_multilabel
+    >>> data = load_multilabel("emotions")  # from the folder KERNELCRF_DATA
+    >>> type(data).__name__, data.Y_train.shape, len(data.label_names)
+    ('MultilabelData', (391, 6), 6)
     """
 
     X_train: npt.NDArray[np.float64]
@@ -70,6 +77,13 @@ def load_multilabel(name: Name, *, folder: Folder = None) -> MultilabelData:
 
     Licence: none stated for the data. Source: github.com/tsoumakas/mulan.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_multilabel
+    >>> data = load_multilabel("scene")
+    >>> data.X_train.shape, data.Y_train.shape
+    ((1211, 294), (1211, 6))
     """
     choice("name", name, CITATIONS)
     path = MULAN.path(folder, f"{name}.npz")

@@ -68,6 +68,13 @@ def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 
     Licence: CC0 1.0. Source: github.com/omarperacha/ps4-dataset.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_cb513
+    >>> data = load_cb513()
+    >>> data.X[0][:2], data.y[0][:2].tolist()
+    ([{'residue': 'R'}, {'residue': 'T'}], ['C', 'C'])
     """
     return _dssp(CB513, "cb513.tsv.gz", n_classes, folder)
 
@@ -79,6 +86,12 @@ def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 
     Licence: CC0 1.0. Source: github.com/omarperacha/ps4-dataset.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_ts115
+    >>> load_ts115(n_classes=8).y[0][:5]
+    array(['C', 'C', 'H', 'H', 'H'], dtype='<U1')
     """
     return _dssp(TS115, "ts115.tsv.gz", n_classes, folder)
 
@@ -90,6 +103,12 @@ def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: F
     residues) to train, 17 (3,520) to test. Scored by the accuracy of residues.
 
     Licence: non-commercial research. Source: UCI. `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_qian_sejnowski
+    >>> load_qian_sejnowski("test").lengths[:3]
+    array([306, 108, 113])
     """
     choice("subset", subset, ("train", "test"))
     path = QIAN_SEJNOWSKI.path(folder, f"qian_sejnowski_{subset}.tsv.gz")

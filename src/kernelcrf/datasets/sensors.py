@@ -57,6 +57,13 @@ def load_occupancy(
 
     Licence: CC BY 4.0 (UCI). Source: github.com/LuisM78/Occupancy-detection-data.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_occupancy
+    >>> data = load_occupancy("test1", by_day=True)
+    >>> data.feature_names, [len(day) for day in data.y]
+    (('Temperature', 'Humidity', 'Light', 'CO2', 'HumidityRatio'), [581, 1440, 644])
     """
     choice("subset", subset, ("train", "test1", "test2"))
     path = OCCUPANCY.path(folder, f"{subset}.csv.gz")
@@ -88,6 +95,13 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
     room and test on the other, or split by trial, where a person may be on both sides. Classes are far from balanced.
 
     Licence: CC BY 4.0 (UCI). Source: UCI data set 427. `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_batteryless
+    >>> data = load_batteryless()
+    >>> data.feature_names[:4], len(data.y)
+    (('time', 'acc_frontal', 'acc_vertical', 'acc_lateral'), 87)
     """
     X: list[Array] = []
     y: list[Array] = []

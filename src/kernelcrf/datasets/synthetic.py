@@ -36,6 +36,14 @@ class SequenceData:
     bayes_error : the token error that no decoder can beat, as the mean over the generated tokens of
         1 - max_j p(y_t = j | x): the error to expect, given these inputs, of the decoder that takes the largest
         marginal.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(5, n_classes=2, random_state=0)
+    >>> type(data).__name__, data.transitions.round(1), data.posterior[0].shape
+    ('SequenceData', array([[0.7, 0.3],
+           [0.3, 0.7]]), (14, 2))
     """
 
     X: list[Floats]
@@ -61,6 +69,15 @@ def make_sequences(
     noise : the standard deviation about the centres, which lie at a distance of 1 from the origin.
     stickiness : p(y_t = y_{t-1}), below 1; the rest is spread over the other labels at random.
     random_state : an integer, a `numpy.random.RandomState` or None, as in scikit-learn.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(100, random_state=0)
+    >>> len(data.X), data.X[0].shape, data.y[0].shape
+    (100, (11, 2), (11,))
+    >>> round(data.bayes_error, 2)
+    0.06
     """
     _check(n_sequences, mean_length, n_classes, n_features, noise, stickiness)
     rng = check_random_state(random_state)

@@ -85,6 +85,13 @@ def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder
 
     Licence: none stated; the text is the Penn Treebank's, released for the shared task.
     Source: the corpora of NLTK (conll2000.zip). `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_conll2000
+    >>> data = load_conll2000("test")
+    >>> data.X[0][0], data.y[0][:2].tolist()
+    ({'word': 'Rockwell', 'pos': 'NNP'}, ['B-NP', 'I-NP'])
     """
     choice("subset", subset, ("train", "test"))
     return _tagged(CONLL2000, subset, folder, ("word", "pos", "chunk"), " ")
@@ -99,6 +106,13 @@ def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
 
     Licence: CC BY 4.0. Source: github.com/leondz/emerging_entities_17.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_wnut17
+    >>> data = load_wnut17("dev")
+    >>> len(data.y), data.X[0][0]
+    (1009, {'word': 'Stabilized'})
     """
     choice("subset", subset, ("train", "dev", "test"))
     return _tagged(WNUT17, subset, folder, ("word", "label"), "\t")
@@ -113,6 +127,13 @@ def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
 
     Licence: CC BY-SA 4.0. Source: github.com/UniversalDependencies/UD_English-EWT.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_ud_ewt
+    >>> data = load_ud_ewt("dev")
+    >>> data.X[0][:2], data.y[0][:2].tolist()
+    ([{'word': 'From'}, {'word': 'the'}], ['ADP', 'DET'])
     """
     choice("subset", subset, ("train", "dev", "test"))
     return _tagged(UD_EWT, subset, folder, ("word", "upos"), "\t")
@@ -143,6 +164,13 @@ def load_prosody(
 
     Licence: CC BY 4.0. Source: github.com/Helsinki-NLP/prosody.
     `folder` : the folder of all data sets, else KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_prosody
+    >>> data = load_prosody("dev", n_classes=2)
+    >>> data.X[0][:2], data.y[0][:2].tolist()
+    ([{'word': 'A'}, {'word': "'JOLLY'"}], [0, 1])
     """
     choice("release", release, ("final", "early"))
     choice("n_classes", n_classes, (2, 3))

@@ -127,6 +127,39 @@ class ChainCRF(KernelEstimator):
     gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
     metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.
     n_features_in_ : number of columns of the inputs.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(60, random_state=0)  # lists of (T_i, 2) arrays and of (T_i,) labels
+    >>> crf = ChainCRF(C=10.0, n_components=100, laplace=True, random_state=0).fit(data.X, data.y)
+    >>> crf.certificate_.status, bool(crf.certificate_.relative_gap <= crf.tol)
+    ('optimal', True)
+    >>> new = make_sequences(60, random_state=1)
+    >>> round(crf.score(new.X, new.y), 1)
+    0.9
+    >>> x = new.X[:1]
+    >>> crf.predict(x)[0][:6], crf.predict_proba(x)[0].shape
+    (array([2, 2, 1, 1, 1, 1]), (9, 3))
+    >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
+    {0: 0.0, 1: 0.0, 2: 1.0}
+    >>> crf.edge_marginals(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
+    ((9, 3, 3), (5, 9))
+    >>> [round(log_p, 1) for labels, log_p in crf.decode(x, n_best=2)[0]]
+    [-0.4, -1.7]
+    >>> crf.log_prob(x, new.y[:1]).round(1), crf.entropy(x).round(1)
+    (array([-0.4]), array([1.]))
+    >>> crf.explain(x[0], 4, n_terms=1).label
+    1
+    >>> parts = crf.uncertainty(x, n_samples=20)
+    >>> parts.epistemic[0].shape == parts.aleatoric[0].shape == (len(x[0]),)
+    True
+    >>> crf.select_for_labelling(new.X, 3, random_state=0).shape
+    (3,)
+    >>> round(crf.log_marginal_likelihood())
+    -122
+    >>> crf.save("model.kcrf")
     """
 
     _reader: SequenceReader

@@ -92,6 +92,25 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     n_features_in_, feature_names_in_ : the columns of X.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kernelcrf import KernelClassifier
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = KernelClassifier(C="evidence", n_components=50, laplace=True, random_state=0).fit(X, y)
+    >>> round(model.score(X, y), 2), model.predict(X[:3]), model.predict_proba(X[:1]).round(2)
+    (0.98, array([0, 1, 1]), array([[1., 0.]]))
+    >>> model.decision_function(X[:3]).round(1)
+    array([-6.2, 11.1,  3.5])
+    >>> model.save("model.kcrf")
+    >>> mean, variance = model.latent_mean_and_variance(X[:3])
+    >>> mean.shape, variance.shape
+    ((3,), (3,))
+    >>> model.uncertainty(X[:3], n_samples=20).epistemic.shape
+    (3,)
+    >>> round(model.C_, 1), round(model.log_marginal_likelihood(), 1)
+    (98.0, -31.7)
     """
 
     classes_: Array

@@ -51,6 +51,15 @@ class Explanation:
     score : s_t(label) - mean_j s_t(j), the sum of all contributions.
     p_alone, p : probability of the label by the token's own scores, and in the sequence.
     neighbours : log p - log p_alone; -inf where constraints forbid the label.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> crf = ChainCRF("linear", C=10.0).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> why = crf.explain(X[0], 1)
+    >>> why.label, why.terms, bool(why.p > why.p_alone)  # "dog" itself, and its place after "the"
+    ('NOUN', ('word=dog',), True)
     """
 
     t: int

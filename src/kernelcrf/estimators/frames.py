@@ -21,6 +21,15 @@ def from_frame(
     a group need not be neighbours. Where all `features` are columns of numbers or booleans a sequence is a (T, d)
     array, with NaN for null; else it is a list of feature dicts, from which values that are null are left out. A null
     label is None, that is, missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kernelcrf.estimators.frames import from_frame
+    >>> frame = pd.DataFrame({"day": [1, 1, 2], "speed": [0.1, 0.4, 0.2], "is": ["walk", "run", "walk"]})
+    >>> X, y = from_frame(frame, "day", ["speed"], "is")
+    >>> [x.shape for x in X], y
+    ([(2, 1), (1, 1)], [['walk', 'run'], ['walk']])
     """
     if isinstance(features, str):
         raise TypeError(f"features={features!r}: expected a list of column names; [{features!r}] is one of one column")

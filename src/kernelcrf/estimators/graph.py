@@ -82,6 +82,30 @@ class GraphCRF(NetworkEstimator):
     covers_ : what the certificate's objective is made of.
     search_ : of cliques="auto": its rounds, and what was left out with bounds of the gains; else None.
     landmarks_, n_features_in_, n_iter_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf import GraphCRF
+    >>> rng = np.random.default_rng(0)
+    >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    >>> y = [np.full(4, rng.integers(2)) for _ in range(40)]  # all nodes of a ring share their label
+    >>> X = [(own[:, None] + rng.normal(size=(4, 1)), ring) for own in y]
+    >>> crf = GraphCRF("linear", laplace=True).fit(X, y)
+    >>> crf.edge_potentials_.round(1)
+    array([[ 1.4, -1.3],
+           [-1.3,  1.2]])
+    >>> crf.predict(X[:1])[0], crf.predict_proba(X[:1])[0].shape
+    (array([1, 1, 1, 1]), (4, 2))
+    >>> [round(log_p, 2) for labels, log_p in crf.decode(X[:1], n_best=2)[0]]
+    [-0.11, -2.54]
+    >>> crf.log_prob(X[:1], y[:1]).round(2), crf.entropy(X[:1]).round(2)
+    (array([-0.11]), array([0.44]))
+    >>> crf.save("model.kcrf")
+    >>> crf.sample(X[:1], 3, random_state=0)[0].shape
+    (3, 4)
+    >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
+    (0.775, -27.0)
     """
 
     _labels: LabelReader

@@ -21,7 +21,17 @@ ESTIMATORS: dict[str, type[Model]] = {
 
 
 def load(path: PathLike) -> Model:
-    """The fitted estimator that `save` wrote to a file."""
+    """The fitted estimator that `save` wrote to a file.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, load
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(20, random_state=0)
+    >>> ChainCRF(n_components=50, random_state=0).fit(data.X, data.y).save("model.kcrf")
+    >>> load("model.kcrf").predict(data.X[:1])[0][:5]
+    array([1, 2, 2, 2, 2])
+    """
     config, arrays = read(path)
     name = config.get("estimator")
     if not isinstance(name, str) or name not in ESTIMATORS:

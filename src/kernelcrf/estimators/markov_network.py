@@ -60,6 +60,26 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     certificate_ : of the fit, within the pairs that interact.
     search_ : of structure="auto": its rounds, and the pairs left out with the bounds of their gains; else None.
     n_features_in_, n_iter_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf import MarkovNetwork
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.integers(3, size=500)
+    >>> table = np.column_stack((a, (a + rng.integers(2, size=500)) % 3, rng.integers(2, size=500)))
+    >>> model = MarkovNetwork(laplace=True).fit(table)
+    >>> model.edges_.tolist()  # columns 0 and 1 depend on each other
+    [[0, 1]]
+    >>> model.save("model.kcrf")
+    >>> model.sample(2, random_state=0).shape
+    (2, 3)
+    >>> model.score_samples(table[:2]).round(2), round(model.score(table), 1)
+    (array([-2.44, -2.59]), -1247.0)
+    >>> model.impute([[2, None, 0]]).tolist(), model.predict_proba([[2, None, 0]])[1].round(2)
+    ([[2, 0, 0]], array([[0.52, 0.01, 0.47]]))
+    >>> round(model.log_marginal_likelihood(), 1)
+    -1277.3
     """
 
     _exact: Exact

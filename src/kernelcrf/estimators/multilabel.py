@@ -81,6 +81,31 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     certificate_ : of the fit, within the pairs that interact.
     search_ : of structure="auto": its rounds, and the pairs left out with the bounds of their gains; else None.
     n_features_in_, n_iter_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf import MultiLabelCRF
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 5))
+    >>> Y = (X[:, :3] + rng.normal(size=(300, 3)) > 0).astype(int)
+    >>> Y[:, 1] = np.where(rng.random(300) < 0.8, Y[:, 0], Y[:, 1])  # the second label follows the first
+    >>> model = MultiLabelCRF("linear", laplace=True, random_state=0).fit(X, Y)
+    >>> model.edges_.tolist(), model.interactions_.round(1)
+    ([[0, 1]], array([4.]))
+    >>> model.predict(X[:2]), model.predict_proba(X[:2]).round(2)
+    (array([[0, 0, 1],
+           [1, 1, 1]]), array([[0.48, 0.47, 0.73],
+           [0.51, 0.54, 0.83]]))
+    >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in model.decode(X[:1], n_best=2)[0]]
+    [([0, 0, 1], -1.08), ([1, 1, 1], -1.2)]
+    >>> model.log_prob(X[:2], Y[:2]).round(2), model.entropy(X[:2]).round(2)
+    (array([-4.05, -2.54]), array([1.64, 1.51]))
+    >>> model.save("model.kcrf")
+    >>> model.sample(X[:2], 3, random_state=0).shape
+    (3, 2, 3)
+    >>> round(model.log_marginal_likelihood(), 1)
+    -438.6
     """
 
     _potentials: Potentials

@@ -42,6 +42,21 @@ class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     ----------
     temperature_ : T, or tau.
     model_ : for posterior="map", the estimator with its weights divided by T; else the estimator itself.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, TemperatureScaling
+    >>> from kernelcrf.datasets import make_sequences
+    >>> train, held_out = make_sequences(60, random_state=0), make_sequences(60, random_state=1)
+    >>> crf = ChainCRF(C=1000.0, n_components=100, random_state=0).fit(train.X, train.y)
+    >>> scaled = TemperatureScaling(crf).fit(held_out.X, held_out.y)
+    >>> round(scaled.temperature_, 1)  # above 1: the model was too sure
+    2.1
+    >>> sure, calibrated = crf.predict_proba(held_out.X[:1])[0][0], scaled.predict_proba(held_out.X[:1])[0][0]
+    >>> sure.round(2), calibrated.round(2)
+    (array([0.  , 0.02, 0.98]), array([0.  , 0.13, 0.87]))
+    >>> scaled.classes_, scaled.predict(held_out.X[:1])[0][:3], round(scaled.score(held_out.X, held_out.y), 2)
+    (array([0, 1, 2]), array([2, 2, 1]), 0.92)
     """
 
     def __init__(self, estimator: Any, *, posterior: str = "map", n_samples: int | None = None) -> None:

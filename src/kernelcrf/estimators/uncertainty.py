@@ -25,7 +25,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """Both parts in nats: (N,) of rows, or for each sequence (T_i,)."""
+    """Both parts in nats: (N,) of rows, or for each sequence (T_i,).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kernelcrf import KernelClassifier
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> model = KernelClassifier(n_components=50, laplace=True, random_state=0).fit(X, y)
+    >>> parts = model.uncertainty([[0.5, 0.25], [8.0, 8.0]])  # between the moons, and far from both
+    >>> bool(parts.aleatoric[0] > parts.epistemic[0]), bool(parts.epistemic[1] > parts.epistemic[0])
+    (True, True)
+    """
 
     epistemic: Any
     aleatoric: Any

@@ -31,7 +31,14 @@ BINARY = ("parquet", "npz")
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
-    """The name of the format: the one given, or that of the extension; column files from standard input."""
+    """The name of the format: the one given, or that of the extension; column files from standard input.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import format_of
+    >>> format_of("train.jsonl.gz"), format_of("-"), format_of("data.bin", "npz")
+    ('jsonl', 'columns', 'npz')
+    """
     if format is not None:
         if format not in EXTENSIONS:
             raise FormatError(f"format={format!r}: expected one of {', '.join(EXTENSIONS)}")
@@ -52,10 +59,18 @@ def format_of(path: PathLike, format: str | None = None) -> str:
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    """Batches of records, each what one read of the source brought; raises where the source has no sequence.
+    r"""Batches of records, each what one read of the source brought; raises where the source has no sequence.
 
     n_columns, labels : of column files alone: how many cells describe a token, a further one being its label. None is
         all but the last, or all where `labels` is False.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf.formats import read_batches
+    >>> _ = Path("train.txt").write_text("The DT B-NP\ndog NN I-NP\n\nIt PRP B-NP\n")
+    >>> sum(len(batch) for batch in read_batches("train.txt"))
+    2
     """
     name = format_of(path, format)
     options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
@@ -73,13 +88,32 @@ def read_batches(
 def read(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[Record]:
-    """The records one after the other; see `read_batches`."""
+    r"""The records one after the other; see `read_batches`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf.formats import read
+    >>> _ = Path("train.txt").write_text("The DT B-NP\ndog NN I-NP\n\nIt PRP B-NP\n")
+    >>> [(record.x, record.labels) for record in read("train.txt")]
+    [([['The', 'DT'], ['dog', 'NN']], ['B-NP', 'I-NP']), ([['It', 'PRP']], ['B-NP'])]
+    """
     for batch in read_batches(path, format, n_columns=n_columns, labels=labels):
         yield from batch
 
 
 def write(path: PathLike, records: Iterable[Record], format: str | None = None) -> None:
-    """Write records to a file, which appears whole or not at all, or to standard output, "-"."""
+    r"""Write records to a file, which appears whole or not at all, or to standard output, "-".
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf.formats import read, write
+    >>> _ = Path("train.txt").write_text("The DT B-NP\ndog NN I-NP\n")
+    >>> write("train.jsonl", read("train.txt"))
+    >>> print(Path("train.jsonl").read_text().strip())
+    {"tokens": [["The", "DT"], ["dog", "NN"]], "labels": ["B-NP", "I-NP"]}
+    """
     name = format_of(path, format)
     module = import_module(f"{__name__}.{MODULES[name]}")
     if os.fspath(path) == STDIN:

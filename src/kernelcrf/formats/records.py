@@ -16,7 +16,17 @@ Kind: TypeAlias = Literal["text", "features", "vectors"]
 
 
 class FormatError(ValueError):
-    """A file that is not what its format asks for; the message begins with its name and the line."""
+    """A file that is not what its format asks for; the message begins with its name and the line.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import FormatError, format_of
+    >>> try:
+    ...     format_of("train.csv")
+    ... except FormatError as error:
+    ...     print(str(error)[:53])
+    train.csv: the extension '.csv' is of no known format
+    """
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,6 +38,14 @@ class Record:
     place : where the sequence begins, such as "train.txt, line 12".
     raw : what the file says: the lines of a column file, the object of a JSON line; None of other formats.
     weight : what the sequence counts for in training.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import Record
+    >>> cells, labels = [["The", "DT"], ["dog", "NN"]], ["B-NP", "I-NP"]
+    >>> record = Record("text", cells, labels, tokens=["The", "dog"], place="train.txt, line 1")
+    >>> len(record), record.kind, record.labels
+    (2, 'text', ['B-NP', 'I-NP'])
     """
 
     kind: Kind

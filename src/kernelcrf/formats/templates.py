@@ -31,7 +31,17 @@ KEY = "templates"
 
 
 class TemplateError(ValueError):
-    """A template file that says something else than templates."""
+    """A template file that says something else than templates.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import TemplateError, Templates
+    >>> try:
+    ...     Templates("W:word=%x[0,0]", n_columns=1)
+    ... except TemplateError as error:
+    ...     print(str(error)[:51])
+    templates, line 1: 'W:word=%x[0,0]' starts with 'W'
+    """
 
 
 class Part(dict[str, str]):
@@ -72,7 +82,24 @@ class Place:
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of a text for tokens of `n_columns` cells; `source` is what errors call it."""
+    r"""The templates of a text for tokens of `n_columns` cells; `source` is what errors call it.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.formats import Templates
+    >>> templates = Templates("U:word=%x[0,0]\nU:before=%x[-1,0]", n_columns=1)
+    >>> X = templates.features([[["the"], ["dog"]], [["a"], ["cat"]]])
+    >>> X[0]
+    [['U:word=the', 'U:before=_B-1'], ['U:word=dog', 'U:before=the']]
+    >>> crf = ChainCRF("linear").fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> templates.attach(crf)  # from here on the model knows how its features are made
+    >>> Templates.of(crf).features([[["the"]]])
+    [[['U:word=the', 'U:before=_B-1']]]
+    >>> seen, inside = templates.cells([[["the"], ["dog"]]])
+    >>> len(seen), len(inside)
+    (2, 2)
+    """
 
     text: str
     n_columns: int
@@ -181,6 +208,13 @@ def default_templates(n_columns: int) -> Templates:
 
     Of the words: a window of five, pairs with the neighbours, lower case, shape, prefixes and suffixes of up to four
     letters. Of each other column: a window of five, its pairs and triples.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats import default_templates
+    >>> X = default_templates(1).features([[["Rome"], ["fell"]]])
+    >>> len(X[0][0]), X[0][0][:3]
+    (22, ['U:w[-2]=_B-2', 'U:w[-1]=_B-1', 'U:w[0]=Rome'])
     """
     lines = [f"U:w[{i}]=%x[{i},0]" for i in range(-2, 3)]
     lines += [f"U:w[{i},{i + 1}]=%x[{i},0]|%x[{i + 1},0]" for i in (-1, 0)]

@@ -27,7 +27,14 @@ BLOCK = 100
 
 @dataclass(frozen=True)
 class Score:
-    """A score of all sequences, and its interval."""
+    """A score of all sequences, and its interval.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import Score
+    >>> Score(value=0.93, low=0.91, high=0.95).low
+    0.91
+    """
 
     value: float
     low: float
@@ -51,6 +58,14 @@ def bootstrap(
     y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
         calibration; tokens whose label is none of the classes count in none of these.
     scheme : of spans, for their scores; None has none of them.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import bootstrap
+    >>> y_true, y_pred = [["a", "b"], ["a", "a"], ["b", "b"]], [["a", "b"], ["a", "b"], ["b", "b"]]
+    >>> scores = bootstrap(y_true, y_pred)
+    >>> sorted(scores), round(scores["flat_accuracy"].value, 2), round(scores["flat_accuracy"].low, 2)
+    (['flat_accuracy', 'sequence_accuracy'], 0.83, 0.5)
     """
     if not (0 < level < 1 and n_resamples >= 1):
         raise ValueError(

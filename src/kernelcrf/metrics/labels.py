@@ -22,7 +22,14 @@ AVERAGES = ("micro", "macro", "weighted", None)
 
 
 def flat_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
-    """sum_t w_t [z_t = y_t] / sum_t w_t over tokens."""
+    """sum_t w_t [z_t = y_t] / sum_t w_t over tokens.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import flat_accuracy
+    >>> flat_accuracy([["a", "b"], ["a", None]], [["a", "a"], ["b", "b"]])  # None is a label that is not known
+    0.3333333333333333
+    """
     pairs = pair(y_true, y_pred, sample_weight)
     code = codes(pairs.flat_true, pairs.flat_pred)
     true, pred = [code[y] for y in pairs.flat_true], [code[z] for z in pairs.flat_pred]
@@ -42,6 +49,12 @@ def flat_f1(
 
     labels: those that count, in this order (all in sorted order where None); `[l]` gives the F1 of l alone.
     average: "micro" (of the summed counts), "macro" (plain mean), "weighted" (by support) or None (one each).
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import flat_f1
+    >>> flat_f1([["a", "b"], ["a"]], [["a", "a"], ["a"]], average=None)
+    array([0.8, 0. ])
     """
     check_average(average)
     pairs = pair(y_true, y_pred, sample_weight)
@@ -66,7 +79,16 @@ def flat_classification_report(
     output_dict: bool = False,
     zero_division: Any = "warn",
 ) -> Any:
-    """Precision, recall, F1 and support of each label over tokens: scikit-learn's classification_report."""
+    """Precision, recall, F1 and support of each label over tokens: scikit-learn's classification_report.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import flat_classification_report
+    >>> y_true, y_pred = [["a", "b"], ["a"]], [["a", "a"], ["a"]]
+    >>> report = flat_classification_report(y_true, y_pred, output_dict=True, zero_division=0)
+    >>> report["a"]["recall"], report["b"]["recall"]
+    (1.0, 0.0)
+    """
     pairs = pair(y_true, y_pred, sample_weight)
     code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
     shown = list(code if labels is None else labels)
@@ -83,7 +105,14 @@ def flat_classification_report(
 
 
 def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
-    """sum_i w_i [z_t = y_t for all t of i] / sum_i w_i over sequences with a known label."""
+    """sum_i w_i [z_t = y_t for all t of i] / sum_i w_i over sequences with a known label.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import sequence_accuracy
+    >>> sequence_accuracy([["a", "b"], ["a"]], [["a", "a"], ["a"]])
+    0.5
+    """
     pairs = pair(y_true, y_pred, sample_weight)
     right = [true == pred for true, pred in zip(pairs.true, pairs.pred, strict=True) if true]
     weight = pairs.repeat_weight([min(len(true), 1) for true in pairs.true])
@@ -91,7 +120,15 @@ def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_we
 
 
 def flat_confusion(y_true: Iterable[Any], y_pred: Iterable[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The labels in their order, and how many tokens of each (rows) were given each (columns)."""
+    """The labels in their order, and how many tokens of each (rows) were given each (columns).
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import flat_confusion
+    >>> flat_confusion([["a", "b"], ["a"]], [["a", "a"], ["a"]])
+    (['a', 'b'], array([[2, 0],
+           [1, 0]]))
+    """
     pairs = pair(y_true, y_pred, None)
     code = codes(pairs.flat_true, pairs.flat_pred)
     true, pred = ([code[label] for label in labels] for labels in (pairs.flat_true, pairs.flat_pred))

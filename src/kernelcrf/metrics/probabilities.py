@@ -33,7 +33,15 @@ def log_loss(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """- sum_t w_t log p_t(y_t) / W for a list of (T_i, L) probabilities whose columns are `classes`."""
+    """Log-loss, - sum_t w_t log p_t(y_t) / W, of a list of (T_i, L) probabilities whose columns are `classes`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.metrics import log_loss
+    >>> round(log_loss([["a", "b"]], [np.array([[0.9, 0.1], [0.5, 0.5]])], ["a", "b"]), 2)
+    0.4
+    """
     y, P, w = _known(y_true, y_proba, classes, sample_weight)
     return float(metrics.log_loss(y, P, labels=np.arange(P.shape[1]), sample_weight=w))
 
@@ -45,7 +53,15 @@ def brier(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W for a list of (T_i, L) probabilities."""
+    """sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W for a list of (T_i, L) probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.metrics import brier
+    >>> round(brier([["a", "b"]], [np.array([[0.9, 0.1], [0.5, 0.5]])], ["a", "b"]), 2)
+    0.26
+    """
     y, P, w = _known(y_true, y_proba, classes, sample_weight)
     P[np.arange(len(y)), y] -= 1
     return float(np.average(np.square(P).sum(1), weights=w))
@@ -61,6 +77,14 @@ def expected_calibration_error(
 ) -> float:
     """sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W over `n_bins` bins of equal width; the first of equal
     maxima is l_t.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.metrics import expected_calibration_error
+    >>> proba = [np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])]
+    >>> round(expected_calibration_error([["a", "b", "b"]], proba, ["a", "b"], n_bins=5), 2)
+    0.3
     """
     return reliability(y_true, y_proba, classes, n_bins=n_bins, sample_weight=sample_weight).error
 
@@ -71,6 +95,15 @@ class Reliability:
 
     weight : (n_bins,) of the tokens of each bin, W_b.
     confidence, accuracy : (n_bins,) sums of w_t c_t and of w_t [l_t = y_t] over W_b; NaN where a bin is empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.metrics import reliability
+    >>> proba = [np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])]
+    >>> bins = reliability([["a", "b", "b"]], proba, ["a", "b"], n_bins=5)
+    >>> bins.weight, bins.accuracy, round(bins.error, 2)
+    (array([0., 0., 1., 1., 1.]), array([nan, nan,  0.,  1.,  1.]), 0.3)
     """
 
     weight: NDArray[np.float64]
@@ -93,7 +126,16 @@ def reliability(
     n_bins: int = 15,
     sample_weight: ArrayLike | None = None,
 ) -> Reliability:
-    """Accuracy and mean confidence in `n_bins` bins of equal width: a reliability diagram."""
+    """Accuracy and mean confidence in `n_bins` bins of equal width: a reliability diagram.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.metrics import reliability
+    >>> proba = [np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])]
+    >>> reliability([["a", "b", "b"]], proba, ["a", "b"], n_bins=5).weight
+    array([0., 0., 1., 1., 1.])
+    """
     y, P, weight = _known(y_true, y_proba, classes, sample_weight)
     w = np.ones(len(y)) if weight is None else weight
     c, right = P.max(1), P.argmax(1) == y

@@ -26,7 +26,14 @@ from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
-    """Tokens start .. end - 1, of a type; "_" for tags without one."""
+    """The tokens from `start` to `end` - 1, of a type; "_" for tags without one.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import Span
+    >>> Span("PER", 3, 5).type, Span("PER", 3, 5) == ("PER", 3, 5)
+    ('PER', True)
+    """
 
     type: str
     start: int
@@ -88,7 +95,14 @@ SCHEMES: Mapping[str, Scheme] = {
 
 
 def are_spans(labels: Iterable[Any]) -> bool:
-    """Whether labels look like tags of spans: O, and letters with a type, such as B-PER."""
+    """Whether labels look like tags of spans: O, and letters with a type, such as B-PER.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import are_spans
+    >>> are_spans(["O", "B-PER", "I-PER"]), are_spans(["NOUN", "VERB"])
+    (True, False)
+    """
     rest = [label for label in labels if label != "O"]
     return bool(rest) and all(
         isinstance(tag, str) and tag[:1] in SCHEMES["lenient"].letters and tag[1:2] == "-" for tag in rest
@@ -96,7 +110,16 @@ def are_spans(labels: Iterable[Any]) -> bool:
 
 
 def spans(tags: Iterable[Any], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
-    """The spans of one tag sequence, which errors call `name`, in their order."""
+    """The spans of one tag sequence, which errors call `name`, in their order.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import spans
+    >>> spans(["B-PER", "I-PER", "O", "I-LOC"])
+    [Span(type='PER', start=0, end=2), Span(type='LOC', start=3, end=4)]
+    >>> spans(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")  # a span starts with B there
+    [Span(type='PER', start=0, end=2)]
+    """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme={scheme!r}: expected one of {tuple(SCHEMES)}")
     rule = SCHEMES[scheme]

@@ -67,7 +67,19 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def get_scorer(name: str) -> Scorer:
-    """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone."""
+    """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.metrics import get_scorer
+    >>> data = make_sequences(30, random_state=0)
+    >>> crf, grid = ChainCRF(n_components=30, random_state=0), {"C": [0.01, 10.0]}
+    >>> GridSearchCV(crf, grid, scoring=get_scorer("flat_f1"), cv=2).fit(data.X, data.y).best_params_
+    {'C': 10.0}
+    """
     if name not in SCORERS:
         raise ValueError(f"name={name!r}: expected one of {tuple(SCORERS)}")
     return deepcopy(SCORERS[name])

@@ -94,7 +94,14 @@ def span_precision(
     sample_weight: ArrayLike | None = None,
     zero_division: Any = "warn",
 ) -> Any:
-    """|S & S'| / |S'|, S true and S' predicted spans; `average` over their sorted types as in `flat_f1`."""
+    """|S & S'| / |S'|, S true and S' predicted spans; `average` over their sorted types as in `flat_f1`.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import span_precision
+    >>> span_precision([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]])
+    1.0
+    """
     return _score(metrics.precision_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
 
@@ -107,7 +114,14 @@ def span_recall(
     sample_weight: ArrayLike | None = None,
     zero_division: Any = "warn",
 ) -> Any:
-    """|S & S'| / |S|, S true and S' predicted spans; `average` over their sorted types as in `flat_f1`."""
+    """|S & S'| / |S|, S true and S' predicted spans; `average` over their sorted types as in `flat_f1`.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import span_recall
+    >>> span_recall([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]])
+    0.5
+    """
     return _score(metrics.recall_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
 
@@ -122,6 +136,12 @@ def span_f1(
 ) -> Any:
     """2 |S & S'| / (|S| + |S'|), S true and S' predicted spans; `average` over their sorted types as in
     `flat_f1`.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import span_f1
+    >>> round(span_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]]), 2)
+    0.67
     """
     return _score(metrics.f1_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
@@ -136,7 +156,15 @@ def span_classification_report(
     output_dict: bool = False,
     zero_division: Any = "warn",
 ) -> Any:
-    """Precision, recall, F1 and support of each type of span: scikit-learn's classification_report."""
+    """Precision, recall, F1 and support of each type of span: scikit-learn's classification_report.
+
+    Examples
+    --------
+    >>> from kernelcrf.metrics import span_classification_report
+    >>> report = span_classification_report([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "B-LOC"]], output_dict=True)
+    >>> report["PER"]["f1-score"]
+    1.0
+    """
     extents = _extents(y_true, y_pred, scheme, sample_weight)
     if not extents.types:
         raise ValueError("neither y_true nor y_pred has a span: expected at least one tag other than O")

@@ -13,7 +13,16 @@ from kernelcrf.plotting.axes import SEQUENTIAL, WRITTEN_UP_TO, matrix_ticks, new
 
 
 class ConfusionDisplay:
-    """`counts` (L, L) of tokens, [true, predicted]."""
+    """`counts` (L, L) of tokens, [true, predicted].
+
+    Examples
+    --------
+    >>> from kernelcrf.plotting import ConfusionDisplay
+    >>> display = ConfusionDisplay.from_predictions([["a", "b"], ["a"]], [["a", "a"], ["a"]])
+    >>> display.counts, display.ax_.get_xlabel()
+    (array([[2, 0],
+           [1, 0]]), 'predicted')
+    """
 
     def __init__(self, counts: npt.ArrayLike, labels: Sequence[Any]) -> None:
         self.counts, self.labels = np.asarray(counts), list(map(str, labels))

@@ -14,7 +14,19 @@ AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
 
 class GapDisplay:
-    """`gap`, `passes` and `seconds`, each (n_iter + 1,), and the gap `tol` at which the fit was to end."""
+    """`gap`, `passes` and `seconds`, each (n_iter + 1,), and the gap `tol` at which the fit was to end.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.plotting import GapDisplay
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF(n_components=50, random_state=0).fit(data.X, data.y)
+    >>> display = GapDisplay.from_estimator(crf)
+    >>> display.ax_.get_ylabel(), bool(display.gap[-1] <= crf.tol)
+    ('relative certified gap', True)
+    """
 
     def __init__(
         self, gap: npt.ArrayLike, passes: npt.ArrayLike, seconds: npt.ArrayLike, tol: float | None = None

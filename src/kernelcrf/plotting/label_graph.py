@@ -15,7 +15,15 @@ EDGES = 30
 
 
 class LabelGraphDisplay:
-    """`weights` (L, L), [from, to], between `labels`; a symmetric matrix has lines, others arrows."""
+    """`weights` (L, L), [from, to], between `labels`; a symmetric matrix has lines, others arrows.
+
+    Examples
+    --------
+    >>> from kernelcrf.plotting import LabelGraphDisplay
+    >>> display = LabelGraphDisplay([[0, 2], [-1, 0]], ["a", "b"]).plot()
+    >>> len(display.ax_.patches) > 0, display.labels
+    (True, ['a', 'b'])
+    """
 
     def __init__(self, weights: npt.ArrayLike, labels: Sequence[Any]) -> None:
         self.weights, self.labels = np.asarray(weights, np.float64), list(map(str, labels))

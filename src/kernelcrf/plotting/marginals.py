@@ -14,7 +14,16 @@ LEGIBLE = 60
 
 
 class MarginalsDisplay:
-    """Probabilities `proba` (T, L) of one sequence; its labels `y_true`, None where one is missing; its words."""
+    """Probabilities `proba` (T, L) of one sequence; its labels `y_true`, None where one is missing; its words.
+
+    Examples
+    --------
+    >>> from kernelcrf.plotting import MarginalsDisplay
+    >>> proba = [[0.9, 0.1], [0.3, 0.7]]
+    >>> display = MarginalsDisplay.from_predictions(proba, ["a", "b"], ["a", "a"], tokens=["so", "it"])
+    >>> display.proba.shape
+    (2, 2)
+    """
 
     def __init__(
         self,

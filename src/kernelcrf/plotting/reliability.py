@@ -12,7 +12,17 @@ from kernelcrf.plotting.axes import BLUE, GREY, new_axes
 
 
 class ReliabilityDisplay:
-    """The bins of `kernelcrf.metrics.reliability`."""
+    """The bins of `kernelcrf.metrics.reliability`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.plotting import ReliabilityDisplay
+    >>> proba = [np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])]
+    >>> display = ReliabilityDisplay.from_predictions([["a", "b", "b"]], proba, ["a", "b"], n_bins=5)
+    >>> round(display.bins.error, 2)
+    0.3
+    """
 
     def __init__(self, bins: Reliability) -> None:
         self.bins = bins

@@ -20,7 +20,19 @@ from kernelcrf.plotting.axes import BLUE, new_axes
 
 
 class ResidualDisplay:
-    """`residual` (n + 1,): what is left of the trace with 0, ..., n landmarks."""
+    """`residual` (n + 1,): what is left of the trace with 0, ..., n landmarks.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.plotting import ResidualDisplay
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF(n_components=30, random_state=0).fit(data.X, data.y)
+    >>> display = ResidualDisplay.from_estimator(crf, data.X)
+    >>> display.residual.shape, bool(display.residual[-1] < 0.01)
+    ((31,), True)
+    """
 
     def __init__(self, residual: npt.ArrayLike) -> None:
         self.residual = np.asarray(residual, np.float64)

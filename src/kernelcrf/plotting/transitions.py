@@ -13,7 +13,15 @@ from kernelcrf.plotting.axes import DIVERGING, GREY, WRITTEN_UP_TO, matrix_ticks
 
 
 class TransitionsDisplay:
-    """Scores of steps, `transitions` (L, L), [from, to]; `forbidden` (L, L) marks those that constraints rule out."""
+    """Scores of steps, `transitions` (L, L), [from, to]; `forbidden` (L, L) marks those that constraints rule out.
+
+    Examples
+    --------
+    >>> from kernelcrf.plotting import TransitionsDisplay
+    >>> display = TransitionsDisplay([[1.0, -1.0], [0.5, 0.0]], ["O", "B"]).plot()
+    >>> display.ax_.get_ylabel(), display.transitions.shape
+    ('from', (2, 2))
+    """
 
     def __init__(
         self, transitions: npt.ArrayLike, labels: Sequence[Any], forbidden: npt.ArrayLike | None = None

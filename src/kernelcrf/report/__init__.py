@@ -34,6 +34,16 @@ def make_report(
     train_tokens : words of the training data, to show what stands behind a decision of a model with landmarks.
     decisions : (sequence, token) pairs to explain; None takes the token believed least of each of the hardest three.
     scheme : of spans; None takes the lenient one where labels look like tags of spans.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, make_report
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF(n_components=50, random_state=0).fit(data.X, data.y)
+    >>> html = make_report(crf, data.X, data.y, title="A first model")
+    >>> html[:15], "A first model" in html
+    ('<!DOCTYPE html>', True)
     """
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
         raise ValueError(f"X has {len(X)} sequences and y {len(y)}: expected as many of X, y and tokens")
@@ -67,7 +77,16 @@ def make_report(
 
 
 def write_report(path: PathLike, html: str) -> None:
-    """Write a report to a file, which appears whole or not at all."""
+    """Write a report to a file, which appears whole or not at all.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf.report import write_report
+    >>> write_report("report.html", "<!DOCTYPE html><title>Nothing yet</title>")
+    >>> Path("report.html").read_text()[:15]
+    '<!DOCTYPE html>'
+    """
     with whole_file(path) as file:
         # A lone half of a surrogate pair, which JSON may hold, is no character: it is shown by its number.
         file.write(html.encode("utf-8", errors="backslashreplace"))

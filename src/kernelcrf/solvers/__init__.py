@@ -4,7 +4,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.solvers.block_jacobi import BlockJacobi
 from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
-from kernelcrf.solvers.loop import Progress, Record, Solution, Solver
+from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import Newton
 from kernelcrf.solvers.newton_cg import NewtonCG
 from kernelcrf.solvers.subspace import Subspace
@@ -20,7 +20,25 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def solver_named(name: str, objective: Objective) -> Solver:
-    """A solver by its name; "auto" is the dual one where it suits the objective, else L-BFGS."""
+    """A solver by its name; "auto" is the dual one where it suits the objective, else L-BFGS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf.fitting import Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import solver_named
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
+    >>> solver_named("auto", objective), solver_named("newton", objective)
+    (LBFGS(memory=20, precondition=True), Newton(most=2000))
+    """
     if name == "auto":
         return Dual() if Dual.suits(objective) else LBFGS()
     if name not in SOLVERS:
@@ -40,5 +58,6 @@ __all__ = [
     "Solution",
     "Solver",
     "Subspace",
+    "minimise",
     "solver_named",
 ]

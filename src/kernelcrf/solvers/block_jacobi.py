@@ -21,7 +21,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BlockJacobi:
-    """The blocks are solved by conjugate gradients to `rtol`, within `cg_iter` products of one pass each."""
+    """The blocks are solved by conjugate gradients to `rtol`, within `cg_iter` products of one pass each.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import SOLVERS, BlockJacobi
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", solver="block-jacobi").fit(data.X, data.y)
+    >>> SOLVERS["block-jacobi"] is BlockJacobi, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     rtol: float = 0.05
     cg_iter: int = 100

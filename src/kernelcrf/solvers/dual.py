@@ -47,7 +47,17 @@ SLOW_PASSES, SLOW_RATIO = 8, 0.93
 
 @dataclass(frozen=True)
 class Dual:
-    """Passes over the sequences in random orders drawn from `seed`."""
+    """Passes over the sequences in random orders drawn from `seed`.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.solvers import SOLVERS, Dual
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> crf = ChainCRF("linear", solver="dual").fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> SOLVERS["dual"] is Dual, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     seed: int = 0
 

@@ -26,7 +26,18 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 @dataclass(frozen=True)
 class LBFGS:
-    """`memory` pairs of differences, fewer where they are long; `precondition=False` is SciPy's method in theta."""
+    """`memory` pairs of differences, fewer where they are long; `precondition=False` is SciPy's method in theta.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import SOLVERS, LBFGS
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", solver="lbfgs").fit(data.X, data.y)
+    >>> SOLVERS["lbfgs"] is LBFGS, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     memory: int = 20
     precondition: bool = True

@@ -30,6 +30,13 @@ class Record:
     """One point of a run: P, its gap as known then, the step taken to it, and passes and seconds since the start.
 
     The step is nan where a solver does not tell it (L-BFGS).
+
+    Examples
+    --------
+    >>> from kernelcrf.solvers import Record
+    >>> record = Record(value=100.0, lower_bound=99.0, gap=1.0, step=1.0, passes=4.0, seconds=0.1)
+    >>> record.relative_gap
+    0.01
     """
 
     value: float
@@ -47,7 +54,24 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The best point of a run, what is certified of it, and how it was reached."""
+    """The best point of a run, what is certified of it, and how it was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf.fitting import Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> solution = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).solution
+    >>> solution.status, solution.theta.shape, solution.n_iter == len(solution.history) - 1
+    ('optimal', (15,), True)
+    """
 
     evaluation: Evaluation
     certificate: Certificate
@@ -71,7 +95,27 @@ class Solution:
 
 @dataclass(eq=False)
 class Progress:
-    """A run as it goes: its history, its best point and the greatest lower bound so far."""
+    """A run as it goes: its history, its best point and the greatest lower bound so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf.fitting import Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import Progress
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> fitted = fit(sequences, Settings(InputKernel("linear")), LocalEngine())
+    >>> progress = Progress(fitted.objective, tol=1e-4, max_iter=100)
+    >>> progress.observe(fitted.solution.evaluation, step=0.0)  # the certified point of the fit
+    >>> progress.solved, progress.out_of_iterations, progress.solution("optimal").status
+    (True, False, 'optimal')
+    """
 
     objective: Objective
     tol: float
@@ -130,7 +174,26 @@ class Progress:
 
 
 class Solver(Protocol):
-    """A way to minimise P. It states what it needs, and refuses what does not fit before it starts."""
+    """A way to minimise P. It states what it needs, and refuses what does not fit before it starts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf.fitting import Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import NewtonCG, Solver, minimise
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
+    >>> solver: Solver = NewtonCG()
+    >>> minimise(objective, solver, np.zeros(objective.layout.size), tol=1e-6).status
+    'optimal'
+    """
 
     def check(self, objective: Objective) -> None:
         """Raise where the objective is none for this solver."""
@@ -156,6 +219,24 @@ def minimise(
 
     callback, keep : are told of every point, the latter of its theta and of the history up to it.
     earlier : the history of a run that ended at `start`, with which this one goes on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.local import LocalEngine
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf.fitting import Settings, fit
+    >>> from kernelcrf.graphs.structure import Chains
+    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import Newton, minimise
+    >>> data = make_sequences(10, random_state=0)
+    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
+    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
+    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
+    >>> solution = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-10)
+    >>> solution.status, bool(solution.certificate.relative_gap <= 1e-10)
+    ('optimal', True)
     """
     if not tol > 0:
         raise ValueError(f"tol={tol!r}: expected a relative gap above 0")

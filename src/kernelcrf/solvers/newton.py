@@ -17,7 +17,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Newton:
-    """For at most `most` parameters: one product for each makes the Hessian."""
+    """For at most `most` parameters: one product for each makes the Hessian.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import SOLVERS, Newton
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", solver="newton").fit(data.X, data.y)
+    >>> SOLVERS["newton"] is Newton, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     most: int = 2000
 

@@ -22,7 +22,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewtonCG:
-    """At most `cg_iter` products a direction, each system solved to at most `share` of its right side."""
+    """At most `cg_iter` products a direction, each system solved to at most `share` of its right side.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import SOLVERS, NewtonCG
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", solver="newton-cg").fit(data.X, data.y)
+    >>> SOLVERS["newton-cg"] is NewtonCG, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     share: float = 0.5
     cg_iter: int = 250

@@ -20,7 +20,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Subspace:
-    """Newton directions within a template, by conjugate gradients to `rtol`."""
+    """Newton directions within a template, by conjugate gradients to `rtol`.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import SOLVERS, Subspace
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", solver="subspace").fit(data.X, data.y)
+    >>> SOLVERS["subspace"] is Subspace, crf.certificate_.status
+    (True, 'optimal')
+    """
 
     rtol: float = 0.1
     cg_iter: int = 100

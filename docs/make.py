@@ -1,0 +1,85 @@
+"""Build the documentation site, and check it.
+
+    python docs/make.py                    examples on pages, the site with its gallery, links, spelling
+    python docs/make.py --fast             the same without running the gallery
+    python docs/make.py --external         addresses of other sites too, which needs a network
+
+Needs `pip install -e '.[dev,docs]'`. The site is in docs/_build/html. Warnings of Sphinx are errors.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+HTML = DOCS / "_build" / "html"
+
+
+class Page(HTMLParser):
+    """The places that a page can be entered at, and where it points to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.places: set[str] = set()
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Collect ids and links."""
+        for name, value in attributes:
+            if value and (name == "id" or (tag == "a" and name == "name")):
+                self.places.add(value)
+            elif value and name in ("href", "src"):
+                self.links.append(value)
+
+
+def dead_links(folder: Path) -> list[str]:
+    """What pages of a folder point to within it that is not there."""
+    pages = {
+        path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if "_static" not in path.parts
+    }
+    dead = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path.resolve()
+            target = target / "index.html" if target.is_dir() else target
+            inside = pages.get(target)
+            there = target.is_file() and (not parts.fragment or inside is None or parts.fragment in inside.places)
+            if not there:
+                dead.append(f"{path.relative_to(folder)}: {link}")
+    return sorted(set(dead))
+
+
+def sphinx(builder: str, *, gallery: bool) -> None:
+    """Run Sphinx with warnings as errors."""
+    command = [sys.executable, "-m", "sphinx", "-b", builder, "-W", "--keep-going", "-n", "-q"]
+    environment = os.environ | {"KERNELCRF_GALLERY": str(int(gallery))}
+    subprocess.run([*command, str(DOCS), str(DOCS / "_build" / builder)], check=True, env=environment)
+
+
+def main() -> None:
+    """Run what was asked for; ends with an exit code of 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fast", action="store_true", help="do not run the gallery")
+    parser.add_argument("--external", action="store_true", help="check addresses of other sites too")
+    asked = parser.parse_args()
+    subprocess.run([sys.executable, "-m", "pytest", "-q", str(ROOT / "tests" / "docs")], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "codespell_lib"], check=True, cwd=ROOT)
+    sphinx("html", gallery=not asked.fast)
+    dead = dead_links(HTML)
+    print("\n".join(dead) or f"no dead link in {HTML}")
+    if asked.external:
+        sphinx("linkcheck", gallery=False)
+    sys.exit(1 if dead else 0)
+
+
+if __name__ == "__main__":
+    main()

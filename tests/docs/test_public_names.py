@@ -1,0 +1,131 @@
+"""Every public name has a docstring, an example that runs, and a place in the reference.
+
+A public name is one that a package lists in `__all__`. Names of modules without such a list are building blocks: they
+have docstrings too, and a page of the reference with examples of its own.
+"""
+
+import doctest
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+from enum import EnumType
+from pathlib import Path
+
+import pytest
+
+import kernelcrf
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "api"
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
+
+
+def modules():
+    found = [kernelcrf]
+    for info in pkgutil.walk_packages(kernelcrf.__path__, "kernelcrf."):
+        if info.name != "kernelcrf.__main__":
+            found.append(importlib.import_module(info.name))
+    return found
+
+
+MODULES = modules()
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in getattr(module, "__all__", [])
+    if name != "__version__"
+}
+CALLABLE = {name: thing for name, thing in PUBLIC.items() if inspect.isclass(thing) or inspect.isfunction(thing)}
+CLASSES = {name: thing for name, thing in CALLABLE.items() if inspect.isclass(thing)}
+ESTIMATORS = {name: thing for name, thing in CLASSES.items() if hasattr(thing, "fit")}
+
+
+def own_members(cls):
+    """Public functions and properties of a class that this library defines."""
+    for name, member in inspect.getmembers(cls):
+        code = member.fget if isinstance(member, property) else inspect.unwrap(member) if callable(member) else None
+        if not name.startswith("_") and (getattr(code, "__module__", None) or "").startswith("kernelcrf"):
+            yield name, member
+
+
+def sections(thing):
+    """The sections of a docstring by their titles."""
+    parts = SECTION.split(inspect.getdoc(thing) or "")
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def referenced():
+    """The names that the pages of the reference list."""
+    found, module = set(), None
+    for page in REFERENCE.glob("*.rst"):
+        for line in page.read_text().splitlines() if page.stem != "index" else ():
+            if line.startswith(".. currentmodule::"):
+                module = line.split("::")[1].strip()
+            elif re.fullmatch(r"   [\w.]+", line) or line.startswith(".. autodata:: "):
+                found.add(f"{module}.{line.split()[-1]}")
+    return found
+
+
+def thing_named(name):
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+def test_the_reference_lists_every_public_name():
+    listed = {id(thing_named(name)) for name in referenced()}
+    assert [name for name, thing in PUBLIC.items() if id(thing) not in listed] == []
+
+
+def test_every_name_of_the_reference_has_a_docstring():
+    assert [name for name in referenced() if not thing_named(name).__doc__] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_everything_without_an_underscore_has_a_docstring(module):
+    if ".loops" in module.__name__ or module.__name__ == "kernelcrf.solvers.ascent":
+        pytest.skip("compiled loops are described at the head of their module")
+    assert module.__doc__
+    for name, thing in vars(module).items():
+        ours = getattr(thing, "__module__", None) == module.__name__ and (
+            inspect.isclass(thing) or inspect.isfunction(thing)
+        )
+        if name.startswith("_") or not ours or isinstance(thing, EnumType):
+            continue
+        assert thing.__doc__, f"{module.__name__}.{name}"
+        for member_name, member in own_members(thing) if inspect.isclass(thing) else ():
+            assert inspect.getdoc(member), f"{module.__name__}.{name}.{member_name}"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_parameters_of_an_estimator_are_those_of_its_docstring(name):
+    taken = list(inspect.signature(ESTIMATORS[name]).parameters)
+    entries = re.findall(r"^(\w[\w, ]*?) : ", sections(ESTIMATORS[name])["Parameters"], re.MULTILINE)
+    assert sorted(", ".join(entries).split(", ")) == sorted(taken)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_example_of_an_estimator_shows_all_of_its_methods(name):
+    example = sections(ESTIMATORS[name])["Examples"]
+    shown = {member for member, thing in own_members(ESTIMATORS[name]) if f".{member}(" in example}
+    methods = {member for member, thing in own_members(ESTIMATORS[name]) if inspect.isfunction(thing)}
+    assert methods - shown == set()
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
+    if (".load_" in name or name.endswith("MultilabelData")) and "KERNELCRF_DATA" not in os.environ:
+        pytest.skip("KERNELCRF_DATA names no folder of data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    source = sections(CALLABLE[name]).get("Examples", "")
+    example = doctest.DocTestParser().get_doctest(source, {}, name, None, None)
+    assert example.examples, f"{name} has no example"
+    report = []
+    doctest.DocTestRunner().run(example, out=report.append)
+    assert not report, "".join(report)
+    if ".plotting." in name:
+        from matplotlib import pyplot
+
+        pyplot.close("all")
