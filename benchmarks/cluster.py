@@ -36,6 +36,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
+from scipy.optimize import minimize
 
 import common
 from kernelcrf import ChainCRF
@@ -59,11 +60,11 @@ TRIALS = 20
 
 @contextlib.contextmanager
 def workers(n: int = 2, memory: str | None = None) -> Iterator[Client]:
-    quiet = {"distributed.scheduler.allowed-failures": 100, "distributed.logging.distributed": "critical"}
+    patient = {"distributed.scheduler.allowed-failures": 100, "distributed.comm.timeouts.connect": "180s"}
     limit = {} if memory is None else {"memory_limit": memory}
     with (
-        dask.config.set(quiet),
-        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None, silence_logs=50, **limit) as cluster,
+        dask.config.set(patient),
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **limit) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -307,7 +308,39 @@ def cost(options: argparse.Namespace) -> dict[str, Any]:
             small.evaluate(theta)
             rounds = 5 if parts > 100 else 15
             overhead[str(parts)] = common.turns({"pass": partial(small.evaluate, theta)}, rounds)["pass"]
-    return {"seconds": times, "overhead": overhead}
+        payload = sent(engine)
+    return {"seconds": times, "overhead": overhead, "payload": payload, "driver": driven()}
+
+
+def sent(engine: DaskEngine, weights: int = 2**21, parts: int = 4) -> dict[str, Any]:
+    """A pass that moves weights and does nothing with them, beside one that moves none."""
+    places = list(range(parts))
+    sides = {
+        name: lambda theta=theta: engine.sum(engine.each(_weights, places, shared=(theta,)))
+        for name, theta in (("weights", np.zeros(weights)), ("none", np.zeros(1)))
+    }
+    for side in sides.values():
+        side()
+    times = common.turns(sides, 7)
+    return {"parts": parts, "weights": weights, "seconds": times["weights"], "seconds of none": times["none"]}
+
+
+def _weights(place: int, theta: np.ndarray) -> np.ndarray:
+    return theta
+
+
+def driven(weights: int = 2**21, n_iter: int = 30) -> dict[str, Any]:
+    """An iteration of L-BFGS with 20 pairs on a quadratic form that costs next to nothing."""
+    d = np.linspace(1, 100, weights)
+    moments: list[float] = []
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        moments.append(time.perf_counter())
+        return float(0.5 * np.dot(d * x, x)), d * x
+
+    options = {"maxcor": 20, "maxiter": n_iter, "ftol": 0, "gtol": 0}
+    minimize(value, np.ones(weights), jac=True, method="L-BFGS-B", options=options)
+    return {"weights": weights, "seconds": float(np.median(np.diff(moments[len(moments) // 2 :])))}
 
 
 # memory
@@ -486,7 +519,13 @@ def table(results: dict[str, Any]) -> str:
         rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
         parts.append(common.markdown(["a pass, 8 x 20,000 x 512", "time", "of half the bare loop"], rows))
         rows = [[parts_, f"{1e3 * value:.0f} ms"] for parts_, value in overhead.items()]
-        parts.append(common.markdown(["parts", "a pass with nothing to compute"], rows))
+        payload, driver = results["cost"]["payload"], results["cost"]["driver"]
+        parts.append(
+            common.markdown(["parts", "a pass with nothing to compute"], rows)
+            + f"\n\n{payload['weights']:,} weights to four parts and back: {1e3 * payload['seconds']:.0f} ms "
+            f"({1e3 * payload['seconds of none']:.0f} ms with none); an iteration of L-BFGS on as many: "
+            f"{1e3 * driver['seconds']:.0f} ms."
+        )
     if "memory" in results:
         one = results["memory"]
         parts.append(

@@ -29,6 +29,8 @@ from kernelcrf.solvers import Record
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
+__all__ = ["Checkpoint"]
+
 KIND = "checkpoint"
 
 
@@ -42,6 +44,17 @@ class Checkpoint:
         A file, or a URL that fsspec understands.
     every : int
         Iterations from one writing to the next.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.checkpoints import Checkpoint
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", tol=1e-8, checkpoint=Checkpoint("run.ckpt", every=5)).fit(data.X, data.y)
+    >>> again = ChainCRF("linear", tol=1e-8, checkpoint="run.ckpt").fit(data.X, data.y)  # from where it ended
+    >>> again.n_iter_ <= crf.n_iter_ + 1
+    True
     """
 
     path: PathLike

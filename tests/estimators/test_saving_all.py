@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.gaussian_process.kernels import RBF
 
 import kernelcrf
-from kernelcrf import GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF
+from kernelcrf import GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF, TemperatureScaling
 from kernelcrf.datasets import make_sequences
 from model_files import damaged, rewritten
 
@@ -105,6 +105,13 @@ def test_a_loaded_model_is_the_saved_one(make, tmp_path):
         assert loaded.log_marginal_likelihood() == model.log_marginal_likelihood()
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_a_calibrated_model_is_saved_as_what_it_has_become(tmp_path):
+    scaled = TemperatureScaling(MODELS["classifier"]()).fit(ROWS, CLASSES)
+    assert scaled.temperature_ != 1
+    scaled.model_.save(tmp_path / "model")
+    np.testing.assert_array_equal(kernelcrf.load(tmp_path / "model").predict_proba(ROWS), scaled.predict_proba(ROWS))
 
 
 def test_names_of_columns_are_kept_and_asked_for(tmp_path):

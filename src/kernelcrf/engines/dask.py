@@ -31,6 +31,8 @@ from distributed.client import FutureCancelledError
 from kernelcrf.engines.cluster import Handle, Resident
 from kernelcrf.engines.local import single_threaded_blas
 
+__all__ = ["DaskEngine"]
+
 SMALL = 2**16
 
 
@@ -48,6 +50,18 @@ class DaskEngine:
         How many neighbours a step of a sum takes.
     attempts : int
         How often a task is asked for whose workers died; also how often a failing read is tried.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.engines.dask import DaskEngine
+    >>> data = make_sequences(20, random_state=0)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     crf = ChainCRF("linear", engine=DaskEngine(client, n_partitions=2)).fit(data.X, data.y)
+    >>> crf.certificate_.status
+    'optimal'
     """
 
     n_jobs = 1

@@ -103,6 +103,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     (0.98, array([0, 1, 1]), array([[1., 0.]]))
     >>> model.decision_function(X[:3]).round(1)
     array([-6.2, 11.1,  3.5])
+    >>> model.save("model.kcrf")
     >>> mean, variance = model.latent_mean_and_variance(X[:3])
     >>> mean.shape, variance.shape
     ((3,), (3,))

@@ -101,6 +101,7 @@ class GraphCRF(NetworkEstimator):
     [-0.11, -2.54]
     >>> crf.log_prob(X[:1], y[:1]).round(2), crf.entropy(X[:1]).round(2)
     (array([-0.11]), array([0.44]))
+    >>> crf.save("model.kcrf")
     >>> crf.sample(X[:1], 3, random_state=0)[0].shape
     (3, 4)
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)

@@ -7,6 +7,7 @@ from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
 from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
+from kernelcrf.estimators.state import restore
 from kernelcrf.persistence import ModelFileError, PathLike, read
 
 Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
@@ -37,9 +38,7 @@ def load(path: PathLike) -> Model:
         raise ModelFileError(f"{path}: estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf")
     model = ESTIMATORS[name]()
     try:
-        model._restore(config, arrays)
+        restore(model, config, arrays)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise ModelFileError(f"{path}: the parts of the model do not hold together ({error})") from None
     return model

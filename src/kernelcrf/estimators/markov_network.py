@@ -71,6 +71,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     >>> model = MarkovNetwork(laplace=True).fit(table)
     >>> model.edges_.tolist()  # columns 0 and 1 depend on each other
     [[0, 1]]
+    >>> model.save("model.kcrf")
     >>> model.sample(2, random_state=0).shape
     (2, 3)
     >>> model.score_samples(table[:2]).round(2), round(model.score(table), 1)

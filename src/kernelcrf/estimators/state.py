@@ -22,8 +22,19 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.base import KernelEstimator
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.classifier import KernelClassifier
+    from kernelcrf.estimators.saved import SavedEstimator
 
 Array = npt.NDArray[Any]
+
+
+def restore(model: SavedEstimator, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Make a new estimator the fitted one that its `_state` described."""
+    try:
+        model._restore(config, arrays)
+    except ModelFileError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelFileError(f"the parts of the model do not hold together ({error})") from None
 
 
 def state_of_chain(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -33,6 +33,8 @@ from kernelcrf.formats.parquet import arrow
 from kernelcrf.formats.records import FormatError
 from kernelcrf.formats.streams import PathLike
 
+__all__ = ["Tagged", "read_parquet", "tag_parquet"]
+
 INPUTS = ("features", "vectors")
 WEIGHT = "weight"
 
@@ -111,6 +113,20 @@ def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str
         The column of labels; None where the data are to be labelled.
     sequence : str or None
         The column that names the sequence of a token, where a row is a token.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.formats.partitioned import read_parquet, tag_parquet
+    >>> rows = {"features": [[["w=a"], ["w=b"]], [["w=b"]]] * 5, "labels": [["A", "B"], ["B"]] * 5}
+    >>> pq.write_table(pa.table(rows), "data.parquet")
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     crf = ChainCRF("linear", C=10.0).fit(read_parquet("data.parquet"))
+    >>> crf.predict([[["w=b"], ["w=a"]]])[0].tolist()
+    ['B', 'A']
     """
     pa, pq = arrow()
     filesystem, inside = _located(path)
@@ -135,7 +151,14 @@ def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str
 
 @dataclass(frozen=True)
 class Tagged:
-    """What was written: sequences, tokens and seconds of all parts."""
+    """What was written: sequences, tokens and seconds of all parts.
+
+    Examples
+    --------
+    >>> from kernelcrf.formats.partitioned import Tagged
+    >>> Tagged(sequences=10, tokens=150, seconds=0.5).tokens_per_second
+    300.0
+    """
 
     sequences: int
     tokens: int
@@ -176,6 +199,28 @@ def tag_parquet(
         Write the marginal probability of each label too.
     engine : DaskEngine or None
         None is that of the current Dask client.
+
+    Returns
+    -------
+    Tagged
+        Sequences, tokens and seconds.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.formats.partitioned import read_parquet, tag_parquet
+    >>> rows = {"features": [[["w=a"], ["w=b"]], [["w=b"]]] * 5, "labels": [["A", "B"], ["B"]] * 5}
+    >>> pq.write_table(pa.table(rows), "data.parquet")
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     crf = ChainCRF("linear", C=10.0).fit(read_parquet("data.parquet"))
+    ...     told = tag_parquet(crf, "data.parquet", "labelled")
+    >>> told.sequences, told.tokens
+    (10, 15)
+    >>> pq.read_table("labelled").column("labels").to_pylist()[:2]
+    [['A', 'B'], ['B']]
     """
     cluster = current_cluster() if engine is None else engine
     parts = read_parquet(source, labels=None, sequence=sequence).sources
