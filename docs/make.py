@@ -74,7 +74,7 @@ def main() -> None:
     asked = parser.parse_args()
     subprocess.run([sys.executable, "-m", "pytest", "-q", str(ROOT / "tests" / "docs")], check=True, cwd=ROOT)
     subprocess.run([sys.executable, "-m", "codespell_lib"], check=True, cwd=ROOT)
-    # Pages of names that are gone would stay, and links to them would look alive. Examples run again where they changed.
+    # Pages of names that are gone would stay, and links to them look alive. Examples run again where they changed.
     for made in (HTML, DOCS / "api" / "generated"):
         shutil.rmtree(made, ignore_errors=True)
     sphinx("html", gallery=not asked.fast)
