@@ -32,7 +32,7 @@ plane = np.column_stack([axis.ravel() for axis in np.meshgrid(u, u)])
 colours = np.array([[0.0, 0.45, 0.70], [0.90, 0.62, 0.0], [0.0, 0.62, 0.45]])
 X, y = np.vstack(test.X), np.hstack(test.y)
 
-fig, axes = plt.subplots(1, 4, figsize=(11, 3.2), sharey=True)
+fig, axes = plt.subplots(1, 4, figsize=(11, 3.8), sharey=True, layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     p = np.vstack(model.predict_proba(list(plane[:, None, :])))
     ax.imshow((p @ colours).reshape(120, 120, 3), origin="lower", extent=(-2, 2, -2, 2), alpha=0.6)
@@ -43,5 +43,4 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
         title=f"{name}\n{accuracy[name]:.2f} right", xlim=(-2, 2), ylim=(-2, 2), xticks=(-1, 0, 1), yticks=(-1, 0, 1)
     )
 fig.suptitle(f"new sequences; the best possible is {1 - test.bayes_error:.2f}", fontsize=11)
-fig.tight_layout()
 plt.show()

@@ -109,8 +109,16 @@ def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, option
     return None
 
 
+def signature(
+    app: Sphinx, what: str, name: str, thing: object, options: object, arguments: str | None, returned: str | None
+) -> tuple[str, None] | None:
+    """Nobody calls a protocol."""
+    return ("", None) if what == "class" and getattr(thing, "_is_protocol", False) else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Before numpydoc, whose priority is the usual 500."""
     app.connect("autodoc-process-docstring", prepare, priority=100)
+    app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

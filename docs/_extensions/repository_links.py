@@ -2,8 +2,6 @@
 
 In the repository a page of docs/ links to `../benchmarks/README.md`; on the site that file is the page `benchmarks`,
 which includes it.
-
-`name (where it is there)` in a toctree is a page that may be absent.
 """
 
 import posixpath
@@ -18,7 +16,6 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
 }
-OPTIONAL = re.compile(r"^(\S+) \(where it is there\)\n", re.MULTILINE)
 LAST_LINE = re.compile(r"(```python\n(?:(?!```).)*?)\n\n```\n", re.DOTALL)
 LINK = re.compile(r"(\]\()([^)#\s]+)")
 
@@ -40,15 +37,9 @@ def rewritten(text: str, folder: str, page_folder: str) -> str:
 
 
 def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Links of a page of docs/, and entries of its toctree."""
-    here = (Path(app.srcdir) / docname).parent
-
-    def entry(match: re.Match[str]) -> str:
-        return f"{match[1]}\n" if (here / f"{match[1]}.md").exists() else ""
-
+    """Links of a page of docs/."""
     # The empty line after an example is for doctest; nobody needs to see it.
     source[0] = LAST_LINE.sub(r"\1\n```\n", source[0])
-    source[0] = OPTIONAL.sub(entry, source[0])
     folder = posixpath.dirname(posixpath.join("docs", docname))
     source[0] = rewritten(source[0], folder, folder)
 

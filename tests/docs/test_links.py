@@ -1,9 +1,15 @@
-"""What the check of the built site finds."""
+"""Links between files of the repository, and what the check of the built site finds."""
 
 import importlib.util
+import re
 from pathlib import Path
 
-MAKE = Path(__file__).parents[2] / "docs" / "make.py"
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKE = ROOT / "docs" / "make.py"
+FOLDERS = ("", "docs", "docs/guide", "docs/extend", "benchmarks")
+PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 
 
 def dead_links(folder):
@@ -23,3 +29,13 @@ def test_dead_links_are_named_with_their_page(tmp_path):
     (tmp_path / "sub" / "page.html").write_text('<p id="there">.</p><img src="no.png"><a href="../gone.html">.</a>')
     found = ["index.html: sub/page.html#here", "sub/page.html: ../gone.html", "sub/page.html: no.png"]
     assert [entry.replace("\\", "/") for entry in dead_links(tmp_path)] == found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_pages_lead_to_files(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text):
+        target = page.parent / link
+        if target.parent.name == "gallery":  # pages that are made of the examples
+            target = ROOT / "examples" / ("GALLERY_HEADER.rst" if target.stem == "index" else f"{target.stem}.py")
+        assert target.is_file(), link

@@ -10,7 +10,7 @@ BUILT = ("_build", "gallery", "generated")
 PAGES = sorted(
     page.relative_to(DOCS).as_posix()
     for page in (*DOCS.rglob("*.md"), *DOCS.rglob("*.rst"))
-    if not set(page.relative_to(DOCS).parts) & set(BUILT) and ">>> " in page.read_text()
+    if not set(page.relative_to(DOCS).parts) & set(BUILT) and ">>> " in page.read_text(encoding="utf-8")
 )
 
 
@@ -18,6 +18,6 @@ PAGES = sorted(
 def test_the_examples_print_what_they_say(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    failures, examples = doctest.testfile(str(DOCS / page), module_relative=False)
+    failures, examples = doctest.testfile(str(DOCS / page), module_relative=False, encoding="utf-8")
     assert examples > 0
     assert failures == 0

@@ -60,7 +60,7 @@ def referenced():
     """The names that the pages of the reference list."""
     found, module = set(), None
     for page in REFERENCE.glob("*.rst"):
-        for line in page.read_text().splitlines() if page.stem != "index" else ():
+        for line in page.read_text(encoding="utf-8").splitlines() if page.stem != "index" else ():
             if line.startswith(".. currentmodule::"):
                 module = line.split("::")[1].strip()
             elif re.fullmatch(r"   [\w.]+", line) or line.startswith(".. autodata:: "):

@@ -109,8 +109,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     ((3,), (3,))
     >>> model.uncertainty(X[:3], n_samples=20).epistemic.shape
     (3,)
-    >>> round(model.C_, 1), round(model.log_marginal_likelihood(), 1)
-    (98.0, -31.7)
+    >>> round(model.C_), round(model.log_marginal_likelihood(), 1)
+    (98, -31.7)
+    >>> model.save("rows.kcrf")
     """
 
     classes_: Array

@@ -106,6 +106,7 @@ class GraphCRF(NetworkEstimator):
     (3, 4)
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
     (0.775, -27.0)
+    >>> crf.save("graphs.kcrf")
     """
 
     _labels: LabelReader

@@ -80,6 +80,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     ([[2, 0, 0]], array([[0.52, 0.01, 0.47]]))
     >>> round(model.log_marginal_likelihood(), 1)
     -1277.3
+    >>> model.save("table.kcrf")
     """
 
     _exact: Exact

@@ -106,6 +106,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     (3, 2, 3)
     >>> round(model.log_marginal_likelihood(), 1)
     -438.6
+    >>> model.save("labels.kcrf")
     """
 
     _potentials: Potentials

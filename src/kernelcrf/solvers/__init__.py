@@ -25,9 +25,9 @@ def solver_named(name: str, objective: Objective) -> Solver:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.fitting import Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel

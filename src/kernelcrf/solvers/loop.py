@@ -59,9 +59,9 @@ class Solution:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.fitting import Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel
@@ -100,9 +100,9 @@ class Progress:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.fitting import Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel
@@ -179,9 +179,9 @@ class Solver(Protocol):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.fitting import Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel
@@ -223,9 +223,9 @@ def minimise(
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
     >>> from kernelcrf.fitting import Settings, fit
     >>> from kernelcrf.graphs.structure import Chains
     >>> from kernelcrf.kernels.inputs import InputKernel
