@@ -258,13 +258,13 @@ def client(path: str, last: int) -> None:
 N_LABELS, N_FEATURES, ROWS = 10, 512, 20_000
 
 
-def made(seed: int, rows: int) -> ChainPartition:
-    rng = np.random.default_rng(seed)
-    F = rng.normal(size=(rows, N_FEATURES))
-    chains = Chains.from_lengths(np.full(rows // 20, 20) if rows >= 20 else [rows])
-    return ChainPartition(
-        chains, N_LABELS, rng.integers(N_LABELS, size=rows).astype(np.int32), {"node": TokenFeatures(F)}
-    )
+def made(seeds: list[int], rows: int) -> ChainPartition:
+    """Blocks of so many rows, one for each seed."""
+    F = np.vstack([np.random.default_rng(seed).normal(size=(rows, N_FEATURES)) for seed in seeds])
+    n = len(F)
+    chains = Chains.from_lengths(np.full(n // 20, 20) if n >= 20 else [n])
+    labels = np.random.default_rng(seeds[0]).integers(N_LABELS, size=n).astype(np.int32)
+    return ChainPartition(chains, N_LABELS, labels, {"node": TokenFeatures(F)})
 
 
 def layout() -> Layout:
@@ -274,7 +274,7 @@ def layout() -> Layout:
 
 
 def cost(options: argparse.Namespace) -> dict[str, Any]:
-    blocks = [made(k, ROWS).features["node"].F for k in range(8)]
+    blocks = [made([k], ROWS).features["node"].F for k in range(8)]
     rng = np.random.default_rng(0)
     W, R = 0.01 * rng.normal(size=(N_FEATURES, N_LABELS)), rng.normal(size=(ROWS, N_LABELS))
 
@@ -287,17 +287,20 @@ def cost(options: argparse.Namespace) -> dict[str, Any]:
     with workers() as own:
         engine = DaskEngine(own)
 
-        def objective(parts: int, rows: int) -> Objective:
-            shards = Shards(engine, engine.each(made, list(range(parts)), shared=(rows,)))
-            return Objective(layout(), [shards], LocalEngine(1))
+        def objective(parts: int, rows: int, joined: int = 1) -> Objective:
+            """Parts of so many rows, each of `joined` neighbours."""
+            seeds = [list(range(k, k + joined)) for k in range(0, parts, joined)]
+            handles = [engine.call(made, own, rows, place=k / len(seeds)) for k, own in enumerate(seeds)]
+            return Objective(layout(), [Shards(engine, handles)], LocalEngine(1))
 
         theta = 0.01 * rng.normal(size=layout().size)
-        large = objective(8, ROWS)
-        local = Objective(layout(), [made(k, ROWS) for k in range(8)], LocalEngine(1))
+        joined, apart = objective(8, ROWS, 4), objective(8, ROWS)
+        local = Objective(layout(), [made([k], ROWS) for k in range(8)], LocalEngine(1))
         sides = {
-            "bare": bare,
-            "one process": lambda: local.evaluate(theta),
-            "cluster": lambda: large.evaluate(theta),
+            "bare loop, one process": bare,
+            "objective, one process": lambda: local.evaluate(theta),
+            "two workers, the 8 joined into 2 (default)": lambda: joined.evaluate(theta),
+            "two workers, 8 parts": lambda: apart.evaluate(theta),
         }
         for side in sides.values():
             side()
@@ -515,7 +518,7 @@ def table(results: dict[str, Any]) -> str:
         parts.append(common.markdown(header, rows) + "\n\n" + undisturbed)
     if "cost" in results:
         seconds, overhead = results["cost"]["seconds"], results["cost"]["overhead"]
-        half = seconds["bare"] / 2
+        half = seconds["bare loop, one process"] / 2
         rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
         parts.append(common.markdown(["a pass, 8 x 20,000 x 512", "time", "of half the bare loop"], rows))
         rows = [[parts_, f"{1e3 * value:.0f} ms"] for parts_, value in overhead.items()]

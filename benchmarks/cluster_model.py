@@ -44,24 +44,24 @@ def constants(results: dict[str, Any]) -> Constants:
     steps = hops(2, payload["parts"])
     byte = max(payload["seconds"] - payload["seconds of none"], 0.0) / (8 * payload["weights"] * steps)
     n_dense = 8 * cluster.ROWS
-    dense = 2 * max(cost["seconds"]["cluster"] - part * 8, 0.0) / n_dense
+    dense = 2 * max(cost["seconds"]["two workers, 8 parts"] - part * 8, 0.0) / n_dense
     a_pass = tokens["seconds"]["trained"] / tokens["passes"]
     weight = cost["driver"]["seconds"] / cost["driver"]["weights"]
-    moved = byte * 8 * SPARSE["weights"] * hops(2, 4) + weight * SPARSE["weights"]
-    sparse = 2 * max(a_pass - moved - part * 4, 0.0) / tokens["tokens"]
+    moved = byte * 8 * SPARSE["weights"] * hops(2, 2) + weight * SPARSE["weights"]
+    sparse = 2 * max(a_pass - moved - part * 2, 0.0) / tokens["tokens"]
     scale = 1000 / cluster.N_FEATURES * 8 / cluster.N_LABELS
     return Constants(sparse, dense * scale, part, byte, weight)
 
 
 def hops(workers: int, parts: int) -> int:
     """How often weights travel one after the other: out, among workers by doubling, up the tree, back."""
-    return 2 + ceil(log(workers, 2)) + 8 * ceil(log(parts, 8))
+    return 2 + ceil(log(workers, 2)) + 8 * max(ceil(log(parts, 8)), 1)
 
 
 def predicted(c: Constants, kind: str, tokens: float, workers: int) -> dict[str, float]:
     """Seconds of a pass by what takes them, hours of PASSES passes, and memory of a worker in GB."""
     what, a = (SPARSE, c.sparse_token) if kind == "sparse" else (DENSE, c.dense_token)
-    parts = 2 * workers
+    parts = workers
     seconds = {
         "tokens": a * tokens / workers,
         "parts": c.part * parts,

@@ -14,7 +14,8 @@ class Inline:
     def each(self, function, *parts, shared=()):
         return [self.call(function, *own, *shared) for own in zip(*parts, strict=True)]
 
-    def call(self, function, *arguments):
+    def call(self, function, *arguments, place=None):
+        assert place is None or 0 <= place < 1
         # What travels must be picklable, and must not be shared between calls.
         function = pickle.loads(pickle.dumps(function))
         handle = Call(function, arguments)

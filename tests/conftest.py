@@ -7,6 +7,7 @@ from hypothesis import settings
 SMOKE = (
     "basis/test_features.py",
     "cli/test_cli.py",
+    "engines/test_dask.py",
     "estimators/test_chain.py",
     "estimators/test_saving.py",
     "estimators/test_saving_all.py",
@@ -22,7 +23,7 @@ SMOKE = (
     "test_package.py",
     "test_readme.py",
 )
-"""Files that together show, in a minute or two, that an installed package works: every estimator, solver and way in."""
+"""Files that together show, in a few minutes, that an installed package works: every estimator, solver and way in."""
 
 settings.register_profile("kernelcrf", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("kernelcrf")

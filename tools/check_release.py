@@ -113,7 +113,7 @@ def lowest(pyproject: Path) -> list[str]:
     """Constraints that hold what users install at its lower bound."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["cli"], *extras["plot"]]
+    declared = [*project["dependencies"], *extras["cli"], *extras["plot"], *extras["dask"]]
     found = [BOUND.fullmatch(requirement) for requirement in declared]
     if None in found:
         raise SystemExit(f"pyproject.toml: expected name>=version of each of {declared}")

@@ -5,9 +5,12 @@ import copy
 import os
 import pickle
 import signal
+import subprocess
 import sys
+import textwrap
 import types
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,3 +246,13 @@ def test_sequences_of_many_shapes_agree(engine):
     data = make_sequences(80, random_state=3)
     settings = {**RBF, "edge_kernel": "linear", "n_components": 15}
     same(ChainCRF(**settings, engine=engine).fit(data.X, data.y), ChainCRF(**settings).fit(data.X, data.y), data.X)
+
+
+def test_the_first_program_of_the_guide_runs(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    head, _, body = program.partition("data = make_sequences")
+    script = head + 'if __name__ == "__main__":\n' + textwrap.indent("data = make_sequences" + body, "    ")
+    (tmp_path / "first.py").write_text(script)
+    told = subprocess.run([sys.executable, "first.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert told.stdout.split() == ["optimal"], told.stderr

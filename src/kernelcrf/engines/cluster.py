@@ -23,8 +23,12 @@ class Cluster(Protocol):
         """Handles of `function(*own, *shared)` for the own entries of each part; entries may be handles or values."""
         ...
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Handle:
-        """A handle of one call, whose arguments may be handles, lists of handles or values."""
+    def call(self, function: Callable[..., Any], *arguments: Any, place: float | None = None) -> Handle:
+        """A handle of one call, whose arguments may be handles, lists of handles or values.
+
+        place : how far through the data the result belongs, 0 <= place < 1: neighbours go to the same worker. What is
+            made of it afterwards stays there.
+        """
         ...
 
     def sum(self, handles: Sequence[Handle]) -> Any:

@@ -44,7 +44,7 @@ class DaskEngine:
     client : distributed.Client or None
         None takes the client that is current when there is work.
     n_partitions : int or None
-        Into how many parts data are cut; None takes two for each thread of the workers, more where parts would
+        Into how many parts data are cut; None takes one for each thread of the workers, more where parts would
         take more than an eighth of a worker's memory.
     fan_in : int
         How many neighbours a step of a sum takes.
@@ -108,7 +108,7 @@ class DaskEngine:
             return min(self.n_partitions, most)
         limit = self.memory
         by_memory = 1 if limit is None else -(-8 * n_bytes // limit)
-        return max(1, min(most, max(2 * max(self.n_threads, 1), by_memory)))
+        return max(1, min(most, max(self.n_threads, by_memory)))
 
     def load(self, sources: Sequence[Any]) -> list[Handle]:
         """Handles of what calls without arguments return, or Dask's delayed values; each is tried `attempts` times."""
@@ -124,9 +124,13 @@ class DaskEngine:
         everywhere = [self._broadcast(value) for value in shared]
         return self._map(function, *parts, *([value] * len(parts[0]) for value in everywhere))
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Handle:
-        """A handle of one call."""
-        return self._submit(function, *arguments)
+    def call(self, function: Callable[..., Any], *arguments: Any, place: float | None = None) -> Handle:
+        """A handle of one call; by its place, on one of the workers that are there now, unless that one is lost."""
+        workers = sorted(self.client.nthreads())
+        if place is None or not workers:
+            return self._submit(function, *arguments)
+        chosen = workers[int(place * len(workers))]
+        return self._submit(function, *arguments, workers=[chosen], allow_other_workers=True)
 
     def sum(self, handles: Sequence[Handle]) -> Any:
         """The sum of what handles name, in their order by a tree of fixed shape."""
@@ -161,11 +165,11 @@ class DaskEngine:
             futures = self.client.map(functools.partial(_alone, sealed(function)), *packed, pure=False)
         return self._kept(futures)
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Handle:
+    def _submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Handle:
         sealed = _Seals()
         packed = [sealed(value) for value in (function, *arguments)]
         with _large_arguments():
-            future = self.client.submit(_alone, *packed, pure=False, retries=retries)
+            future = self.client.submit(_alone, *packed, pure=False, **options)
         return self._kept([future])[0]
 
     def _broadcast(self, value: Any) -> Any:

@@ -279,7 +279,10 @@ def read_training(
     filled = np.flatnonzero(survey.tokens)
     runs = _runs(np.array(survey.tokens)[filled], cluster.parts_of(survey.n_bytes(n_components), len(filled)))
     read = partial(_read, reader, labels, legal, class_weight)
-    parts = [cluster.call(read, int(survey.firsts[run[0]]), [raw[k] for k in run]) for run in (filled[r] for r in runs)]
+    parts = [
+        cluster.call(read, int(survey.firsts[own[0]]), [raw[k] for k in own], place=at / len(runs))
+        for at, own in enumerate(filled[run] for run in runs)
+    ]
     size = sum(survey.sequences), sum(survey.tokens)
     data = SharedSequences(cluster, parts, len(labels.classes), reader.n_features, survey.is_sparse, size)
     return Training(reader, labels, legal, data, survey)
