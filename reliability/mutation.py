@@ -26,7 +26,7 @@ from common import Trial
 
 OUTCOMES = common.RESULTS / "mutants.jsonl"
 SURVIVORS = Path(__file__).parent / "survivors.json"
-CHAIN = [f"tests/inference/test_{name}.py" for name in ("chain", "feasibility", "extremes")]
+CHAIN = ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"]
 GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py"]
 SOLVE = ["tests/solvers/test_directions.py", "tests/solvers/test_solvers.py"]
 BASIS = [f"tests/basis/test_{name}.py" for name in ("choice", "features", "pivots", "factor")]
@@ -35,8 +35,8 @@ TESTS: dict[str, list[str]] = {
     "certificate.py": ["tests/test_certificate.py", "tests/test_fitting.py"],
     "inference/chain.py": CHAIN,
     "inference/batch.py": [*CHAIN, "tests/inference/test_tangents.py"],
-    "inference/scaled.py": [*CHAIN, "tests/inference/test_tangents.py"],
-    "inference/logspace.py": CHAIN,
+    "inference/scaled.py": [*CHAIN, "tests/inference/test_extremes.py", "tests/inference/test_tangents.py"],
+    "inference/logspace.py": [*CHAIN, "tests/inference/test_extremes.py"],
     "inference/feasibility.py": ["tests/inference/test_feasibility.py", "tests/inference/test_decoding.py"],
     "inference/tangents.py": ["tests/inference/test_tangents.py"],
     "inference/decoding.py": ["tests/inference/test_decoding.py", "tests/inference/test_feasibility.py"],
