@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -126,15 +127,14 @@ def outcomes() -> dict[str, dict[str, Any]]:
     return {row["mutant"]: row for row in map(json.loads, lines)}
 
 
-def key(name: str) -> str:
-    """The name of a mutant without its line, which moves."""
-    file, _, change = name.partition(" ")
-    return f"{file.partition(':')[0]} {change}"
+def reason(name: str) -> str:
+    """Why a survivor need not be told from the source: the first of the list whose expression finds it."""
+    known: dict[str, str] = json.loads(SURVIVORS.read_text(encoding="utf-8"))
+    return next((why for pattern, why in known.items() if re.search(pattern, name)), "")
 
 
 def table(count: int) -> Iterator[Trial]:
     """A row for each part."""
-    reasons: dict[str, str] = json.loads(SURVIVORS.read_text(encoding="utf-8")) if SURVIVORS.exists() else {}
     rows = list(outcomes().values())
     for part in PARTS:
         own = [row for row in rows if next(p for p in PARTS if row["file"].startswith(p)) == part]
@@ -142,7 +142,7 @@ def table(count: int) -> Iterator[Trial]:
             continue
         total = sum({row["file"]: row["of"] for row in own}.values())
         survived = [row["mutant"] for row in own if row["outcome"] == "survived"]
-        explained = [name for name in survived if key(name) in reasons]
+        explained = [name for name in survived if reason(name)]
         late = sum(row["outcome"] == "late" for row in own)
         trial = Trial(
             f"mutants of `{part}`, at random, up to {count} a file, of {total:,} changes",
