@@ -97,6 +97,21 @@ FINDS = (
         "test_templates_that_were_made_to_do_harm_are_named",
     ),
     Find(
+        "A model file with weights beyond 1e18 gave probabilities that do not sum to one.",
+        "they do.",
+        "test_marginals_at_scores_of_1e30",
+    ),
+    Find(
+        "Damaged Parquet ended in an OSError without a name, and features that are numbers in a TypeError.",
+        "each is named with its file and row.",
+        "test_damaged_parquet_is_named",
+    ),
+    Find(
+        "NaN in the features of networkx graphs went unnoticed.",
+        "refused, as in other graphs.",
+        "test_what_is_no_graph_is_named",
+    ),
+    Find(
         "A model saved before a parameter of ChainCRF was added would have been refused.",
         "the parameter takes its default.",
         "test_a_file_from_before_a_parameter_was_there_takes_its_default",

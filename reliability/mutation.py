@@ -23,10 +23,17 @@ from typing import Any
 
 import common
 import mutants
-from common import Trial
+from common import Find, Trial
 
 OUTCOMES = common.RESULTS / "mutants.jsonl"
 SURVIVORS = Path(__file__).parent / "survivors.json"
+FINDS = (
+    Find(
+        "A line search whose step of one is not finite gave up.",
+        "it cuts the step.",
+        "test_where_the_value_is_infinite_the_step_is_cut",
+    ),
+)
 CHAIN = ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"]
 GRAPH = ["tests/inference/test_clique_tree.py", "tests/partitions/test_graphs.py"]
 SOLVE = ["tests/solvers/test_directions.py", "tests/solvers/test_solvers.py"]
