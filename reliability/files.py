@@ -130,7 +130,10 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     known = {row["tried"]: row for row in (common.load("files") or {"trials": []})["trials"]}
     for tried, part in parts.items():
         if options.only in tried or tried not in known:
-            yield part()
+            trial = part()
+            # Rows that are kept may be of another commit than those that are tried again.
+            trial.holds += f"; commit {common.commit()}"
+            yield trial
         else:
             row = known[tried]
             yield Trial(tried, row["holds"], row["times"], row["failures"], row["before"])
