@@ -6,10 +6,10 @@ more than 2 GiB. *Failed before* are mutations of the corpus at random, which ne
 `python reliability/fuzz.py TARGET --reproduce FILE`. Bombs, small files that unpack to much, must be refused within the
 documented limits; models that were saved before must be read and predict what they did.
 
-`--only WORDS` tries again the rows with those words, and keeps the others: each row names the commit that it was run on,
-and the minutes below are those of the last run alone. At commit 6b13f62 the million ended early, with a find in the bytes
-of a model file after 1,629 executions (probabilities that do not sum to one); that row was run anew after it was mended.
-The rows of a model at 6b13f62 asked for sums of one only where weights are below 1e9; later ones always do.
+`--only WORDS` tries again the rows with those words, and keeps the others: each row names the commit that it was run
+on, and the minutes below are those of the last run alone. At commit 6b13f62 the million ended early, with a find in the
+bytes of a model file after 1,629 executions (probabilities that do not sum to one); that row was run anew after it was
+mended. The rows of a model at 6b13f62 asked for sums of one only where weights are below 1e9; later ones always do.
 """
 
 from __future__ import annotations
