@@ -61,7 +61,8 @@ def measured(folder: Path, *, quick: bool) -> dict[str, dict]:
     if not quick:
         subprocess.run(run, cwd=common.ROOT, env=environment, check=False)
     plain = environment | {"NUMBA_DISABLE_JIT": "1"}
-    subprocess.run([*run, *LOOPS, "-k", "not memory and not bits"], cwd=common.ROOT, env=plain, check=False)
+    quiet = ["-W", "ignore::RuntimeWarning", "-k", "not memory and not bits and not threads"]
+    subprocess.run([*run, *LOOPS, *quiet], cwd=common.ROOT, env=plain, check=False)
     report = folder / "report.json"
     for command in (["combine", "-q"], ["json", "-q", "-o", str(report)]):
         subprocess.run([sys.executable, "-m", "coverage", *command], cwd=common.ROOT, env=environment, check=True)

@@ -5,6 +5,11 @@ the golden models; a failure is an error other than the library's own, an execut
 more than 2 GiB. *Failed before* are mutations of the corpus at random, which need no atheris. A find is reproduced by
 `python reliability/fuzz.py TARGET --reproduce FILE`. Bombs, small files that unpack to much, must be refused within the
 documented limits; models that were saved before must be read and predict what they did.
+
+`--only WORDS` tries again the rows with those words, and keeps the others: each row names the commit that it was run
+on, and the minutes below are those of the last run alone. At commit 6b13f62 the million ended early, with a find in the
+bytes of a model file after 1,629 executions (probabilities that do not sum to one); that row was run anew after it was
+mended. The rows of a model at 6b13f62 asked for sums of one only where weights are below 1e9; later ones always do.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import common
@@ -43,6 +49,8 @@ WORDS = {
     "model_state": "JSON and tensors of a model, edited",
     "model_file": "bytes of a model file",
 }
+BOMBS = "bombs: gzipped text, packed arrays, a line and a sequence without end"
+GOLDEN = "golden models: read and asked for their predictions"
 GIGABYTE = 1 << 30
 MOST_MEGABYTES = 1024
 
@@ -93,6 +101,21 @@ FINDS = (
         "test_templates_that_were_made_to_do_harm_are_named",
     ),
     Find(
+        "A model file with weights beyond 1e18 gave probabilities that do not sum to one.",
+        "they do.",
+        "test_marginals_at_scores_of_1e30",
+    ),
+    Find(
+        "Damaged Parquet ended in an OSError without a name, and features that are numbers in a TypeError.",
+        "each is named with its file and row.",
+        "test_damaged_parquet_is_named",
+    ),
+    Find(
+        "NaN in the features of networkx graphs went unnoticed.",
+        "refused, as in other graphs.",
+        "test_what_is_no_graph_is_named",
+    ),
+    Find(
         "A model saved before a parameter of ChainCRF was added would have been refused.",
         "the parameter takes its default.",
         "test_a_file_from_before_a_parameter_was_there_takes_its_default",
@@ -103,10 +126,21 @@ FINDS = (
 def trials(options: argparse.Namespace) -> Iterator[Trial]:
     learned = Path(options.learned or tempfile.mkdtemp(prefix="kernelcrf-learned-"))
     runs = {target: max(1, options.runs * share // sum(SHARES.values())) for target, share in SHARES.items()}
-    for target, count in runs.items():
-        yield fuzzed(target, count, learned / target, plain=options.before)
-    yield bombs()
-    yield golden()
+    parts: dict[str, Callable[[], Trial]] = {
+        f"fuzzing: {WORDS[target]}": partial(fuzzed, target, count, learned / target, plain=options.before)
+        for target, count in runs.items()
+    }
+    parts |= {BOMBS: bombs, GOLDEN: golden}
+    known = {row["tried"]: row for row in (common.load("files") or {"trials": []})["trials"]}
+    for tried, part in parts.items():
+        if options.only in tried or tried not in known:
+            trial = part()
+            # Rows that are kept may be of another commit than those that are tried again.
+            trial.holds += f"; commit {common.commit()}"
+            yield trial
+        else:
+            row = known[tried]
+            yield Trial(tried, row["holds"], row["times"], row["failures"], row["before"])
 
 
 def fuzzed(target: str, count: int, learned: Path, plain: bool) -> Trial:
@@ -130,7 +164,7 @@ def fuzzed(target: str, count: int, learned: Path, plain: bool) -> Trial:
 
 def bombs() -> Trial:
     """Each is read in a process of its own, whose memory is measured."""
-    trial, peaks = Trial("bombs: gzipped text, packed arrays, a line and a sequence without end", ""), list[float]()
+    trial, peaks = Trial(BOMBS, ""), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         for name in ("lines.txt.gz", "line.txt.gz", "sequence.crfsuite.gz", "lines.jsonl.gz", "zeros.npz"):
             path = Path(folder) / name
@@ -186,9 +220,7 @@ def golden() -> Trial:
     import kernelcrf
     from golden_models import FOLDER, inputs
 
-    trial = Trial(
-        "golden models: read and asked for their predictions", "every kind and kernel, to 1e-9 (float32 1e-4)"
-    )
+    trial = Trial(GOLDEN, "every kind and kernel, to 1e-9 (float32 1e-4)")
     for path in sorted(FOLDER.glob("v*/*.kcrf")):
         expected = json.loads((path.parent / "predictions.json").read_text(encoding="utf-8"))[path.stem]["proba"]
         found = kernelcrf.load(path).predict_proba(inputs(path.stem))
@@ -199,4 +231,4 @@ def golden() -> Trial:
 
 
 if __name__ == "__main__":
-    common.run(__doc__ or "", __file__, trials, runs=1_000_000, learned="")
+    common.run(__doc__ or "", __file__, trials, runs=1_000_000, learned="", only="")

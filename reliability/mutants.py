@@ -153,6 +153,9 @@ def _run(mutant: Mutant | None, tests: list[str]) -> None:
             "-W",
             "ignore::pytest.PytestAssertRewriteWarning",
         ]
+        if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+            # Loops divide by zero in silence, as compiled code does.
+            options += ["-W", "ignore::RuntimeWarning"]
         code = SURVIVED if pytest.main([*options, *tests]) == 0 else KILLED
     finally:
         os._exit(code)

@@ -21,7 +21,7 @@ from kernelcrf.basis.features import FeatureMap, Features, features_of, from_arr
 from kernelcrf.basis.folded import check_scores
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import Certificate
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -238,7 +238,7 @@ class Potentials:
             features[name] = known[id(own)]
         anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
         partition = GraphPartition(inference, anyhow, features, self.of_term)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
             tables = partition.tables(self.layout, self.theta, engine.n_threads)
         check_scores(tables)
         return tables

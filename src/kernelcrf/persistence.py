@@ -12,7 +12,7 @@ import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -56,11 +56,11 @@ def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]
 def whole_file(path: PathLike) -> Iterator[BinaryIO]:
     """A file to write to, which takes its name once all of it is on disk; an error leaves what was there before.
 
-    The name appears by a rename, so that readers see the old file or the new one, and two writers never mix.
+    The name appears by a rename, so that readers see the old file or the new one, and two writers never mix. Errors of
+    the disk name the file that was asked for.
     """
     target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write is not there", str(path))
+    check_target(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
         with open(partial, "xb") as file:
@@ -70,8 +70,25 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
         if target.exists():
             os.chmod(partial, target.stat().st_mode & 0o777)
         os.replace(partial, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(partial)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def check_target(path: PathLike) -> None:
+    """Raise where no file can be written: an hour of fitting should not end there."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write is not there", str(path))
+    if target.exists() and not target.is_file():
+        # A device would be replaced by a file: /dev/null would fill the disk.
+        raise OSError(errno.EINVAL, "a folder or a device, where a file can be written is expected", str(path))
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "its folder is read-only, and a file is put there whole", str(path))
 
 
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -242,7 +242,7 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     (tmp_path / "bare.jsonl").write_text('{"tokens": ["a"]}\n')
     train, model = folder / "train.txt", tmp_path / "m.kcrf"
     for arguments, message in [
-        ((train, tmp_path / "no" / "m.kcrf"), "in a folder that is there"),
+        ((train, tmp_path / "no" / "m.kcrf"), "the folder of the file to write is not there"),
         ((train, model, "--kernel", "sinc"), "kernel='sinc': expected one of"),
         ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] names column 7"),
         ((train, model, "--constraints", "BMES"), "BMES"),
@@ -452,3 +452,37 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     assert "tokens of 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected labels to compare with" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    monkeypatch.setattr(training, "read", None)
+    message = fails(run("fit", folder / "train.txt", tmp_path / "m.kcrf"), 1)
+    assert message == f"error: {tmp_path / 'm.kcrf'}: its folder is read-only, and a file is put there whole"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_modules_load_is_one_line(number):
+    """The signal comes with the first import of the command."""
+    code = (
+        "import os, signal, sys\n"
+        "from kernelcrf.cli import main\n"
+        "class Late:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "sys.meta_path.insert(0, Late())\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    said = b"error: interrupted\n" if number == signal.SIGINT else b""
+    assert (done.returncode, done.stderr) == (128 + number, said)
+
+
+@pytest.mark.parametrize("command", ["tag", "inspect"])
+def test_a_full_disk_behind_standard_output_is_one_line(folder, command):
+    arguments = [folder / "chunks.kcrf", *([folder / "train.txt"] if command == "tag" else [])]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernelcrf", command, *arguments], stdout=full, stderr=subprocess.PIPE
+        )
+    assert (done.returncode, done.stderr) == (1, b"error: standard output: No space left on device\n")

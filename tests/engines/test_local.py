@@ -4,8 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from kernelcrf.engines import local
 from kernelcrf.engines.local import LocalEngine
 
 
@@ -105,3 +106,37 @@ def test_a_sum_has_the_same_bits_whatever_the_threads(count):
 def test_a_sum_of_nothing_is_refused():
     with pytest.raises(ValueError, match="items is empty"):
         LocalEngine(1).reduce(lambda k: (k, k), [])
+
+
+def test_limits_of_many_threads_are_taken_back():
+    """Maps that overlap, the first to begin ending first: BLAS has its threads again after the last."""
+    before, barrier = blas_threads(), threading.Barrier(2)
+    seen = []
+
+    def first():
+        LocalEngine().map(lambda _: (barrier.wait(10), barrier.wait(10)), [0])
+        seen.append(blas_threads())
+        barrier.wait(10)
+
+    def second():
+        barrier.wait(10)
+        LocalEngine().map(lambda _: (barrier.wait(10), barrier.wait(10)), [0])
+
+    # Not as a context: that would keep all other threads from setting limits (threadpoolctl 3.8).
+    limit = threadpool_limits(2, "blas")
+    local._let_others_set_limits()
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    after = blas_threads()
+    limit.restore_original_limits()
+    assert seen == [[1] * len(before)]
+    assert after == [2] * len(before)
+
+
+def test_settings_of_numpy_hold_in_all_threads():
+    with np.errstate(over="ignore"):
+        found = LocalEngine(4).map(lambda _: np.geterr()["over"], range(40))
+    assert set(found) == {"ignore"}

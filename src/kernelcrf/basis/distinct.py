@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelcrf.engines.cluster import Resident
+from kernelcrf.engines.compiled import compiled
 from kernelcrf.kernels.inputs import Array, Inputs, as_inputs, is_sparse
 
 
@@ -110,7 +110,7 @@ def _check_rows(rows: Array, expected: int, noun: str) -> None:
         raise ValueError(f"rows has shape {rows.shape}: expected {expected} rows, one for each {noun}")
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def add_rows(rows: Array, index: NDArray[np.intp], total: Array) -> None:
     """`total[index[t]] += rows[t]` for t in order; shapes (N, L), (N,), (U, L)."""
     for t in range(rows.shape[0]):
@@ -119,13 +119,13 @@ def add_rows(rows: Array, index: NDArray[np.intp], total: Array) -> None:
             total[u, j] += rows[t, j]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _mix(h: np.uint64, word: np.uint64) -> np.uint64:
     h = (h ^ word) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
     # Bits of round floats are nearly all high ones; a table's slot is made of low ones.
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
@@ -133,7 +133,7 @@ def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
     return (h ^ (h >> np.uint64(33))) & mask
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _table(N: int) -> tuple[NDArray[np.int64], np.uint64]:
     size = 1
     while size < 2 * N:
@@ -141,7 +141,7 @@ def _table(N: int) -> tuple[NDArray[np.int64], np.uint64]:
     return np.full(size, -1, np.int64), np.uint64(size - 1)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _match_dense(X: Array, bits: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     N, d = X.shape
     table, mask = _table(N)
@@ -172,7 +172,7 @@ def _match_dense(X: Array, bits: Any) -> tuple[NDArray[np.intp], NDArray[np.intp
     return index, first[:U].copy()
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _match_sparse(bits: Any, columns: Any, offsets: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     N = len(offsets) - 1
     table, mask = _table(N)

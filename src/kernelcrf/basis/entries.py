@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from kernelcrf.engines.compiled import compiled
 from kernelcrf.engines.local import LocalEngine
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -67,7 +67,7 @@ class Entries:
         return X
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _add_products(columns: Integers, values: Floats, offsets: Integers, W: Array, out: Floats) -> None:
     for t in range(len(out)):
         for e in range(offsets[t], offsets[t + 1]):

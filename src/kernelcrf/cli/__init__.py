@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import Any, NoReturn
+
+ENDED = 128 + signal.SIGTERM
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
     """Run the command with the arguments of the process."""
+    # From the first moment on: the modules below take a second to load, and signals come then as well.
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         from kernelcrf.cli.app import app
-        from kernelcrf.cli.outcome import clean_termination
+
+        app(prog_name="kernelcrf")
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f"error: the command line needs {error.name}, which is not installed: pip install 'kernelcrf[cli]'")
-    clean_termination()
-    app(prog_name="kernelcrf")
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(INTERRUPTED)
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    """Let SIGTERM unwind the program, so that no partial file stays behind."""
+    raise SystemExit(ENDED)

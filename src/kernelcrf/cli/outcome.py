@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,7 +21,7 @@ import typer
 
 P = ParamSpec("P")
 
-WRONG, INTERRUPTED, CLOSED, ENDED = 1, 128 + 2, 128 + 13, 128 + 15
+WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def command(body: Callable[P, None]) -> Callable[P, None]:
@@ -44,30 +43,28 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt:
                 _end("interrupted", INTERRUPTED)
             except BrokenPipeError:
-                # What is left in the buffer has nowhere to go; without this the interpreter would complain at its end.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _forget_output()
                 raise typer.Exit(CLOSED) from None
             except OSError as error:
-                name = error.filename2 or error.filename
-                _end(f"{name}: {error.strerror}" if name and error.strerror else str(error), WRONG)
+                # Files are named by those who open them: what has no name is where the answer goes.
+                name = error.filename2 or error.filename or "standard output"
+                if name == "standard output":
+                    _forget_output()
+                _end(f"{name}: {error.strerror}" if error.strerror else str(error), WRONG)
             except (ValueError, TypeError) as error:
                 _end(str(error), WRONG)
 
     return run
 
 
+def _forget_output() -> None:
+    """What is left in the buffer has nowhere to go; without this the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _end(message: str, code: int) -> NoReturn:
     typer.echo(f"error: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
-
-
-def clean_termination() -> None:
-    """Let SIGTERM unwind the program, so that no partial file stays behind."""
-    signal.signal(signal.SIGTERM, _terminate)
-
-
-def _terminate(number: int, frame: Any) -> NoReturn:
-    raise SystemExit(ENDED)
 
 
 def _warn(message: Any, *_: Any, **__: Any) -> None:

@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelcrf import ChainCRF
 from kernelcrf.cli.data import inputs
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, read
+from kernelcrf.persistence import check_target
 from kernelcrf.solvers import Record as Point
 
 
@@ -70,7 +71,7 @@ def fit(
 ) -> None:
     """Fit a model to the sequences of a file, and write it."""
     started = time.perf_counter()
-    _check_writable(model)
+    check_target(model)
     records = list(read(data, format))
     unlabelled = next((record for record in records if record.labels is None), None)
     if unlabelled is not None:
@@ -113,13 +114,6 @@ def _decades(start: float, end: float) -> float:
     """By how many factors of ten a gap falls from start to end."""
     tiny = float(np.finfo(np.float64).tiny)
     return max(math.log10(max(start, tiny) / max(end, tiny)), 0.0)
-
-
-def _check_writable(model: str) -> None:
-    """An hour of fitting should not end at a folder that is not there."""
-    target = Path(model)
-    if target.is_dir() or not target.resolve().parent.is_dir():
-        raise FormatError(f"{model}: expected the name of a file in a folder that is there")
 
 
 def _templates(record: Record, path: str | None) -> Templates | None:

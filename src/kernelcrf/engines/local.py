@@ -2,8 +2,8 @@
 
 Results come back in the order of the items, so that a sum taken over them does not depend on the number of
 threads. While a map runs, BLAS keeps to one thread: the parallelism is over items, and a product gives the
-same bits whatever `n_jobs` is. (The limit is one of the process; threadpoolctl grants it to one Python thread
-at a time, and a map that starts in another one meanwhile runs under whatever limit it finds.)
+same bits whatever `n_jobs` is. The limit is one of the process: the first map that begins sets it, and the last of
+those that run at the same time takes it back.
 
 The threads of a pool are kept between maps; the caller's own thread works too. A map inside a map runs in the
 thread it is called from.
@@ -23,7 +23,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import scipy.linalg  # noqa: F401  -- loads SciPy's BLAS, so that the controller below sees it
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,18 +46,56 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def _let_others_set_limits() -> None:
+    """The thread that sets a limit may be another one than that which takes it back: threadpoolctl 3.8 knows owners."""
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear()
+
+
+class _OneThread:
+    """The limit of BLAS to one thread, while anybody holds it. An interruption may come at any line."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = set[object]()
+        self._limit: Any = None
+
+    def take(self, holder: object) -> None:
+        """Set the limit where nobody has."""
+        with self._lock:
+            self._holders.add(holder)
+            if self._limit is None:
+                self._limit = _blas().limit(limits=1)
+                _let_others_set_limits()
+
+    def leave(self, holder: object) -> None:
+        """Take the limit back where nobody else holds it."""
+        with self._lock:
+            self._holders.discard(holder)
+            if not self._holders and self._limit is not None:
+                self._limit.restore_original_limits()
+                self._limit = None
+                _let_others_set_limits()
+
+
+_one_thread = _OneThread()
+
+
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """BLAS keeps to one thread inside: for maps, and for vectors too short to share between threads."""
     if _thread.single:
         yield
         return
-    with _blas().limit(limits=1):
+    limit, holder = _one_thread, object()
+    try:
         _thread.single = True
-        try:
-            yield
-        finally:
-            _thread.single = False
+        limit.take(holder)
+        yield
+    finally:
+        _thread.single = False
+        limit.leave(holder)
 
 
 @cache
@@ -65,8 +103,15 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="kernelcrf")
 
 
+def _begin_anew() -> None:
+    """A forked child has none of the threads that its parent's pools and limits speak of."""
+    global _one_thread
+    _pool.cache_clear()
+    _one_thread = _OneThread()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class _Thread(threading.local):

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.corpora.sequences import LabelledSequences
+from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.state import restore_classifier, state_of_classifier
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
@@ -160,6 +161,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> KernelClassifier:
         """Fit to rows X (N, d), dense or sparse, and their labels y (N,)."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)

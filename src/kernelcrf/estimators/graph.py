@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
@@ -159,6 +160,7 @@ class GraphCRF(NetworkEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> GraphCRF:
         """Fit to labelled graphs; `sample_weight` (m,) says what each graph counts for."""
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)

@@ -17,6 +17,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_markov_network, state_of_markov_network
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
@@ -115,6 +116,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> MarkovNetwork:
         """Fit to the rows of X; `sample_weight` (m,) says what each row counts for. y is ignored."""
         table = _table(X)

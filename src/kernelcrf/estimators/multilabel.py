@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_multilabel, state_of_multilabel
 from kernelcrf.estimators.settings import input_kernel
@@ -157,6 +158,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> MultiLabelCRF:
         """Fit to rows of X with label sets y; `sample_weight` (m,) says what each row counts for."""
         self._check_decoding()

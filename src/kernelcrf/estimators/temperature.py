@@ -17,6 +17,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.base import POSTERIORS, KernelEstimator
 
 Array = npt.NDArray[Any]
@@ -64,6 +65,7 @@ class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         self.posterior = posterior
         self.n_samples = n_samples
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> TemperatureScaling:
         """Find the temperature on held-out samples; the estimator stays as it is."""
         if not isinstance(self.estimator, KernelEstimator):
