@@ -68,7 +68,7 @@ sys.stdout.write(np.concatenate(model.predict_proba(X)).tobytes().hex())
 
 def models() -> dict[str, tuple[Any, Any]]:
     """Fitted models and what to ask them about."""
-    case = cases.plain(m=40, longest=25, d=6)
+    case = cases.plain(m=25, longest=16, d=6)
     X, y = case
     sparse, dicts = [sp.csr_array(x) for x in X], [[{f"f{j}": v for j, v in enumerate(row)} for row in x] for x in X]
     return {
