@@ -151,6 +151,6 @@ def run(doc: str, file: str, trials: Callable[[argparse.Namespace], Iterator[Tri
         print(f"{trial.tried}: {trial.times:,} times, {len(trial.failures):,} failed", flush=True)
         for line in trial.failures[:SHOWN]:
             print(f"    {line}", flush=True)
-    save(name, done, time.perf_counter() - started, before=options.before)
+        save(name, done, time.perf_counter() - started, before=options.before)
     if not options.before and any(trial.failures for trial in done):
         raise SystemExit(f"{name}: {sum(bool(trial.failures) for trial in done)} of {len(done)} trials failed")

@@ -68,7 +68,7 @@ sys.stdout.write(np.concatenate(model.predict_proba(X)).tobytes().hex())
 
 def models() -> dict[str, tuple[Any, Any]]:
     """Fitted models and what to ask them about."""
-    case = cases.plain(m=40, longest=25, d=6)
+    case = cases.plain(m=25, longest=16, d=6)
     X, y = case
     sparse, dicts = [sp.csr_array(x) for x in X], [[{f"f{j}": v for j, v in enumerate(row)} for row in x] for x in X]
     return {
@@ -368,10 +368,10 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     yield predictions(options.threads, options.rounds)
     yield fits(8, options.rounds)
     with tempfile.TemporaryDirectory() as folder:
-        yield from processes(Path(folder), 4, 2)
+        yield from processes(Path(folder), options.processes, 1)
     yield limits()
     yield from memory(options.fits, options.predictions)
 
 
 if __name__ == "__main__":
-    common.run(__doc__ or "", __file__, trials, threads=32, rounds=5, fits=1000, predictions=100_000)
+    common.run(__doc__ or "", __file__, trials, threads=32, rounds=5, processes=4, fits=1000, predictions=100_000)

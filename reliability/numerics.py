@@ -29,8 +29,8 @@ FINDS = (
     Find(
         "Where features are larger than 1e154, `gamma='scale'` overflowed, warnings of NumPy came through, and the fit "
         "ended in an error about gamma; where they are smaller than 1e-162 all tokens were taken for equal.",
-        "the variance is taken at the scale of the data, and what no gamma can serve is refused with the way out.",
-        "tests/estimators/test_extremes.py::test_gamma_follows_the_scale",
+        "the variance is taken at the scale of the data, and a scale that no gamma serves is refused with the way out.",
+        "tests/estimators/test_extremes.py::test_a_scale_that_no_gamma_serves_is_refused",
     ),
     Find(
         "rbf with a gamma of the user's, and one entry of 1e20 among ordinary ones: distances cancelled, the Gram "

@@ -253,8 +253,8 @@ def _hessian_of_single_nodes(objective: Objective, at: Evaluation) -> Floats | N
 
 def _exact(objective: Objective, at: Evaluation) -> Laplace:
     scale = prior_scale(objective.layout)
-    A = hessian(objective, at)
     with np.errstate(over="ignore", invalid="ignore"):
+        A = hessian(objective, at)
         A *= scale
         A *= scale[:, None]
     if not np.isfinite(A).all():

@@ -486,3 +486,15 @@ def test_a_full_disk_behind_standard_output_is_one_line(folder, command):
             [sys.executable, "-m", "kernelcrf", command, *arguments], stdout=full, stderr=subprocess.PIPE
         )
     assert (done.returncode, done.stderr) == (1, b"error: standard output: No space left on device\n")
+
+
+def test_signals_that_come_after_the_work_change_nothing():
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from kernelcrf.cli import main\n"
+        "atexit.register(lambda: [os.kill(os.getpid(), number) for number in (signal.SIGINT, signal.SIGTERM)])\n"
+        "sys.argv = ['kernelcrf', '--version']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")

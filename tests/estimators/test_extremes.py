@@ -24,10 +24,10 @@ def test_degenerate_data(maker, name):
     assert probe(make, *data(cases.CASES[name]())) in FINE
 
 
-ORDINARY = ["constant columns", "duplicate columns", "equal tokens", "empty sequences among full ones", "two tokens"]
+ORDINARY = ("constant columns", "equal tokens", "empty sequences among full ones", "labels never seen together")
 
 
-@pytest.mark.parametrize("name", [*ORDINARY, "labels never seen together", "more columns than tokens"])
+@pytest.mark.parametrize("name", ORDINARY)
 @pytest.mark.parametrize("maker", [name for name in MAKERS if "Laplace" not in name])
 def test_degenerate_data_that_have_an_answer_get_one(maker, name):
     make, data = MAKERS[maker]

@@ -25,6 +25,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(INTERRUPTED)
+    finally:
+        # The work is done or undone: a signal that comes while the interpreter ends changes nothing of it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _terminate(number: int, frame: Any) -> NoReturn:
