@@ -89,7 +89,7 @@ def test_a_number_of_labelings_that_is_none_is_refused():
 
 @pytest.mark.parametrize("n_labels", [2, 3, 255, 256, 257, 300])
 def test_the_last_label_is_found_however_many_there_are(n_labels):
-    """Pointers back are kept in the smallest type that holds a label: the best path goes through the last ones alone."""
+    """Pointers back are kept in the smallest type that holds a label; the best path goes through the last one alone."""
     length, last = 6, n_labels - 1
     s, w = np.zeros((length, n_labels)), np.zeros((n_labels, n_labels))
     w[last, last] = 5.0
