@@ -3,6 +3,11 @@
 The tests run under coverage, branches counted, child processes too; those of the compiled loops run once more without
 the compiler (NUMBA_DISABLE_JIT=1), for Numba's machine code cannot be watched. A failure is less than 95 % of all lines
 and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what runs in slices have collected.
+
+What is on file was collected in slices at commit d5d537e, before the faults of this page were mended and their tests
+written; without nine test files (test_fitting, test_laplace, test_legal, test_networks, test_objective, test_package,
+test_parameters, test_readme, test_speed) and without child processes: a run of all tests is yet to be made. Branches
+alone were at 94.0 %, short of 95 %; `line_search.py`, `graph_samples.py`, `parquet.py` and others have tests since.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     with tempfile.TemporaryDirectory() as folder:
         found = report(Path(options.data)) if options.data else measured(Path(folder), quick=bool(options.quick))
     totals = found["totals"]
-    trial = Trial("lines and branches of src, all tests", "")
+    trial = Trial("lines and branches of src", "")
     trial.times = totals["num_statements"] + totals["num_branches"]
     share = totals["percent_covered"]
     lines = 100 * totals["covered_lines"] / totals["num_statements"]
