@@ -2,7 +2,12 @@
 
 The tests run under coverage, branches counted, child processes too; those of the compiled loops run once more without
 the compiler (NUMBA_DISABLE_JIT=1), for Numba's machine code cannot be watched. A failure is less than 95 % of all lines
-and branches together. `--quick 1` measures the loops alone.
+and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what runs in slices have collected.
+
+What is on file was collected in slices at commit d5d537e, before the faults of this page were mended and their tests
+written; without nine test files (test_fitting, test_laplace, test_legal, test_networks, test_objective, test_package,
+test_parameters, test_readme, test_speed) and without child processes: a run of all tests is yet to be made. Branches
+alone were at 94.0 %, short of 95 %; `line_search.py`, `graph_samples.py`, `parquet.py` and others have tests since.
 """
 
 from __future__ import annotations
@@ -33,9 +38,9 @@ LOOPS = [
 
 def trials(options: argparse.Namespace) -> Iterator[Trial]:
     with tempfile.TemporaryDirectory() as folder:
-        found = measured(Path(folder), quick=bool(options.quick))
+        found = report(Path(options.data)) if options.data else measured(Path(folder), quick=bool(options.quick))
     totals = found["totals"]
-    trial = Trial("lines and branches of src, all tests", "")
+    trial = Trial("lines and branches of src", "")
     trial.times = totals["num_statements"] + totals["num_branches"]
     share = totals["percent_covered"]
     lines = 100 * totals["covered_lines"] / totals["num_statements"]
@@ -63,11 +68,17 @@ def measured(folder: Path, *, quick: bool) -> dict[str, dict]:
     plain = environment | {"NUMBA_DISABLE_JIT": "1"}
     quiet = ["-W", "ignore::RuntimeWarning", "-k", "not memory and not bits and not threads"]
     subprocess.run([*run, *LOOPS, *quiet], cwd=common.ROOT, env=plain, check=False)
-    report = folder / "report.json"
-    for command in (["combine", "-q"], ["json", "-q", "-o", str(report)]):
-        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=common.ROOT, env=environment, check=True)
-    return json.loads(report.read_text())
+    subprocess.run([sys.executable, "-m", "coverage", "combine", "-q"], cwd=common.ROOT, env=environment, check=True)
+    return report(folder / "data")
+
+
+def report(data: Path) -> dict[str, dict]:
+    """What a file of coverage says."""
+    environment = os.environ | {"COVERAGE_FILE": str(data)}
+    command = [sys.executable, "-m", "coverage", "json", "-q", "-o", "-"]
+    done = subprocess.run(command, cwd=common.ROOT, env=environment, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":
-    common.run(__doc__ or "", __file__, trials, quick=0)
+    common.run(__doc__ or "", __file__, trials, quick=0, data="")

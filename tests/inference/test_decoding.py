@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from kernelcrf.graphs.structure import EDGE
+from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.inference import chain, decoding
 from problems import chain_problems, random_problem
 
@@ -85,3 +85,17 @@ def test_a_number_of_labelings_that_is_none_is_refused():
     problem = random_problem(np.random.default_rng(3), 2, [2])
     with pytest.raises(ValueError, match="k=0: expected the number of labelings"):
         decoding.k_best(*problem.arguments, 0)
+
+
+@pytest.mark.parametrize("n_labels", [2, 3, 255, 256, 257, 300])
+def test_the_last_label_is_found_however_many_there_are(n_labels):
+    """Pointers back are kept in the smallest type that holds a label; the best path goes through the last one alone."""
+    length, last = 6, n_labels - 1
+    s, w = np.zeros((length, n_labels)), np.zeros((n_labels, n_labels))
+    w[last, last] = 5.0
+    s[0, last] = 1.0
+    labels, values = decoding.viterbi(s, w, Chains.from_lengths([length]))
+    np.testing.assert_array_equal(labels, np.full(length, last))
+    assert values[0] == 5.0 * (length - 1) + 1.0
+    best = decoding.k_best(s, w, Chains.from_lengths([length]), 2)
+    np.testing.assert_array_equal(best[0].labelings[0], np.full(length, last))
