@@ -1,3 +1,4 @@
+import contextlib
 import os
 import sys
 import threading
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import interruption
 from kernelcrf.engines import local
 from kernelcrf.engines.local import LocalEngine
 
@@ -140,3 +142,17 @@ def test_settings_of_numpy_hold_in_all_threads():
     with np.errstate(over="ignore"):
         found = LocalEngine(4).map(lambda _: np.geterr()["over"], range(40))
     assert set(found) == {"ignore"}
+
+
+def test_interrupted_at_every_line_the_engine_is_idle_again():
+    """Even in the last lines of a map, which put things back."""
+    threads = blas_threads()
+    with interruption.At(None, KeyboardInterrupt, "engines/local.py") as counted:
+        LocalEngine(2).map(lambda k: k, range(3))
+    assert counted.lines > 20
+    for k in range(1, counted.lines + 1):
+        with contextlib.suppress(KeyboardInterrupt), interruption.At(k, KeyboardInterrupt, "engines/local.py"):
+            LocalEngine(2).map(lambda k: k, range(3))
+        assert interruption.idle(), k
+        assert LocalEngine(2).map(lambda k: k, range(3)) == [0, 1, 2]
+    assert blas_threads() == threads

@@ -21,6 +21,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet, ref
 
 import scipy.linalg  # noqa: F401  -- loads SciPy's BLAS, so that the controller below sees it
 from threadpoolctl import OpenBLASController, ThreadpoolController
@@ -31,6 +32,7 @@ Kept = TypeVar("Kept")
 Total = TypeVar("Total", bound="Addable")
 
 MOST_RUNS = 64
+PATIENCE = 1.0
 
 
 class Addable(Protocol):
@@ -53,30 +55,49 @@ def _let_others_set_limits() -> None:
         clear()
 
 
+class _Holder:
+    """What a running call holds of a state. It goes with the call, even where that is interrupted in its last lines."""
+
+
 class _OneThread:
     """The limit of BLAS to one thread, while anybody holds it. An interruption may come at any line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holders = set[object]()
+        self._holders = WeakSet[_Holder]()
         self._limit: Any = None
 
-    def take(self, holder: object) -> None:
+    def take(self, holder: _Holder) -> None:
         """Set the limit where nobody has."""
-        with self._lock:
-            self._holders.add(holder)
-            if self._limit is None:
-                self._limit = _blas().limit(limits=1)
-                _let_others_set_limits()
+        self._alone(self._take, holder)
 
-    def leave(self, holder: object) -> None:
+    def leave(self, holder: _Holder) -> None:
         """Take the limit back where nobody else holds it."""
-        with self._lock:
-            self._holders.discard(holder)
-            if not self._holders and self._limit is not None:
-                self._limit.restore_original_limits()
-                self._limit = None
-                _let_others_set_limits()
+        self._alone(self._leave, holder)
+
+    def _take(self, holder: _Holder) -> None:
+        self._holders.add(holder)
+        if self._limit is None:
+            self._limit = _blas().limit(limits=1)
+            _let_others_set_limits()
+
+    def _leave(self, holder: _Holder) -> None:
+        self._holders.discard(holder)
+        if not self._holders and self._limit is not None:
+            self._limit.restore_original_limits()
+            self._limit = None
+            _let_others_set_limits()
+
+    def _alone(self, change: Callable[[_Holder], None], holder: _Holder) -> None:
+        lock = self._lock
+        if not lock.acquire(timeout=PATIENCE):
+            # An interruption came between the change and the release: whoever had the lock is gone.
+            self._lock = lock = threading.Lock()
+            lock.acquire()
+        try:
+            change(holder)
+        finally:
+            lock.release()
 
 
 _one_thread = _OneThread()
@@ -85,16 +106,16 @@ _one_thread = _OneThread()
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """BLAS keeps to one thread inside: for maps, and for vectors too short to share between threads."""
-    if _thread.single:
+    if _thread.single() is not None:
         yield
         return
-    limit, holder = _one_thread, object()
+    limit, holder = _one_thread, _Holder()
     try:
-        _thread.single = True
+        _thread.single = ref(holder)
         limit.take(holder)
         yield
     finally:
-        _thread.single = False
+        _thread.single = _NOBODY
         limit.leave(holder)
 
 
@@ -114,9 +135,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
+_NOBODY = ref(_Holder())
+
+
 class _Thread(threading.local):
-    in_map = False
-    single = False
+    in_map = _NOBODY
+    single = _NOBODY
 
 
 _thread = _Thread()
@@ -150,7 +174,7 @@ class LocalEngine:
         costs: Sequence[float] | None = None,
     ) -> list[Result]:
         """`[function(item) for item in items]`; the items of the greatest cost start first."""
-        n_threads = 1 if _thread.in_map else min(self.n_threads, len(items))
+        n_threads = 1 if _thread.in_map() is not None else min(self.n_threads, len(items))
         with single_threaded_blas():
             if n_threads <= 1:
                 return [function(item) for item in items]
@@ -159,7 +183,8 @@ class LocalEngine:
             results: dict[int, Result] = {}
 
             def drain() -> None:
-                before, _thread.in_map, _thread.single = _thread.single, True, True
+                holder, before = _Holder(), _thread.single
+                _thread.in_map = _thread.single = ref(holder)
                 try:
                     while waiting:
                         try:
@@ -171,7 +196,7 @@ class LocalEngine:
                     waiting.clear()
                     raise
                 finally:
-                    _thread.in_map, _thread.single = False, before
+                    _thread.in_map, _thread.single = _NOBODY, before
 
             # How NumPy treats overflow belongs to the context of a thread.
             helpers = [_pool(n_threads - 1).submit(copy_context().run, drain) for _ in range(n_threads - 1)]
