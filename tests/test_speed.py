@@ -10,6 +10,8 @@ from threadpoolctl import threadpool_info
 
 @pytest.fixture
 def evaluation(monkeypatch):
+    for name in ("evaluation", "common"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
     yield __import__("evaluation")
     for name in ("evaluation", "common"):

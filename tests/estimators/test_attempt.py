@@ -6,7 +6,7 @@ import pytest
 import cases
 from interruption import ESTIMATORS, fits_interrupted
 from kernelcrf import ChainCRF
-from kernelcrf.estimators import chain
+from kernelcrf.corpora.sequences import LocalCorpus
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -25,7 +25,7 @@ def test_interrupted_behind_the_solver(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(chain, "landmark_positions", interrupted)
+    monkeypatch.setattr(LocalCorpus, "positions", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*cases.plain(1))
     assert vars(model) == before

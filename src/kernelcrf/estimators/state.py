@@ -113,8 +113,6 @@ def restore_classifier(model: KernelClassifier, config: Mapping[str, Any], array
     parts.restore_names(model, config["feature_names"])
     _restore(model, config, arrays, len(model.classes_), {})
     model._fold_weights()
-    model._check_decoding()
-    LocalEngine(model.n_jobs)
 
 
 def _state(model: KernelEstimator) -> tuple[dict[str, Any], dict[str, Array]]:
