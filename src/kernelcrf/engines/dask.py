@@ -126,7 +126,7 @@ class DaskEngine:
 
     def call(self, function: Callable[..., Any], *arguments: Any, place: float | None = None) -> Handle:
         """A handle of one call; by its place, on one of the workers that are there now, unless that one is lost."""
-        workers = sorted(self.client.nthreads())
+        workers = [] if place is None else sorted(self.client.nthreads())
         if place is None or not workers:
             return self._submit(function, *arguments)
         chosen = workers[int(place * len(workers))]
@@ -137,9 +137,10 @@ class DaskEngine:
         level = list(handles)
         if not level:
             raise ValueError("handles is empty: expected at least one, there is nothing to sum")
-        while len(level) > 1:
+        # The last two come here at once: a task for their sum would cost a message more than it saves.
+        while len(level) > 2:
             level = [self._submit(_added, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
-        return self.fetch(level)[0]
+        return _added(self.fetch(level))
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
         """What handles name."""
