@@ -467,6 +467,7 @@ def test_ctrl_c_while_modules_load_is_one_line(number):
     code = (
         "import os, signal, sys\n"
         "from kernelcrf.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may ignore it for its background
         "class Late:\n"
         "    def find_spec(self, name, *_):\n"
         f"        os.kill(os.getpid(), {int(number)})\n"
