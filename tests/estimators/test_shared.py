@@ -177,3 +177,10 @@ def test_runs_are_even_and_whole():
         assert all(len(run) for run in runs)
         assert len(runs) <= n
     assert [len(run) for run in _runs([5] * 12, 4)] == [3, 3, 3, 3]
+
+
+def test_what_is_no_engine_and_a_client_that_is_missing_are_named(text):
+    with pytest.raises(TypeError, match=r"engine='dask': expected kernelcrf.engines.dask.DaskEngine"):
+        ChainCRF("linear", engine="dask").fit(*text)
+    with pytest.raises(ValueError, match="need a Dask client, and there is none"):
+        ChainCRF("linear").fit(Partitions([partial(Sequences, *text)]))

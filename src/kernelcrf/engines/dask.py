@@ -64,8 +64,6 @@ class DaskEngine:
     'optimal'
     """
 
-    n_jobs = 1
-
     def __init__(
         self, client: Client | None = None, *, n_partitions: int | None = None, fan_in: int = 8, attempts: int = 5
     ) -> None:

@@ -277,6 +277,8 @@ class ChainCRF(KernelEstimator):
         """Training data on the workers of a cluster."""
         if lengths is not None:
             raise ValueError("lengths= goes with data in this process: on a cluster expected a list of sequences")
+        if self.engine is not None and not hasattr(self.engine, "each"):
+            raise TypeError(f"engine={self.engine!r}: expected kernelcrf.engines.dask.DaskEngine(client), or None")
         if self.laplace or self._by_evidence or self.optimize_kernel:
             raise ValueError(
                 "laplace, C='evidence' and optimize_kernel are for one machine: expected none of them with data on a "

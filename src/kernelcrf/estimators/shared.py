@@ -131,12 +131,8 @@ class Survey:
         for what in ("kind", "n_features"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if None not in (mine, theirs) and mine != theirs:
-                say = {key: WORDS[key] for key in WORDS} if what == "kind" else {}
-                noun = "" if what == "kind" else " features"
-                raise ValueError(
-                    f"X has {say.get(mine, mine)}{noun} in one part and {say.get(theirs, theirs)}{noun} in another: "
-                    "expected the same in all"
-                )
+                here, there = (WORDS.get(value, f"{value} features") for value in (mine, theirs))
+                raise ValueError(f"X has {here} in one part and {there} in another: expected the same in all")
         moments = self.moments if other.moments is None else other.moments
         if self.moments is not None and other.moments is not None:
             moments = self.moments + other.moments
@@ -213,9 +209,19 @@ class Training:
 
 def current_cluster() -> Cluster:
     """The workers of the current Dask client."""
-    from kernelcrf.engines.dask import DaskEngine
-
-    return DaskEngine()
+    try:
+        from kernelcrf.engines.dask import DaskEngine
+    except ImportError:
+        raise ImportError("data in parts need Dask, which is not installed: pip install 'kernelcrf[dask]'") from None
+    engine = DaskEngine()
+    try:
+        _ = engine.client
+    except ValueError:
+        raise ValueError(
+            "data in parts need a Dask client, and there is none: start one, client = distributed.Client(), or pass "
+            "engine=DaskEngine(client)"
+        ) from None
+    return engine
 
 
 def is_shared(X: Any) -> bool:
@@ -316,16 +322,12 @@ def _cut(X: Any, y: Any, sample_weight: Any, cluster: Cluster) -> list[Callable[
         raise ValueError(f"sample_weight has shape {weights.shape}: expected ({len(X)},), a number for each sequence")
     runs = _runs(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
     return [
-        partial(_itself, Sequences([X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run]))
+        partial(Sequences, [X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run])
         for run in runs
     ]
 
 
 # What workers do with a part.
-
-
-def _itself(part: Sequences) -> Sequences:
-    return part
 
 
 def _paired(X: Any, y: Any) -> Sequences:

@@ -232,10 +232,6 @@ def _summed(objective: Objective, at: Evaluation | None, term: Callable[[Any, An
 # Terms of single partitions; `local` is what one keeps of a point.
 
 
-def _weight(block: TemplateBlock, partition: Partition, local: None) -> float:
-    return partition.mass(block)
-
-
 def _gram(block: TemplateBlock, partition: Partition, local: None) -> Floats:
     """F' Omega F."""
     return partition.features[block.clique.name].gram(partition.clique_weights(block))
@@ -263,7 +259,7 @@ def _spread(block: TemplateBlock, partition: Partition, local: Local) -> Floats:
 
 
 def _mass(objective: Objective, block: TemplateBlock) -> float:
-    return float(_summed(objective, None, partial(_weight, block)))
+    return sum(partition.mass(block) for partition in objective.partitions)
 
 
 def _squares(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> Floats:
