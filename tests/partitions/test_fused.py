@@ -46,11 +46,16 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
     objective = legal_labels(objective) if constrained else objective
     rng = np.random.default_rng(0)
     theta, v = rng.normal(size=(2, objective.layout.size))
-    assert all(fused.evaluate(objective.layout, one, theta, keep=False) for one in objective.partitions)
+    assert all(fused.evaluate(objective.layout, one, theta, keep=fused.Keep.RESIDUALS) for one in objective.partitions)
     ours = objective.evaluate(theta, curvature=True)
     assert all(isinstance(part.residuals.curvature, fused.Messages) for part in ours.parts)
     product = objective.hessian_product(ours, v)
+    alone = [one.sums(objective.layout, theta, 1) for one in objective.partitions]
     theirs = in_steps(objective, monkeypatch).evaluate(theta, curvature=True)
+    for sums, one in zip(alone, objective.partitions, strict=True):
+        expected = one.sums(objective.layout, theta, 1)
+        assert sums.loss == pytest.approx(expected.loss, rel=1e-12)
+        np.testing.assert_allclose(sums.gradient, expected.gradient, atol=1e-10)
     assert not any(isinstance(part.residuals.curvature, fused.Messages) for part in theirs.parts)
     assert ours.value == pytest.approx(theirs.value, rel=1e-12)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, atol=1e-10)
@@ -83,7 +88,7 @@ def test_what_needs_log_space_is_left_to_the_steps():
     """A forbidden step, and a label of negligible weight that is the only way on."""
     objective = legal_labels(random_objective(13, lengths=(4, 6)))
     theta = 1e3 * np.random.default_rng(2).normal(size=objective.layout.size)
-    passes = [fused.evaluate(objective.layout, one, theta, keep=False) for one in objective.partitions]
+    passes = [fused.evaluate(objective.layout, one, theta, keep=fused.Keep.RESIDUALS) for one in objective.partitions]
     assert None in passes
     at = objective.evaluate(theta, curvature=True)
     assert np.isfinite(at.value)
@@ -94,10 +99,13 @@ def test_other_partitions_are_left_alone():
     objective = random_objective(14, edge_inputs=2)
     theta = np.zeros(objective.layout.size)
     missing = random_objective(14, missing=0.5)
-    assert fused.evaluate(objective.layout, objective.partitions[0], theta, keep=False) is None
-    assert fused.evaluate(missing.layout, missing.partitions[0], np.zeros(missing.layout.size), keep=False) is None
+    assert fused.evaluate(objective.layout, objective.partitions[0], theta, keep=fused.Keep.RESIDUALS) is None
+    assert (
+        fused.evaluate(missing.layout, missing.partitions[0], np.zeros(missing.layout.size), keep=fused.Keep.RESIDUALS)
+        is None
+    )
     empty = ChainPartition(
         Chains.from_lengths([0]), 3, np.empty(0, np.int32), {"node": TokenFeatures(np.empty((0, 4)))}
     )
     layout = random_objective(14).layout
-    assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=False) is None
+    assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=fused.Keep.RESIDUALS) is None

@@ -142,7 +142,7 @@ class ChainPartition(Resident):
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """Loss and gradient at theta, in one compiled pass where the partition allows it."""
-        found = fused.evaluate(layout, self, theta, keep=curvature)
+        found = fused.evaluate(layout, self, theta, keep=fused.Keep.MESSAGES if curvature else fused.Keep.RESIDUALS)
         if found is None:
             s, w = self.scores(layout, theta, n_jobs)
             if self.legal is not None:
@@ -151,6 +151,13 @@ class ChainPartition(Resident):
         messages = found.messages if curvature else None
         result = ChainResiduals(found.loss, found.r, found.q, found.messages.p, messages)
         return Sums(found.loss, found.gradient), Local(ChainScores(found.s, found.w), result)
+
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """Loss and gradient at theta, of which nothing else is kept."""
+        found = fused.evaluate(layout, self, theta, keep=fused.Keep.NOTHING)
+        if found is None:
+            return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
+        return Sums(found.loss, found.gradient)
 
     def evaluate_at(self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """The same where scores are known already."""

@@ -10,6 +10,7 @@ partition to them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,14 @@ class Pass:
     r: Array
     q: Floats
     messages: Messages
+
+
+class Keep(Enum):
+    """What a pass holds on to beside its sums: memory that is written costs time."""
+
+    NOTHING = auto()
+    RESIDUALS = auto()
+    MESSAGES = auto()
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +102,8 @@ class Templates:
         return self.layout.join({block.clique.name: gradient(block) for block in self.layout.blocks})
 
 
-def evaluate(layout: Layout, partition: ChainPartition, theta: Floats, *, keep: bool) -> Pass | None:
-    """The partition at theta; `keep` holds on to the messages."""
+def evaluate(layout: Layout, partition: ChainPartition, theta: Floats, *, keep: Keep) -> Pass | None:
+    """The partition at theta; what is not kept is that of the last block."""
     templates = Templates.of(layout, partition)
     if templates is None or partition.chains.n_nodes == 0:
         return None
@@ -107,10 +116,12 @@ def evaluate(layout: Layout, partition: ChainPartition, theta: Floats, *, keep: 
     edges, cuts = Edges.of(w), partition.block_cuts
     if edges.too_wide:
         return None
-    width, rows = edges.e.shape[1], chains.n_nodes if keep else int(np.diff(chains.offsets[cuts]).max())
+    width, longest = edges.e.shape[1], int(np.diff(chains.offsets[cuts]).max())
+    rows = longest if keep is Keep.NOTHING else chains.n_nodes
+    messages = chains.n_nodes if keep is Keep.MESSAGES else longest
     spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
-    s, p, r = (np.empty((chains.n_nodes, n_labels), dtype) for _ in range(3))
-    alpha, v = np.empty((rows, width), edges.e.dtype), np.empty((rows, width), edges.e.dtype)
+    s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
+    alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
     G, outer, nodes = np.zeros((n_labels, F.shape[1])), np.zeros((width, width)), np.zeros(n_labels)
     log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
     weights = np.empty(0) if partition.weights is None else partition.weights

@@ -167,6 +167,10 @@ class GraphPartition:
         """Loss and gradient at theta."""
         return self.evaluate_at(layout, Tables(self.tables(layout, theta, n_jobs)), n_jobs, curvature=curvature)
 
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """The same alone."""
+        return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
+
     def evaluate_at(self, layout: Layout, scores: Tables, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """The same where tables are known already."""
         loss, found = self._loss(scores.t, n_jobs, curvature)

@@ -76,6 +76,10 @@ class Partition(Protocol):
         """Loss and gradient at theta."""
         ...
 
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """The same alone, where nothing else will be asked of the point."""
+        ...
+
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """The same where scores are known already."""
         ...

@@ -118,9 +118,13 @@ class Shards:
         """Loss and gradient at theta."""
         if curvature:
             return self._evaluated(partial(_evaluate_and_keep, True), layout, theta)
-        sums = self.cluster.sum(self.cluster.each(_evaluate, self.parts, shared=(layout, theta)))
         kept = Kept(lambda: self._kept(partial(_evaluate_and_keep, False), layout, theta)[1])
-        return sums, _local(self.cluster, kept)
+        return self.sums(layout, theta, n_jobs), _local(self.cluster, kept)
+
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """The same alone."""
+        total: Sums = self.cluster.sum(self.cluster.each(_sums, self.parts, shared=(layout, theta)))
+        return total
 
     def evaluate_at(self, layout: Layout, scores: ShardScores, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
         """The same where scores are known already."""
@@ -215,8 +219,8 @@ class _LazyScores:
 # What workers do with a part.
 
 
-def _evaluate(part: Partition, layout: Layout, theta: Floats) -> Sums:
-    return part.evaluate(layout, theta, 1, curvature=False)[0]
+def _sums(part: Partition, layout: Layout, theta: Floats) -> Sums:
+    return part.sums(layout, theta, 1)
 
 
 def _evaluate_and_keep(curvature: bool, part: Partition, layout: Layout, theta: Floats) -> tuple[Sums, Local]:

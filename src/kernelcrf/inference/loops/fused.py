@@ -36,18 +36,22 @@ def evaluate(
     """Scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; adds to gradient (L, n), to
     steps and to nodes, the sum of r.
 
-    Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; alpha
-    and v have the rows of all tokens, or of the longest block where they are not to be kept.
+    Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; s, p and
+    r, and so alpha and v, have the rows of all tokens, or of the longest block where they are not to be kept.
     """
-    n_labels, kept, target = s.shape[1], len(alpha) == len(s), 0.0
+    n_labels, shown, kept, target = s.shape[1], len(s) == len(F), len(alpha) == len(F), 0.0
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]
         begin, end = offsets[low], offsets[high]
         if begin == end:
             continue
-        own, F_b, s_b, r_b = offsets[low : high + 1] - begin, F[begin:end], s[begin:end], r[begin:end]
+        own, F_b = offsets[low : high + 1] - begin, F[begin:end]
+        base = begin if shown else 0
+        top = base + end - begin
+        s_b, p_b, r_b = s[base:top], p[base:top], r[base:top]
         base = begin if kept else 0
-        alpha_b, v_b = alpha[base : base + end - begin], v[base : base + end - begin]
+        top = base + end - begin
+        alpha_b, v_b = alpha[base:top], v[base:top]
         failed_b, log_b = failed[low:high], log_partition[low:high]
         node_scores(F_b, W, s_b)
         for k in range(high - low):
@@ -66,13 +70,13 @@ def evaluate(
             for j in range(n_labels):
                 v_b[t, j] = np.exp(v_b[t, j])
         forward(own, n_labels, e, True, edge_shift, highest, least, v_b, alpha_b, log_b, failed_b)
-        backward(own, e_T, True, failed_b, alpha_b, v_b, p[begin:end])
+        backward(own, e_T, True, failed_b, alpha_b, v_b, p_b)
         add_outer(alpha_b, v_b, weights[low:high], own, steps)
         for k in range(high - low):
             weight = weights[low + k] if len(weights) else 1.0
             for t in range(own[k], own[k + 1]):
                 for j in range(n_labels):
-                    r_b[t, j] = weight * p[begin + t, j]
+                    r_b[t, j] = weight * p_b[t, j]
                 y = labels[begin + t]
                 r_b[t, y] -= r.dtype.type(weight)
                 target += weight * s_b[t, y]
