@@ -359,7 +359,7 @@ def dense_part(seed: int, tokens: int, d: int) -> Sequences:
 
 
 def memory(options: argparse.Namespace) -> dict[str, Any]:
-    limit, parts, tokens, d = 600, 60, 32_000, 256
+    limit, parts, tokens, d = 1000, 196, 16_000, 256
     peaks: dict[int, int] = {}
     ended = threading.Event()
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 import types
 from functools import partial
 from pathlib import Path
@@ -23,18 +25,21 @@ from kernelcrf.formats.partitioned import read_parquet, tag_parquet
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
-DaskEngine = pytest.importorskip("kernelcrf.engines.dask").DaskEngine
+dask_engine = pytest.importorskip("kernelcrf.engines.dask")
+DaskEngine = dask_engine.DaskEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
 
 @contextlib.contextmanager
-def two_workers():
+def two_workers(memory_limit="auto", **settings):
     # A machine with other work to do may take long to start a process.
     patient = {"distributed.scheduler.allowed-failures": 20, "distributed.comm.timeouts.connect": "180s"}
     with (
-        dask.config.set(patient),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        dask.config.set(patient | settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=":0", silence_logs=50
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -187,23 +192,71 @@ def test_a_worker_that_dies_takes_nothing_with_it(vectors):
     here = ChainCRF(**RBF).fit(*vectors)
     with two_workers() as client:
         for k in (0, 5):
-            there = Killing(**RBF, engine=DaskEngine(client, n_partitions=4))
-            there.at, there.client = k, client
+            there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
+            there.told = partial(kill_a_worker, client, k)
             same(there.fit(*vectors), here, vectors[0])
             client.wait_for_workers(2, timeout=240)
 
 
-class Killing(ChainCRF):
-    """Kills a worker at an iteration."""
+class Watched(ChainCRF):
+    """Tells of every iteration."""
 
     def _progress(self, data):
         count = iter(range(10**6))
+        return contextlib.nullcontext(lambda record: self.told(next(count)))
 
-        def told(record):
-            if next(count) == self.at:
-                os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
 
-        return contextlib.nullcontext(told)
+def kill_a_worker(client, at, k):
+    if k == at:
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+def dense_source(seed):
+    def read():
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2_000, 100))
+        return Sequences(X, np.where(X[:, 0] > 0, "up", "down").tolist(), lengths=np.full(100, 20))
+
+    return read
+
+
+def test_data_larger_than_memory_are_spilled():
+    """Workers that may hold 10 MB each, and 64 MB of inputs."""
+    sources = [dense_source(k) for k in range(40)]
+    spilled = []
+    with two_workers("1 GB", **{"distributed.worker.memory.target": 0.01}) as client:
+        assert DaskEngine(client).parts_of(3 * 10**9, 10**6) == 96
+        there = Watched(**LINEAR, C=1e-3, engine=DaskEngine(client, n_partitions=40))
+        there.told = lambda k: spilled.append(
+            sum(client.run(lambda dask_worker: dask_worker.data.spilled_total.disk).values())
+        )
+        there.fit(Partitions(sources))
+    assert max(spilled) > 40e6
+    parts = [source() for source in sources]
+    X = [x for part in parts for x in np.split(part.X, 100)]
+    y = [part.y[low : low + 20] for part in parts for low in range(0, 2000, 20)]
+    same(there, ChainCRF(**LINEAR, C=1e-3).fit(X, y), X[:200])
+
+
+def test_dask_knows_the_size_of_what_workers_hold():
+    part = dense_source(0)()
+    assert dask.sizeof.sizeof(part) > part.X.nbytes
+    words = [[["w=1", "odd=1"]] * 20] * 100
+    assert dask.sizeof.sizeof(Sequences(words, [["A"] * 20] * 100)) > 10_000
+
+
+def test_workers_without_memory_to_go_on_are_named(engine, client, monkeypatch):
+    monkeypatch.setattr(dask_engine, "PATIENCE", 0.5)
+
+    def pause_from(fraction):
+        client.run(lambda dask_worker: setattr(dask_worker.memory_manager, "memory_pause_fraction", fraction))
+
+    pause_from(1e-6)
+    while {one["status"] for one in client.scheduler_info()["workers"].values()} != {"paused"}:
+        time.sleep(0.05)
+    threading.Timer(2.0, pause_from, (0.8,)).start()
+    with pytest.warns(RuntimeWarning, match="all workers are paused.*n_partitions"):
+        assert engine.sum(engine.each(abs, [-1, 2])) == 3
 
 
 def flaky(part, marks, failures):

@@ -34,6 +34,8 @@ from kernelcrf.partitions.shards import Shards
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
+INPUTS: Any = None
+
 
 @dataclass(frozen=True, eq=False)
 class SharedSequences:
@@ -52,15 +54,23 @@ class SharedSequences:
 
     def corpus(self, *, matched: bool) -> SharedCorpus:
         """With the distinct inputs of each part."""
-        return SharedCorpus(self, self.cluster.each(_found, self.parts, shared=(matched,)))
+        return SharedCorpus(self, matched)
 
 
 @dataclass(frozen=True, eq=False)
 class SharedCorpus:
-    """Parts with their distinct inputs; an input that several parts have belongs to the first of them."""
+    """Parts with their distinct inputs; an input that several parts have belongs to the first of them.
+
+    What is not asked for is not made: a linear fit, whose features are the inputs, holds them once and not thrice.
+    """
 
     data: SharedSequences
-    found: Sequence[Handle]
+    matched: bool
+
+    @cached_property
+    def found(self) -> list[Handle]:
+        """The distinct inputs of each part, and which of them a token has."""
+        return self.cluster.each(_found, self.data.parts, shared=(self.matched,))
 
     @property
     def cluster(self) -> Cluster:
@@ -101,9 +111,9 @@ class SharedCorpus:
         engine: LocalEngine,
         start: Basis | None = None,
     ) -> Features:
-        """Features of the distinct inputs; F is a list of handles."""
+        """Features of the distinct inputs; F is a list of handles, or None where they are the inputs themselves."""
         if kernel.name == "linear":
-            return Features(PrimalMap(self.data.n_features), self.inputs, None)
+            return Features(PrimalMap(self.data.n_features), INPUTS, None)
         if start is None and (n_components is None or n_components >= self.n_inputs):
             n_components, rule = None, "exact"
         chosen = find_rule(rule, kernel, self.data.is_sparse)
@@ -116,6 +126,8 @@ class SharedCorpus:
 
     def carried_over(self, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
         """The features of these inputs under an earlier map."""
+        if isinstance(earlier, PrimalMap):
+            return Features(earlier, INPUTS, None)
         F: Any = self.cluster.each(_transformed, self.inputs, shared=(earlier,))
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, F, None)
@@ -127,7 +139,11 @@ class SharedCorpus:
         """One, of as many shards as there are parts."""
         names = tuple(by_template)
         columns: list[Any] = [features.F for features in by_template.values()]
-        parts = self.cluster.each(_partition, self.data.parts, self.found, *columns, shared=(names,))
+        if all(F is INPUTS for F in columns):
+            parts = self.cluster.each(_linear_partition, self.data.parts, shared=(self.matched, names))
+        else:
+            columns = [self.inputs if F is INPUTS else F for F in columns]
+            parts = self.cluster.each(_partition, self.data.parts, self.found, *columns, shared=(names,))
         return [Shards(self.cluster, parts)]
 
     def gap_full(
@@ -207,6 +223,11 @@ def _partition(data: LabelledSequences, found: Distinct, *features: Any) -> Chai
     *columns, names = features
     tokens = {name: TokenFeatures.of(found, F) for name, F in zip(names, columns, strict=True)}
     return data.partition(tokens)
+
+
+def _linear_partition(data: LabelledSequences, matched: bool, names: tuple[str, ...]) -> ChainPartition:
+    found = data.found(matched=matched)
+    return _partition(data, found, *[found.inputs] * len(names), names)
 
 
 def _summed(found: Distinct, residual: Array) -> Floats:

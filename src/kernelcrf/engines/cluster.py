@@ -7,11 +7,8 @@ called again, for that is how what a lost worker held is made anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Protocol, TypeAlias, cast
-
-import scipy.sparse as sp
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 Handle: TypeAlias = Any
 
@@ -53,23 +50,7 @@ class Cluster(Protocol):
 
 
 class Resident:
-    """A record that workers hold; its size is that of its arrays, so that an engine knows what memory it takes."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays in its fields."""
-        return sum(_nbytes(getattr(self, field.name)) for field in fields(cast(Any, self)))
-
-
-def _nbytes(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return sum(map(_nbytes, value.values()))
-    if isinstance(value, list | tuple):
-        return sum(map(_nbytes, value))
-    if sp.issparse(value):
-        parts: Any = value
-        return int(parts.data.nbytes + parts.indices.nbytes + parts.indptr.nbytes)
-    return int(getattr(value, "nbytes", 0))
+    """A dataclass that workers hold: its size is that of its fields, so that an engine knows what memory it takes."""
 
 
 def first(pair: tuple[Any, Any]) -> Any:

@@ -17,7 +17,7 @@ import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -25,7 +25,7 @@ import cloudpickle
 import dask
 import numpy as np
 from dask.sizeof import sizeof
-from distributed import Client, Future, KilledWorker, get_client
+from distributed import Client, Future, KilledWorker, get_client, wait
 from distributed.client import FutureCancelledError
 
 from kernelcrf.engines.cluster import Handle, Resident
@@ -34,6 +34,8 @@ from kernelcrf.engines.local import single_threaded_blas
 __all__ = ["DaskEngine"]
 
 SMALL = 2**16
+PARTS_A_MEMORY = 32
+PATIENCE = 60.0
 
 
 class DaskEngine:
@@ -44,8 +46,8 @@ class DaskEngine:
     client : distributed.Client or None
         None takes the client that is current when there is work.
     n_partitions : int or None
-        Into how many parts data are cut; None takes one for each thread of the workers, more where parts would
-        take more than an eighth of a worker's memory.
+        Into how many parts data are cut; None takes one for each thread of the workers, more where a part would take
+        more than 1/32 of a worker's memory: a worker has several at hand, as they came and as they are used.
     fan_in : int
         How many neighbours a step of a sum takes.
     attempts : int
@@ -106,16 +108,19 @@ class DaskEngine:
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
         limit = self.memory
-        by_memory = 1 if limit is None else -(-8 * n_bytes // limit)
+        by_memory = 1 if limit is None else -(-PARTS_A_MEMORY * n_bytes // limit)
         return max(1, min(most, max(self.n_threads, by_memory)))
 
     def load(self, sources: Sequence[Any]) -> list[Handle]:
         """Handles of what calls without arguments return, or Dask's delayed values; each is tried `attempts` times."""
         delayed = [source for source in sources if dask.is_dask_collection(source)]
         computed = iter(self._kept(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
+        workers = self._workers()
         return [
-            next(computed) if dask.is_dask_collection(source) else self._submit(_called, source, retries=self.attempts)
-            for source in sources
+            next(computed)
+            if dask.is_dask_collection(source)
+            else self._submit(_called, source, retries=self.attempts, **_preferring(workers, k / len(sources)))
+            for k, source in enumerate(sources)
         ]
 
     def each(self, function: Callable[..., Any], *parts: Sequence[Any], shared: tuple[Any, ...] = ()) -> list[Handle]:
@@ -125,11 +130,7 @@ class DaskEngine:
 
     def call(self, function: Callable[..., Any], *arguments: Any, place: float | None = None) -> Handle:
         """A handle of one call; by its place, on one of the workers that are there now, unless that one is lost."""
-        workers = [] if place is None else sorted(self.client.nthreads())
-        if place is None or not workers:
-            return self._submit(function, *arguments)
-        chosen = workers[int(place * len(workers))]
-        return self._submit(function, *arguments, workers=[chosen], allow_other_workers=True)
+        return self._submit(function, *arguments, **({} if place is None else _preferring(self._workers(), place)))
 
     def sum(self, handles: Sequence[Handle]) -> Any:
         """The sum of what handles name, in their order by a tree of fixed shape."""
@@ -147,6 +148,7 @@ class DaskEngine:
         """What handles name."""
         for attempt in range(self.attempts):
             try:
+                self._wait(handles)
                 return list(self.client.gather(list(handles)))
             except (KilledWorker, FutureCancelledError):
                 if attempt + 1 == self.attempts:
@@ -158,6 +160,26 @@ class DaskEngine:
         """How many workers there are."""
         count = len(self.client.nthreads())
         return f"{count} worker{'' if count == 1 else 's'}"
+
+    def _workers(self) -> list[str]:
+        return sorted(self.client.nthreads())
+
+    def _wait(self, handles: Sequence[Handle]) -> None:
+        """Until all are there or have failed; workers that have no memory left to go on with are named."""
+        while True:
+            try:
+                wait(list(handles), timeout=PATIENCE)
+                return
+            except TimeoutError:
+                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                if workers and all(worker["status"] == "paused" for worker in workers):
+                    limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
+                    warnings.warn(
+                        f"all workers are paused, for they are near their memory limits ({limits}): give them more "
+                        "memory, or smaller parts by n_partitions of DaskEngine",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Handle]:
         """A task for each row, all of them in one message to the scheduler."""
@@ -191,7 +213,12 @@ def _remade(n_partitions: int | None, fan_in: int, attempts: int) -> DaskEngine:
     return DaskEngine(n_partitions=n_partitions, fan_in=fan_in, attempts=attempts)
 
 
-sizeof.register(Resident, lambda record: record.nbytes)
+def _size_of(record: Any) -> int:
+    """Of all fields: Dask knows the size of arrays and samples that of lists, but takes an object for its header."""
+    return sum(sizeof(getattr(record, field.name)) for field in fields(record))
+
+
+sizeof.register(Resident, _size_of)
 
 
 @dataclass(frozen=True)
@@ -230,6 +257,11 @@ def _alone(function: Any, *arguments: Any) -> Any:
     function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
     with single_threaded_blas():
         return function(*opened)
+
+
+def _preferring(workers: Sequence[str], place: float) -> dict[str, Any]:
+    """What tells Dask to take one of the workers that are there now, unless that one is lost."""
+    return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
 def _called(source: Callable[[], Any]) -> Any:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.basis.entries import Entries
+from kernelcrf.engines.cluster import Resident
 
 SEPARATOR = "="
 COLLECTIONS = (list, tuple, set, frozenset)
@@ -40,7 +41,7 @@ Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 
 @dataclass(frozen=True, eq=False)
-class NamedTokens:
+class NamedTokens(Resident):
     """N tokens that carry features by name, each counting 1: the distinct `names`, their numbers in the tokens, one
     token after the other, and where each token's begin, (N + 1,).
     """

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from kernelcrf.basis.factor import stack
 from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.corpora.shards import SharedSequences
-from kernelcrf.engines.cluster import Cluster, Handle
+from kernelcrf.engines.cluster import Cluster, Handle, Resident
 from kernelcrf.estimators import feature_dicts
 from kernelcrf.estimators.constraints import check_legal
 from kernelcrf.estimators.labels import SETS, LabelReader, shown_labels
@@ -44,7 +44,7 @@ SPARSE_BYTES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Sequences:
+class Sequences(Resident):
     """Some sequences as they came.
 
     X, y : lists of sequences and of their labels; or all tokens and labels one after the other, with `lengths`. y is
