@@ -39,6 +39,16 @@ from kernelcrf.report import write_report
 
 FINDS = (
     Find(
+        "Ctrl-C in the line between the first point of a solver and its record ended a fit with `IndexError`.",
+        "there is no point without a record.",
+        "tests/solvers/test_directions.py::test_interrupted_at_every_line_there_is_no_point_without_a_record",
+    ),
+    Find(
+        "Ctrl-C in the last lines of a map, while it took back its limit, left BLAS with one thread until the next map.",
+        "the limit is taken back by a second handler too.",
+        "tests/engines/test_local.py::test_interrupted_at_every_line_the_engine_is_idle_again",
+    ),
+    Find(
         "Saving to a device replaced the device by a file: `kernelcrf fit data /dev/null` as root left a machine "
         "without /dev/null.",
         "a name that belongs to a device or a folder is refused.",

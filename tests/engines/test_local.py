@@ -146,6 +146,8 @@ def test_settings_of_numpy_hold_in_all_threads():
 
 def test_interrupted_at_every_line_the_engine_is_idle_again():
     """Even in the last lines of a map, which put things back."""
+    limit = threadpool_limits(2, "blas")
+    local._let_others_set_limits()
     threads = blas_threads()
     with interruption.At(None, KeyboardInterrupt, "engines/local.py") as counted:
         LocalEngine(2).map(lambda k: k, range(3))
@@ -154,5 +156,6 @@ def test_interrupted_at_every_line_the_engine_is_idle_again():
         with contextlib.suppress(KeyboardInterrupt), interruption.At(k, KeyboardInterrupt, "engines/local.py"):
             LocalEngine(2).map(lambda k: k, range(3))
         assert interruption.idle(), k
+        assert blas_threads() == threads, k
         assert LocalEngine(2).map(lambda k: k, range(3)) == [0, 1, 2]
-    assert blas_threads() == threads
+    limit.restore_original_limits()

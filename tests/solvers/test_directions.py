@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import interruption
 from kernelcrf.solvers import BlockJacobi, Newton, NewtonCG, Subspace, newton_cg
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend, minimise
@@ -126,6 +127,17 @@ def test_the_record_keeps_the_best_point_and_the_greatest_bound(objective):
 def test_without_a_point_an_interrupt_is_an_interrupt(objective):
     with pytest.raises(KeyboardInterrupt):
         Progress(objective, 1e-4, 2).solution("interrupted")
+
+
+def test_interrupted_at_every_line_there_is_no_point_without_a_record(objective):
+    at = at_random(objective)
+    with interruption.At(None, KeyboardInterrupt) as counted:
+        Progress(objective, 1e-4, 2).observe(at, 0.0)
+    for k in range(1, counted.lines + 1):
+        progress = Progress(objective, 1e-4, 2)
+        with pytest.raises(KeyboardInterrupt), interruption.At(k, KeyboardInterrupt):
+            progress.observe(at, 0.0)
+        assert progress.best is None or progress.history, k
 
 
 def test_where_labels_are_missing_the_gap_is_that_of_the_gradient():

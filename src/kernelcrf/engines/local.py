@@ -111,10 +111,15 @@ def single_threaded_blas() -> Iterator[None]:
         return
     limit, holder = _one_thread, _Holder()
     try:
-        _thread.single = ref(holder)
-        limit.take(holder)
-        yield
+        try:
+            _thread.single = ref(holder)
+            limit.take(holder)
+            yield
+        finally:
+            _thread.single = _NOBODY
+            limit.leave(holder)
     finally:
+        # Once more: an interruption may have come in the lines above.
         _thread.single = _NOBODY
         limit.leave(holder)
 

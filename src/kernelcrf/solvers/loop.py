@@ -132,12 +132,13 @@ class Progress:
         """Take a point into the record."""
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
-        if self.best is None or at.value <= self.best.value:
-            self.best = at
         norms = self.objective.layout.squared_dual_norms(at.gradient)
         gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else 0.5 * sum(norms.values())
         record = Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
+        # In this order: an interruption in between leaves no best point without a record.
         self.history.append(record)
+        if self.best is None or at.value <= self.best.value:
+            self.best = at
         if self.callback is not None:
             self.callback(record)
         if self.keep is not None:
