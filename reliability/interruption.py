@@ -44,7 +44,7 @@ FINDS = (
         "tests/solvers/test_directions.py::test_interrupted_at_every_line_there_is_no_point_without_a_record",
     ),
     Find(
-        "Ctrl-C in the last lines of a map, while it took back its limit, left BLAS with one thread until the next map.",
+        "Ctrl-C in the last lines of a map, which take back its limit, left BLAS with one thread until the next map.",
         "the limit is taken back by a second handler too.",
         "tests/engines/test_local.py::test_interrupted_at_every_line_the_engine_is_idle_again",
     ),
