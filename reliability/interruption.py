@@ -39,6 +39,12 @@ from kernelcrf.report import write_report
 
 FINDS = (
     Find(
+        "SIGTERM while an extension module was loading became an `ImportError` with a trace of Python's; Ctrl-C there "
+        "brought a warning about a file that was not closed.",
+        "whatever a signal has become on its way, the command ends as documented.",
+        "tests/cli/test_cli.py::test_ctrl_c_while_modules_load_is_one_line",
+    ),
+    Find(
         "Ctrl-C in the line between the first point of a solver and its record ended a fit with `IndexError`.",
         "there is no point without a record.",
         "tests/solvers/test_directions.py::test_interrupted_at_every_line_there_is_no_point_without_a_record",

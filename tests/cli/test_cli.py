@@ -461,16 +461,20 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, tmp_path
     assert message == f"error: {tmp_path / 'm.kcrf'}: its folder is read-only, and a file is put there whole"
 
 
+@pytest.mark.parametrize("becomes", ["itself", "an ImportError"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_while_modules_load_is_one_line(number):
-    """The signal comes with the first import of the command."""
+def test_ctrl_c_while_modules_load_is_one_line(number, becomes):
+    """The signal comes with the first import of the command; extension modules make an ImportError of it."""
     code = (
         "import os, signal, sys\n"
         "from kernelcrf.cli import main\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may ignore it for its background
         "class Late:\n"
         "    def find_spec(self, name, *_):\n"
-        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        try:\n"
+        f"            os.kill(os.getpid(), {int(number)})\n"
+        "        except BaseException:\n"
+        f"            raise {'' if becomes == 'itself' else 'ImportError from None'}\n"
         "sys.meta_path.insert(0, Late())\n"
         "main()"
     )

@@ -9,28 +9,41 @@ from typing import Any, NoReturn
 ENDED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
 
+_received: list[int] = []
+
 
 def main() -> None:
     """Run the command with the arguments of the process."""
     # From the first moment on: the modules below take a second to load, and signals come then as well.
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _unwind)
     try:
         from kernelcrf.cli.app import app
 
         app(prog_name="kernelcrf")
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
-        sys.exit(f"error: the command line needs {error.name}, which is not installed: pip install 'kernelcrf[cli]'")
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        sys.exit(INTERRUPTED)
+    except BaseException as error:
+        # Whatever a signal has become on its way: extension modules make an ImportError of it.
+        if _received and not isinstance(error, SystemExit):
+            _end_by(_received[0])
+        if isinstance(error, ModuleNotFoundError) and error.name in ("typer", "rich"):
+            name = error.name
+            sys.exit(f"error: the command line needs {name}, which is not installed: pip install 'kernelcrf[cli]'")
+        raise
     finally:
         # The work is done or undone: a signal that comes while the interpreter ends changes nothing of it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
-def _terminate(number: int, frame: Any) -> NoReturn:
-    """Let SIGTERM unwind the program, so that no partial file stays behind."""
-    raise SystemExit(ENDED)
+def _unwind(number: int, frame: Any) -> NoReturn:
+    """Let a signal unwind the program, so that no partial file stays behind."""
+    _received.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
+
+
+def _end_by(number: int) -> NoReturn:
+    if number == signal.SIGTERM:
+        sys.exit(ENDED)
+    sys.stderr.write("error: interrupted\n")
+    sys.exit(INTERRUPTED)

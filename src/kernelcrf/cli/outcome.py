@@ -35,7 +35,8 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
                 stream.reconfigure(encoding="utf-8")
         with warnings.catch_warnings():
             warnings.simplefilter("default")
-            warnings.simplefilter("ignore", DeprecationWarning)
+            for silent in (DeprecationWarning, ResourceWarning):
+                warnings.simplefilter("ignore", silent)
             warnings.showwarning = _warn
             try:
                 body(*args, **kwargs)
