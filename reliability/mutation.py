@@ -57,7 +57,7 @@ TESTS: dict[str, list[str]] = {
     "inference/enumerate.py": ["tests/inference/test_enumerate.py", "tests/inference/test_chain.py"],
     "inference/clique_tree.py": GRAPH,
     "inference/assembly.py": GRAPH,
-    "inference/loss.py": [*GRAPH, "tests/inference/test_gibbs.py"],
+    "inference/loss.py": ["tests/inference/test_loss.py", *GRAPH, "tests/inference/test_gibbs.py"],
     "inference/loopy.py": ["tests/inference/test_loopy.py", "tests/partitions/test_graphs.py"],
     "inference/gibbs.py": ["tests/inference/test_gibbs.py", "tests/partitions/test_graphs.py"],
     "inference/loops/scaled.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],

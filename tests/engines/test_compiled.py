@@ -1,6 +1,9 @@
 """Compiled code is kept where there is a place for it, and used where there is none."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -20,6 +23,18 @@ def test_a_function_is_compiled_and_kept():
     loop = compiled(double)
     assert loop(21.0) == 42.0
     assert isinstance(loop._cache, FunctionCache)
+
+
+def test_without_the_compiler_loops_are_plain_python():
+    code = (
+        "from kernelcrf import ChainCRF\n"
+        "from kernelcrf.datasets import make_sequences\n"
+        "data = make_sequences(3, random_state=0)\n"
+        "print(ChainCRF('linear').fit(data.X, data.y).certificate_.status)"
+    )
+    plain = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=plain, capture_output=True, text=True)
+    assert done.stdout == "optimal\n", done.stderr
 
 
 def test_without_a_folder_for_code_it_is_compiled_anew(monkeypatch, caplog):

@@ -35,6 +35,19 @@ def test_marginals_come_near_the_exact_ones():
     np.testing.assert_array_equal(found.cliques, again.cliques)
 
 
+def test_marginals_of_nodes_are_means_of_conditionals():
+    """One draw says more of a node than its label."""
+    rng = np.random.default_rng(3)
+    problem = random_graph_problem(rng, random_graph(rng, 5, cards=(2, 3), density=0.4, triples=0), n_rows=1)
+    found = Gibbs(problem.graph, n_draws=1, burn_in=0).moments(problem.scores).cliques
+    for name, nodes in problem.graph.cliques.items():
+        own = found[:, problem.graph.slices[name]]
+        if nodes.shape[1] == 1:
+            assert ((own > 0) & (own < 1)).all()
+        else:
+            assert set(np.unique(own)) == {0.0, 1.0}
+
+
 @given(graph_problems(max_nodes=6, forbid=(0.0,)), st.integers(0, 2**32 - 1))
 def test_the_loss_is_the_pseudo_likelihood_of_the_enumerated_conditionals(problem, seed):
     graph = problem.graph

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`function`, compiled for the types of its calls; `options` are Numba's."""
+    """`function`, compiled for the types of its calls; itself under NUMBA_DISABLE_JIT. `options` are Numba's."""
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
         loop: Callable[..., Any] = numba.njit(function, cache=True, **options)
@@ -27,7 +27,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
             raise
         _tell()
         loop = numba.njit(function, **options)
-    else:
+    if hasattr(loop, "_cache"):
         _keep_where_there_is_room(loop)
     return loop
 
