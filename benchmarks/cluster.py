@@ -44,7 +44,7 @@ from kernelcrf.checkpoints import Checkpoint
 from kernelcrf.datasets import load_conll2000, load_letters
 from kernelcrf.engines.dask import DaskEngine
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.shared import Partitions, Sequences
+from kernelcrf.estimators.parts import Partitions, Sequences
 from kernelcrf.formats.partitioned import read_parquet, tag_parquet
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel

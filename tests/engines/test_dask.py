@@ -20,7 +20,7 @@ import pytest
 import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
-from kernelcrf.estimators.shared import Partitions, Sequences
+from kernelcrf.estimators.parts import Partitions, Sequences
 from kernelcrf.formats.partitioned import read_parquet, tag_parquet
 
 distributed = pytest.importorskip("distributed")

@@ -6,7 +6,8 @@ from sklearn.base import clone
 
 from clusters import Inline
 from kernelcrf import ChainCRF
-from kernelcrf.estimators.shared import Moments, Partitions, Sequences, _runs
+from kernelcrf.estimators.parts import Partitions, Sequences, runs_of
+from kernelcrf.estimators.survey import Moments
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
 TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}
@@ -172,11 +173,11 @@ def test_moments_of_parts_are_those_of_all():
 
 def test_runs_are_even_and_whole():
     for tokens, n in (([5] * 12, 4), ([1, 100, 1, 1], 3), ([7], 3), ([0, 5, 5], 2)):
-        runs = _runs(tokens, n)
+        runs = runs_of(tokens, n)
         assert [k for run in runs for k in run] == list(range(len(tokens)))
         assert all(len(run) for run in runs)
         assert len(runs) <= n
-    assert [len(run) for run in _runs([5] * 12, 4)] == [3, 3, 3, 3]
+    assert [len(run) for run in runs_of([5] * 12, 4)] == [3, 3, 3, 3]
 
 
 def test_what_is_no_engine_and_a_client_that_is_missing_are_named(text):

@@ -27,11 +27,12 @@ from kernelcrf.estimators.constraints import check_legal, legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.parts import is_shared
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.settings import gamma_by_scale, kernel_on
-from kernelcrf.estimators.shared import current_cluster, is_shared, read_training
+from kernelcrf.estimators.shared import current_cluster, read_training
 from kernelcrf.estimators.state import restore_chain, state_of_chain
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import sequence_weights

@@ -28,7 +28,8 @@ import numpy.typing as npt
 
 from kernelcrf.engines.cluster import Cluster
 from kernelcrf.estimators.feature_dicts import NamedTokens
-from kernelcrf.estimators.shared import Partitions, Sequences, current_cluster
+from kernelcrf.estimators.parts import Partitions, Sequences
+from kernelcrf.estimators.shared import current_cluster
 from kernelcrf.formats.parquet import arrow
 from kernelcrf.formats.records import FormatError
 from kernelcrf.formats.streams import PathLike
