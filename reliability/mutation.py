@@ -61,7 +61,7 @@ TESTS: dict[str, list[str]] = {
     "inference/loopy.py": ["tests/inference/test_loopy.py", "tests/partitions/test_graphs.py"],
     "inference/gibbs.py": ["tests/inference/test_gibbs.py", "tests/partitions/test_graphs.py"],
     "inference/loops/scaled.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],
-    "inference/loops/logspace.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],
+    "inference/loops/logspace.py": [*CHAIN, "tests/inference/test_tangents.py"],
     "inference/loops/tangents.py": ["tests/inference/test_tangents.py"],
     "inference/loops/decoding.py": ["tests/inference/test_decoding.py"],
     "inference/loops/clique_tree.py": ["tests/inference/test_clique_tree.py"],
