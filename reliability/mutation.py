@@ -63,7 +63,7 @@ TESTS: dict[str, list[str]] = {
     "inference/loops/scaled.py": ["tests/inference/test_chain.py", "tests/inference/test_feasibility.py"],
     "inference/loops/logspace.py": [*CHAIN, "tests/inference/test_tangents.py"],
     "inference/loops/tangents.py": ["tests/inference/test_tangents.py"],
-    "inference/loops/decoding.py": ["tests/inference/test_decoding.py"],
+    "inference/loops/decoding.py": ["tests/inference/test_decoding.py", "tests/inference/test_feasibility.py"],
     "inference/loops/clique_tree.py": ["tests/inference/test_clique_tree.py"],
     "inference/loops/loopy.py": ["tests/inference/test_loopy.py"],
     "inference/loops/gibbs.py": ["tests/inference/test_gibbs.py"],
