@@ -52,6 +52,16 @@ def test_marginals_are_normalised_and_agree_between_edges_and_nodes(problem):
                 np.testing.assert_allclose(own.setdefault(v, found), found, atol=1e-6)
 
 
+def test_a_label_that_no_neighbour_allows_has_no_probability():
+    graph = Graph([2, 3], {"left": [[0]], "right": [[1]], "edge": [[0, 1]]})
+    scores = np.random.default_rng(0).normal(size=(1, graph.n_entries))
+    scores[0, graph.slices["edge"]].reshape(2, 3)[:, 1] = -np.inf
+    found, exact = (kind(graph).moments(scores) for kind in (Loopy, Exact))
+    np.testing.assert_allclose(found.cliques, exact.cliques, atol=1e-12)
+    assert found.cliques[0, graph.slices["right"]][1] == 0
+    np.testing.assert_allclose(found.log_partition, exact.log_partition)
+
+
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_trees_are_exact(n_nodes, seed):
     rng = np.random.default_rng(seed)
