@@ -90,7 +90,7 @@ TESTS: dict[str, list[str]] = {
     "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
     "solvers/subspace.py": SOLVE,
 }
-COMPILED = ("inference/loops/", "solvers/ascent.py")
+COMPILED = ("inference/loops/", "basis/distinct.py", "basis/entries.py", "solvers/ascent.py")
 PARTS = ("objective.py", "certificate.py", "inference/loops/", "inference/", "basis/", "solvers/")
 
 

@@ -29,6 +29,12 @@ settings.register_profile("kernelcrf", deadline=None, max_examples=60, derandomi
 settings.load_profile("kernelcrf")
 
 
+def pytest_configure(config):
+    """Hashes wrap around: what compiled loops do without a word, NumPy's numbers warn of."""
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        config.addinivalue_line("filterwarnings", "ignore:overflow encountered in scalar:RuntimeWarning")
+
+
 def pytest_collection_modifyitems(items):
     """Mark the tests of `SMOKE`."""
     folder = Path(__file__).parent
