@@ -31,6 +31,11 @@ from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, Multi
 
 FINDS = (
     Find(
+        "A fit with n_jobs=4 left a thread more than that behind: maps of few items had a pool of their own.",
+        "an engine has one pool.",
+        "tests/engines/test_local.py::test_maps_of_few_and_of_many_items_share_their_threads",
+    ),
+    Find(
         "Predictions from several threads at once left BLAS with one thread for the rest of the process: the limit of "
         "one map was taken for the original by another.",
         "the first map sets the limit, and the last of those that run at the same time takes it back.",

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 
@@ -54,6 +55,18 @@ def test_an_error_in_a_task_is_the_callers_error(n_jobs):
 
     with pytest.raises(RuntimeError, match="task 3"):
         LocalEngine(n_jobs).map(fail, range(8))
+
+
+def test_maps_of_few_and_of_many_items_share_their_threads():
+    code = (
+        "import threading\n"
+        "from kernelcrf.engines.local import LocalEngine\n"
+        "for count in (2, 3, 9):\n"
+        "    LocalEngine(4).map(lambda k: k, range(count))\n"
+        "print(threading.active_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 4
 
 
 def test_a_map_inside_a_map_runs_in_its_own_thread():

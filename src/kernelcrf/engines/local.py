@@ -204,7 +204,8 @@ class LocalEngine:
                     _thread.in_map, _thread.single = _NOBODY, before
 
             # How NumPy treats overflow belongs to the context of a thread.
-            helpers = [_pool(n_threads - 1).submit(copy_context().run, drain) for _ in range(n_threads - 1)]
+            pool = _pool(self.n_threads - 1)
+            helpers = [pool.submit(copy_context().run, drain) for _ in range(n_threads - 1)]
             try:
                 drain()
             finally:
