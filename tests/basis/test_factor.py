@@ -281,3 +281,13 @@ def subtle(X, Y):
 def test_a_diagonal_that_overflows_is_named(scale):
     with pytest.raises(ValueError, match=r"k\(x, x\) = inf at distinct input 0: expected finite numbers; scale"):
         choose_basis(KERNELS["poly"], scale * inputs(20), 5, "random", random_state=0)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 9])
+def test_the_largest_residuals_and_the_largest_of_the_others(count):
+    growth = Growth(InputKernel("linear"), np.eye(8), 3, 0.0, LocalEngine())
+    growth.residual[:] = d = np.array([3.0, 5.0, 1.0, 5.0, 4.0, 0.0, 5.0, 2.0])
+    places, others = growth.largest(count)
+    order = np.argsort(-d, kind="stable")
+    assert sorted(places.tolist()) == sorted(order[:count].tolist())
+    assert others == (d[order[count]] if count < 8 else 0.0)

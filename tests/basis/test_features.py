@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from bases import KERNELS, VECTORIAL, inputs
-from kernelcrf.basis.features import PrimalMap, WhitenedMap, from_arrays, make_features
+from kernelcrf.basis.features import PrimalMap, WhitenedMap, features_of, from_arrays, make_features
 from kernelcrf.engines.local import LocalEngine
 
 
@@ -102,3 +102,10 @@ def test_a_callable_has_no_file():
     assert isinstance(features.map, WhitenedMap)
     with pytest.raises(TypeError, match="a callable cannot be written"):
         features.map.to_arrays()
+
+
+@pytest.mark.parametrize(("n_components", "expected"), [(10, 10), (39, 39), (40, 40), (100, 40), (None, 40)])
+def test_features_have_as_many_atoms_as_asked_for_or_all(n_components, expected):
+    found = features_of(KERNELS["rbf"], inputs(40), n_components, "random", 0, LocalEngine())
+    assert found.map.n == expected
+    assert found.F.shape == (40, expected)
