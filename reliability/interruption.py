@@ -39,6 +39,11 @@ from kernelcrf.report import write_report
 
 FINDS = (
     Find(
+        "Ctrl-C that came while a callback of the import machinery ran was lost: the fit went on, below a trace.",
+        "it comes once more, a moment later.",
+        "tests/cli/test_cli.py::test_a_signal_that_comes_in_a_destructor_is_not_lost",
+    ),
+    Find(
         "SIGTERM while an extension module was loading became an `ImportError` with a trace of Python's; Ctrl-C there "
         "brought a warning about a file that was not closed.",
         "whatever a signal has become on its way, the command ends as documented.",

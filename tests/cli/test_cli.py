@@ -483,6 +483,29 @@ def test_ctrl_c_while_modules_load_is_one_line(number, becomes):
     assert (done.returncode, done.stderr) == (128 + number, said)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_in_a_destructor_is_not_lost(number):
+    code = (
+        "import os, signal, sys, time\n"
+        "from kernelcrf.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Gone:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        time.sleep(0.1)\n"
+        "class Late:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        sys.meta_path.remove(self)\n"
+        "        Gone()\n"
+        "        time.sleep(60)\n"
+        "sys.meta_path.insert(0, Late())\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
+    said = b"error: interrupted\n" if number == signal.SIGINT else b""
+    assert (done.returncode, done.stderr) == (128 + number, said)
+
+
 @pytest.mark.parametrize("command", ["tag", "inspect"])
 def test_a_full_disk_behind_standard_output_is_one_line(folder, command):
     arguments = [folder / "chunks.kcrf", *([folder / "train.txt"] if command == "tag" else [])]

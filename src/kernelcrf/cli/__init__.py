@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from threading import Timer, main_thread
 from typing import Any, NoReturn
 
 ENDED = 128 + signal.SIGTERM
@@ -18,6 +19,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _unwind)
+    sys.unraisablehook = _send_again
     try:
         from kernelcrf.cli.app import app
 
@@ -40,6 +42,22 @@ def _unwind(number: int, frame: Any) -> NoReturn:
     """Let a signal unwind the program, so that no partial file stays behind."""
     _received.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
+
+
+def _send_again(lost: Any) -> None:
+    """A signal that came while a destructor or a callback ran, which cannot raise, comes a moment later once more."""
+    if _received and isinstance(lost.exc_value, (KeyboardInterrupt, SystemExit)):
+        Timer(0.02, _to_main_thread, (_received.pop(),)).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def _to_main_thread(number: int) -> None:
+    """To wake it from a system call as well, where the system can."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main_thread().ident or 0, number)
+    else:
+        signal.raise_signal(number)
 
 
 def _end_by(number: int) -> NoReturn:
