@@ -191,7 +191,8 @@ def test_blocks_that_rounding_makes_indefinite(solver):
 
 def test_a_factor_is_that_of_the_matrix_or_of_one_near_it():
     A = np.random.default_rng(0).normal(size=(6, 6))
-    np.testing.assert_allclose(lower_factor(A @ A.T), np.linalg.cholesky(A @ A.T), rtol=1e-12)
+    for M in (A @ A.T, A @ A.T + 10 * np.eye(len(A))):
+        np.testing.assert_allclose(lower_factor(M), np.linalg.cholesky(M), rtol=1e-12)
     M = A[:, :3] @ A[:, :3].T - 1e-15 * np.eye(6)
     E = lower_factor(M)
     assert np.abs(E @ E.T - M).max() < 1e-12 * np.trace(M)
