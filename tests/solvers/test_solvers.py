@@ -44,6 +44,33 @@ def test_preconditioned_solvers_are_exact_whatever_the_preconditioner(n, solver)
     assert minimise(objective, solver, start, tol=1e-10).certificate.objective == pytest.approx(best, rel=1e-10)
 
 
+def badly_scaled(objective):
+    """The same with features of sizes from 1/30 to 30."""
+    parts = []
+    for one in objective.partitions:
+        F = one.features["node"].F
+        parts.append(one.with_features({"node": TokenFeatures(F * np.geomspace(1 / 30, 30, F.shape[1]))}))
+    return Objective(objective.layout, parts, objective.engine)
+
+
+def test_a_preconditioner_saves_iterations():
+    objective = badly_scaled(random_objective(1, n=12, lengths=(5, 4, 3, 7) * 5, strength=2.0))
+    start = np.zeros(objective.layout.size)
+    taken = [
+        minimise(objective, LBFGS(precondition=one), start, tol=1e-8, max_iter=9999).n_iter for one in (True, False)
+    ]
+    assert 2 * taken[0] < taken[1]
+
+
+def test_lbfgs_counts_its_evaluations(monkeypatch):
+    objective, calls = random_objective(1), []
+    evaluate = Objective.evaluate
+    monkeypatch.setattr(Objective, "evaluate", lambda *given, **named: calls.append(1) or evaluate(*given, **named))
+    found = minimise(objective, LBFGS(), np.zeros(objective.layout.size), tol=1e-8)
+    assert found.history[0].passes == 1
+    assert found.history[-1].passes == len(calls)
+
+
 def sticky_labels(n_sequences, length, stay, seed):
     """Chains of two labels that stay as they are with a high probability, and inputs that tell little."""
     rng = np.random.default_rng(seed)
