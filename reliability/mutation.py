@@ -6,10 +6,8 @@ that change bits or identities, which fail anywhere. Numba's loops run as plain 
 these tests pass; it counts as a failure unless `reliability/survivors.json` says why no test can, or need, tell it from
 the source.
 
-What is on file is a beginning: 35 mutants of 11 of the 44 files, for lack of machine time; of the compiled loops, the
-basis and the solvers none was run. Three survivors (`certificate.py`, `batch.py`, `decoding.py`) count as failures:
-each has a test since, but was not run again. The tests of line searches, directions and preconditioners were written
-without a mutant.
+What is on file is a sample: up to four mutants a file by `--count 4`, none of `solvers/ascent.py`, whose tests take
+minutes a mutant without the compiler. *Failed before* counts the mutants that survived when they were first run.
 
 `--minutes` ends a run early, and the next goes on; `--again` runs the survivors once more, after tests were added.
 """
