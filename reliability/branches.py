@@ -3,6 +3,11 @@
 The tests run under coverage, branches counted, child processes too; those of the compiled loops run once more without
 the compiler (NUMBA_DISABLE_JIT=1), for Numba's machine code cannot be watched. A failure is less than 95 % of all lines
 and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what runs in slices have collected.
+
+What is on file was collected in slices at commit d5d537e, before the faults of this page were mended and their tests
+written; without nine test files (test_fitting, test_laplace, test_legal, test_networks, test_objective, test_package,
+test_parameters, test_readme, test_speed) and without child processes: a run of all tests is yet to be made. Branches
+alone were at 94.0 %, short of 95 %; `line_search.py`, `graph_samples.py`, `parquet.py` and others have tests since.
 """
 
 from __future__ import annotations
