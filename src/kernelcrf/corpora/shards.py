@@ -34,6 +34,7 @@ from kernelcrf.partitions.shards import Shards
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
+# In place of handles of features, where the features are the inputs: they are then made with the partition.
 INPUTS: Any = None
 
 
@@ -61,7 +62,7 @@ class SharedSequences:
 class SharedCorpus:
     """Parts with their distinct inputs; an input that several parts have belongs to the first of them.
 
-    What is not asked for is not made: a linear fit, whose features are the inputs, holds them once and not thrice.
+    What is not asked for is not made: a linear fit, whose features are the inputs, keeps no further copies of them.
     """
 
     data: SharedSequences

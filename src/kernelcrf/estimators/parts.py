@@ -1,12 +1,14 @@
-"""Sequences in parts, as users hand them in: what may be given as X, y, and how it becomes parts on a cluster.
+"""Sequences in parts, as users hand them in, and how they become parts on a cluster.
 
-lists of sequences and of labels                    cut into parts here, and kept by the engine's scheduler
-two dask.bag, or two lists of delayed lists         partition by partition
-a dask.dataframe                                    a row a sequence, with columns as in `formats.objects`:
-                                                    features or vectors, labels, weight; y=None, or the name of
-                                                    the column of labels
-Partitions(...)                                     calls that return `Sequences`, such as
-                                                    `kernelcrf.formats.partitioned.read_parquet` makes
+What may be given as X, y:
+
+    lists of sequences and of labels                    cut into parts here, and kept by the engine's scheduler
+    two dask.bag, or two lists of delayed lists         partition by partition
+    a dask.dataframe                                    a row a sequence, with columns as in `formats.objects`:
+                                                        features or vectors, labels, weight; y=None, or the name of
+                                                        the column of labels
+    Partitions(...)                                     calls that return `Sequences`, such as
+                                                        `kernelcrf.formats.partitioned.read_parquet` makes
 """
 
 from __future__ import annotations
