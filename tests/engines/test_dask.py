@@ -113,6 +113,12 @@ def test_an_engine_is_one_connection(engine):
             DaskEngine(engine.client, **wrong)
 
 
+def test_the_client_given_need_not_be_the_current_one(client, vectors):
+    with distributed.Client(client.scheduler.address, set_as_default=False) as other:
+        engine = DaskEngine(other, n_partitions=2)
+        same(ChainCRF(**LINEAR, engine=engine).fit(*vectors), ChainCRF(**LINEAR).fit(*vectors), vectors[0])
+
+
 @pytest.mark.parametrize("settings", [LINEAR, RBF, {**RBF, "pivots": "random", "solver": "newton-cg"}])
 def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
     same(ChainCRF(**settings, engine=engine).fit(*vectors), ChainCRF(**settings).fit(*vectors), vectors[0])
@@ -193,9 +199,44 @@ def test_a_worker_that_dies_takes_nothing_with_it(vectors):
     with two_workers() as client:
         for k in (0, 5):
             there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
-            there.told = partial(kill_a_worker, client, k)
+            there.told = partial(kill_workers, client, k, n=1)
             same(there.fit(*vectors), here, vectors[0])
             client.wait_for_workers(2, timeout=240)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
+@pytest.mark.parametrize("moment", ["reading", "iterating"])
+def test_all_workers_may_die_at_once(vectors, moment, tmp_path):
+    here = ChainCRF(**RBF).fit(*vectors)
+    with two_workers() as client:
+        there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
+        if moment == "iterating":
+            there.told = partial(kill_workers, client, 5)
+            there.fit(*vectors)
+        else:
+            there.told = lambda k: None
+            there.fit(Partitions([deadly(part, tmp_path / str(k)) for k, part in enumerate(halves(*vectors))]))
+        same(there, here, vectors[0])
+    assert repr(there.engine) == "DaskEngine()"
+
+
+def halves(X, y):
+    half = len(X) // 2
+    return [Sequences(X[:half], y[:half]), Sequences(X[half:], y[half:])]
+
+
+def deadly(part, mark):
+    """A read that takes its worker with it, once: both are at it when the first of them dies."""
+
+    def read():
+        if not mark.exists():
+            mark.touch()
+            while len(list(mark.parent.iterdir())) < 2:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return part
+
+    return read
 
 
 class Watched(ChainCRF):
@@ -206,9 +247,10 @@ class Watched(ChainCRF):
         return contextlib.nullcontext(lambda record: self.told(next(count)))
 
 
-def kill_a_worker(client, at, k):
+def kill_workers(client, at, k, n=2):
     if k == at:
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        for pid in list(client.run(os.getpid).values())[:n]:
+            os.kill(pid, signal.SIGKILL)
 
 
 def dense_source(seed):

@@ -27,6 +27,7 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed import Client, Future, KilledWorker, get_client, wait
 from distributed.client import FutureCancelledError
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 from kernelcrf.engines.cluster import Handle, Resident
 from kernelcrf.engines.local import single_threaded_blas
@@ -75,9 +76,11 @@ class DaskEngine:
         self._client, self.n_partitions, self.fan_in, self.attempts = client, n_partitions, fan_in, attempts
         self._live: weakref.WeakSet[Future] = weakref.WeakSet()
         self._spent: list[Handle] = []
+        self._lenient: weakref.WeakSet[Client] = weakref.WeakSet()
 
     def __repr__(self) -> str:
-        return f"DaskEngine({'' if self._client is None else self._client.scheduler.address})"
+        scheduler = None if self._client is None else self._client.scheduler
+        return f"DaskEngine({'' if scheduler is None else scheduler.address})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DaskEngine:
         """The same engine: a connection has no copies. scikit-learn's clone copies what parameters hold."""
@@ -162,13 +165,20 @@ class DaskEngine:
         return f"{count} worker{'' if count == 1 else 's'}"
 
     def _workers(self) -> list[str]:
-        return sorted(self.client.nthreads())
+        """Those that tasks may prefer: what they hold is made elsewhere when they are gone."""
+        client = self.client
+        if client not in self._lenient:
+            client.register_plugin(_Elsewhere())
+            self._lenient.add(client)
+        return sorted(client.nthreads())
 
     def _wait(self, handles: Sequence[Handle]) -> None:
         """Until all are there or have failed; workers that have no memory left to go on with are named."""
         while True:
             try:
-                wait(list(handles), timeout=PATIENCE)
+                # wait() asks the client that is current, which need not be the one given.
+                with self.client.as_current():
+                    wait(list(handles), timeout=PATIENCE)
                 return
             except TimeoutError:
                 workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
@@ -257,6 +267,25 @@ def _alone(function: Any, *arguments: Any) -> Any:
     function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
     with single_threaded_blas():
         return function(*opened)
+
+
+class _Elsewhere(SchedulerPlugin):  # type: ignore[misc]
+    """A task that no worker could take has no preference any more.
+
+    Dask would have it wait for the worker that it preferred, which may never come back, though any other will do.
+    """
+
+    name = "kernelcrf-elsewhere"
+    idempotent = True
+
+    async def start(self, scheduler: Any) -> None:
+        """Called by the scheduler."""
+        self._tasks = scheduler.tasks
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Called when a task has come from one state into another."""
+        if finish == "no-worker" and self._tasks[key].loose_restrictions:
+            self._tasks[key].worker_restrictions = None
 
 
 def _preferring(workers: Sequence[str], place: float) -> dict[str, Any]:
