@@ -4,13 +4,16 @@ import numpy as np
 
 from kernelcrf.inference.loops import tangents
 from kernelcrf.inference.loops.compiled import compiled
-from kernelcrf.inference.loops.scaled import SMALL, backward, forward, shift
+from kernelcrf.inference.loops.scaled import backward, forward, shift
+
+# From so many labels on the transposed product is the faster one.
+TRANSPOSED = 11
 
 
 @compiled
 def node_scores(F, W, s):
-    """s = F W, by the transposed product where there are many labels: it is the faster one there."""
-    if W.shape[1] <= SMALL:
+    """s = F W."""
+    if W.shape[1] < TRANSPOSED:
         np.dot(F, W, s)
     else:
         s[:] = np.dot(W.T, F.T).T

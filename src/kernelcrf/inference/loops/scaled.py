@@ -5,7 +5,7 @@ import numpy as np
 from kernelcrf.inference.loops.compiled import compiled, inlined
 
 # Up to this many labels plain loops beat those of unit stride.
-SMALL = 10
+SMALL = 7
 
 
 @compiled
