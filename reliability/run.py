@@ -19,6 +19,7 @@ PARTS = (
     "concurrency",
     "interruption",
     "files",
+    "compatibility",
     "mutation",
     "branches",
 )

@@ -2,13 +2,14 @@
 
 python tools/check_release.py                                     all of it
 python tools/check_release.py --python python3.13 --resolution newest
+python tools/check_release.py --tests all                         not only those marked `smoke`
 python tools/check_release.py --tag v1.2.3 --dist FOLDER          of this version; keep the files built there
 
 1. An sdist from what is committed, and a wheel from the sdist; `twine check --strict`.
 2. The wheel holds the package and nothing else, the sdist all that is committed.
 3. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
    at the bound that pyproject.toml declares, `newest` at the last release. There the tests marked `smoke` of the
-   unpacked sdist pass. Lower bounds are those of the oldest Python: later ones have no wheels of them.
+   unpacked sdist pass, or all of them. Lower bounds are those of the oldest Python: later ones have no wheels of them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="interpreter to test with")
     parser.add_argument("--resolution", choices=RESOLUTIONS, action="append", help="default: both")
+    parser.add_argument("--tests", choices=("smoke", "all"), default="smoke", help="which tests to run")
     parser.add_argument("--tag", help="v and the version that pyproject.toml must have")
     parser.add_argument("--dist", type=Path, help="folder for the files built")
     options = parser.parse_args()
@@ -47,7 +49,7 @@ def main() -> None:
         files = built(work)
         check_contents(*files)
         for resolution in options.resolution or RESOLUTIONS:
-            test(*files, resolution, options.python, work / resolution)
+            test(*files, resolution, options.python, work / resolution, options.tests)
         if options.dist is not None:
             options.dist.mkdir(parents=True, exist_ok=True)
             for file in files:
@@ -88,8 +90,8 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         print(f"{file.name}: {len(count)} files, {file.stat().st_size / 1e6:.2f} MB, as committed", flush=True)
 
 
-def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path) -> None:
-    """The smoke tests of the sdist, with the wheel installed in an environment of its own."""
+def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path, tests: str) -> None:
+    """The tests of the sdist, with the wheel installed in an environment of its own."""
     work.mkdir()
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
@@ -104,9 +106,10 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
     print(f"{resolution}, {run([python, '-V'], stdout=subprocess.PIPE).stdout.decode().strip()}: {kept}", flush=True)
     # Old releases warn of what newer ones beside them have deprecated: that is not ours to mend.
     extra = ["-W", "default"] if resolution == "lowest" else []
+    extra += ["-m", "smoke"] if tests == "smoke" else []
     place = "import kernelcrf, pathlib, sys; sys.exit(not pathlib.Path(kernelcrf.__file__).is_relative_to(sys.prefix))"
     run([python, "-I", "-c", place])
-    run([python, "-m", "pytest", "-q", "-m", "smoke", "-n", "2", "--dist", "loadfile", *extra], cwd=tree)
+    run([python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *extra], cwd=tree)
 
 
 def lowest(pyproject: Path) -> list[str]:

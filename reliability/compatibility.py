@@ -1,0 +1,65 @@
+"""Compatibility: the oldest and the newest dependencies, and what is known against them.
+
+`tools/check_release.py --tests all` builds the wheel of what is committed, installs it in environments of their own,
+with every dependency at the lower bound that pyproject.toml declares and at its last release, and runs all tests there.
+A failure is a test that fails. pip-audit then holds the packages of this environment against the advisories of PyPI; a
+failure is an advisory. Models that were saved before are read by `reliability/files.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import common
+from common import Trial
+
+
+def trials(options: argparse.Namespace) -> Iterator[Trial]:
+    for resolution in ("lowest", "newest"):
+        yield tested(resolution)
+    yield audited()
+
+
+def tested(resolution: str) -> Trial:
+    """All tests with one choice of versions."""
+    command = [sys.executable, "tools/check_release.py", "--tests", "all", "--resolution", resolution]
+    done = subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True)
+    print(done.stdout[-3000:], flush=True)
+    versions = re.search(rf"^{resolution}, (.*)$", done.stdout, re.MULTILINE)
+    closing = done.stdout.rstrip().rpartition("\n")[2]
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", closing)}
+    if versions is None or "passed" not in counts:
+        raise SystemExit(done.stdout + done.stderr)
+    failures = re.findall(r"^(?:FAILED|ERROR) (.*)$", done.stdout, re.MULTILINE)
+    skipped = f"; {counts['skipped']} skipped" if "skipped" in counts else ""
+    return Trial(
+        f"all tests, dependencies at their {resolution}",
+        versions[1].replace("==", " ") + skipped,
+        counts["passed"] + len(failures),
+        failures,
+    )
+
+
+def audited() -> Trial:
+    """Advisories against what is installed."""
+    trial = Trial("installed packages against the advisories of PyPI", "none is known")
+    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--skip-editable"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        found = json.loads(done.stdout)["dependencies"]
+    except ValueError:
+        trial.holds = "not tried: the service was not reached from the machine of these trials"
+        return trial
+    for package in found:
+        advisories = [one["id"] for one in package.get("vulns", ())]
+        trial.check(not advisories, f"{package['name']}: {', '.join(advisories)}")
+    return trial
+
+
+if __name__ == "__main__":
+    common.run(__doc__ or "", __file__, trials)
