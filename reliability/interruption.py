@@ -107,11 +107,12 @@ class At:
         self.k, self.error, self.files, self.lines = k, error, files, 0
 
     def __enter__(self) -> At:
+        self._before = sys.gettrace()
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)
 
     def _call(self, frame: Any, event: str, _: Any) -> Any:
         return self._line if self.files in frame.f_code.co_filename else None

@@ -194,21 +194,20 @@ def test_parquet_is_read_and_written_by_the_workers(engine, words, layout, tmp_p
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
-def test_a_worker_that_dies_takes_nothing_with_it(vectors):
+@pytest.mark.parametrize("k", [0, 5])
+def test_a_worker_that_dies_takes_nothing_with_it(vectors, k):
     here = ChainCRF(**RBF).fit(*vectors)
     with two_workers() as client:
-        for k in (0, 5):
-            there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
-            there.told = partial(kill_workers, client, k, n=1)
-            same(there.fit(*vectors), here, vectors[0])
-            client.wait_for_workers(2, timeout=240)
+        there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
+        there.told = partial(kill_workers, client, k, n=1)
+        same(there.fit(*vectors), here, vectors[0])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
 @pytest.mark.parametrize("moment", ["reading", "iterating"])
 def test_all_workers_may_die_at_once(vectors, moment, tmp_path):
     here = ChainCRF(**RBF).fit(*vectors)
-    with two_workers() as client:
+    with two_workers() as client, others_after(30, client):
         there = Watched(**RBF, engine=DaskEngine(client, n_partitions=4))
         if moment == "iterating":
             there.told = partial(kill_workers, client, 5)
@@ -218,6 +217,15 @@ def test_all_workers_may_die_at_once(vectors, moment, tmp_path):
             there.fit(Partitions([deadly(part, tmp_path / str(k)) for k, part in enumerate(halves(*vectors))]))
         same(there, here, vectors[0])
     assert repr(there.engine) == "DaskEngine()"
+
+
+@contextlib.contextmanager
+def others_after(seconds, client):
+    """More workers after a while: Dask starts one in place of one that was killed, but now and then it does not."""
+    timer = threading.Timer(seconds, client.cluster.scale, (4,))
+    timer.start()
+    yield
+    timer.cancel()
 
 
 def halves(X, y):
