@@ -161,3 +161,10 @@ def test_passes_are_counted(objective):
     assert passes[0] == 1
     assert set(np.diff(passes)) <= {3.0, 3.5}
     assert len(passes) == 4
+
+
+@pytest.mark.parametrize("solver", [Newton(), NewtonCG(), Subspace()], ids=lambda one: type(one).__name__)
+def test_near_the_optimum_whole_steps_are_taken(objective, solver):
+    found = minimise(objective, solver, np.zeros(objective.layout.size), tol=1e-9)
+    assert found.status == "optimal"
+    assert [record.step for record in found.history[-2:]] == [1.0, 1.0]

@@ -9,6 +9,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Settings, Start, fit
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.chain import entropy, moments
+from kernelcrf.inference.scaled import padded_width
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
@@ -16,6 +17,7 @@ from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, solver_named
+from kernelcrf.solvers.ascent import infer
 from kernelcrf.solvers.dual import Ascent
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
@@ -62,7 +64,9 @@ def test_the_dual_ends_at_the_optimum(seed, kind):
     assert found.certificate.objective == pytest.approx(best.certificate.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", [{}, {"weighted": True, "shared": True}, {"legal": True}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 17}, {"n_labels": 1}], ids=str
+)
 def test_theta_and_value_are_those_of_the_distributions(kind):
     """theta and D recomputed from the scores of alpha by the library's own inference."""
     objective = sparse_objective(3, **kind)
@@ -83,9 +87,42 @@ def test_theta_and_value_are_those_of_the_distributions(kind):
         np.add.at(steps, (y[:-1], y[1:]), weights[i])
         steps -= weights[i] * found.edges
         total += weights[i] * entropy(s, w, own).sum()
-    theta = objective.layout.join({"node": 1.5 * (partition.pull_back(layout, r, 0 * steps)[:-9]), "edge": 0.7 * steps})
+    nodes = layout.split(partition.pull_back(layout, r, 0 * steps))["node"]
+    theta = layout.join({"node": 1.5 * nodes, "edge": 0.7 * steps})
     np.testing.assert_allclose(ascent.theta, theta, atol=1e-10)
     assert ascent.value == pytest.approx(total - 0.5 * layout.squared_norm(theta), abs=1e-9)
+
+
+@pytest.mark.parametrize("n_labels", [1, 3, 17])
+@pytest.mark.parametrize("level", [0.0, 900.0, -900.0])
+def test_marginals_of_a_sequence_are_those_of_inference_at_any_level_of_scores(n_labels, level):
+    rng = np.random.default_rng(n_labels)
+    s, w = level + rng.normal(size=(6, n_labels)), level + 3 * rng.normal(size=(n_labels, n_labels))
+    found, p, q, failed = inferred(s, w)
+    there = moments(s, w, Chains.from_lengths([6]))
+    np.testing.assert_allclose(p, there.nodes, atol=1e-12)
+    np.testing.assert_allclose(q, there.edges, atol=1e-12)
+    assert found == pytest.approx(entropy(s, w, Chains.from_lengths([6])).sum(), abs=1e-9)
+    assert not failed
+
+
+@pytest.mark.parametrize(("spread", "fails"), [(150.0, False), (310.0, True)])
+def test_steps_that_scaled_messages_cannot_hold_are_told(spread, fails):
+    w = np.array([[0.0, spread], [0.0, 0.0]])
+    assert inferred(np.zeros((3, 2)), w)[3] == fails
+
+
+def inferred(s, w):
+    """Entropy, marginals of nodes and sums of those of edges, and whether it failed, by the solver's own loops."""
+    T, n = s.shape
+    width = padded_width(n)
+    u, alpha, p, q = np.empty((T, width)), np.empty((T, width)), np.empty((T, n)), np.empty((width, width))
+    e, e_T, failed, free = np.zeros((1, width, width)), np.zeros((1, width, width)), np.zeros(1, bool), np.ones(n, bool)
+    found = infer(
+        s, w, free, free, np.ones((n, n), bool), np.zeros(2, np.int64), np.empty(T), np.empty(1), e, e_T,
+        u, alpha, p, q, np.empty(1), failed,
+    )  # fmt: skip
+    return found, p, q[:n, :n], bool(failed[0])
 
 
 def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
