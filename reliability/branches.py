@@ -4,10 +4,9 @@ The tests run under coverage, branches counted, child processes too; those of th
 the compiler (NUMBA_DISABLE_JIT=1), for Numba's machine code cannot be watched. A failure is less than 95 % of all lines
 and branches together. `--quick 1` measures the loops alone; `--data FILE` reports what runs in slices have collected.
 
-What is on file was collected in slices at commit d5d537e, before the faults of this page were mended and their tests
-written; without nine test files (test_fitting, test_laplace, test_legal, test_networks, test_objective, test_package,
-test_parameters, test_readme, test_speed) and without child processes: a run of all tests is yet to be made. Branches
-alone were at 94.0 %, short of 95 %; `line_search.py`, `graph_samples.py`, `parquet.py` and others have tests since.
+What is not gone through was looked at: refusals of arguments that the estimators have refused before, of model files
+that only a forger makes, and of packages that are not installed; systems without fork or signals; branches of loops
+that end early by rounding alone; and what workers of a cluster do before they are killed, which nobody can count.
 """
 
 from __future__ import annotations

@@ -219,6 +219,17 @@ def test_all_workers_may_die_at_once(vectors, moment, tmp_path):
     assert repr(there.engine) == "DaskEngine()"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
+def test_what_dask_gave_up_is_asked_for_again(vectors, tmp_path):
+    here = ChainCRF(**RBF).fit(*vectors)
+    with two_workers(**{"distributed.scheduler.allowed-failures": 0}) as client, others_after(30, client):
+        engine = DaskEngine(client, attempts=3)
+        parts = [deadly(part, tmp_path / str(k)) for k, part in enumerate(halves(*vectors))]
+        same(ChainCRF(**RBF, engine=engine).fit(Partitions(parts)), here, vectors[0])
+        with pytest.raises(distributed.KilledWorker):
+            engine.fetch([engine.call(lambda: os.kill(os.getpid(), signal.SIGKILL))])
+
+
 @contextlib.contextmanager
 def others_after(seconds, client):
     """More workers after a while: Dask starts one in place of one that was killed, but now and then it does not."""

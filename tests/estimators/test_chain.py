@@ -298,3 +298,13 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
         np.testing.assert_array_equal(model.predict([x])[0], labels)
     model.set_params(n_jobs=2)
     np.testing.assert_array_equal(model._scores(new, None)[0], s)
+
+
+def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):
+    data = make_sequences(10, random_state=0)
+    crf = ChainCRF("linear", verbose=1).fit(data.X, data.y)
+    shown = capsys.readouterr().err
+    assert "ChainCRF" in shown
+    assert f"objective {crf.certificate_.objective:.6g}, gap" in shown
+    ChainCRF("linear").fit(data.X, data.y)
+    assert not capsys.readouterr().err

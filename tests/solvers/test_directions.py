@@ -168,3 +168,10 @@ def test_near_the_optimum_whole_steps_are_taken(objective, solver):
     found = minimise(objective, solver, np.zeros(objective.layout.size), tol=1e-9)
     assert found.status == "optimal"
     assert [record.step for record in found.history[-2:]] == [1.0, 1.0]
+
+
+def test_newton_takes_as_many_parameters_as_it_is_allowed(objective):
+    n = objective.layout.size
+    assert minimise(objective, Newton(most=n), np.zeros(n)).status == "optimal"
+    with pytest.raises(ValueError, match=rf"Hessian of {n} parameters: expected at most {n - 1}; use 'newton-cg'"):
+        minimise(objective, Newton(most=n - 1), np.zeros(n))

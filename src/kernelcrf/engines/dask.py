@@ -156,7 +156,7 @@ class DaskEngine:
             except (KilledWorker, FutureCancelledError):
                 if attempt + 1 == self.attempts:
                     raise
-                self.client.retry([future for future in self._live if future.status == "error"])
+                self._retry()
         raise AssertionError("unreachable")
 
     def status(self) -> str:
@@ -190,6 +190,17 @@ class DaskEngine:
                         RuntimeWarning,
                         stacklevel=2,
                     )
+
+    def _retry(self) -> None:
+        """As Client.retry, which stumbles over tasks that nobody holds and that are there because others need them."""
+        client, failed = self.client, [future.key for future in self._live if future.status == "error"]
+
+        async def again() -> None:
+            for key in await client.scheduler.retry(keys=failed, client=client.id):
+                if key in client.futures:
+                    client.futures[key].retry()
+
+        client.sync(again)
 
     def _map(self, function: Callable[..., Any], *columns: Sequence[Any]) -> list[Handle]:
         """A task for each row, all of them in one message to the scheduler."""
