@@ -16,7 +16,17 @@ import sys
 from collections.abc import Iterator
 
 import common
-from common import Trial
+from common import Find, Trial
+
+FINDS = (
+    Find(
+        "At the lowest versions eleven of all tests failed, though those marked `smoke` passed: the guide made sparse "
+        "matrices by an argument that SciPy 1.13 does not know, tests asked scikit-learn 1.6 for what 1.7 has, and "
+        "six of its own checks do something else there.",
+        "the guide and the tests go with all versions.",
+        "tests/docs/test_pages.py::test_the_examples_print_what_they_say",
+    ),
+)
 
 
 def trials(options: argparse.Namespace) -> Iterator[Trial]:

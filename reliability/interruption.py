@@ -39,6 +39,18 @@ from kernelcrf.report import write_report
 
 FINDS = (
     Find(
+        "On a Dask cluster whose workers were all killed at once a fit waited for ever: Dask has tasks wait for the "
+        "worker that they prefer, even where any other would do.",
+        "they go to whoever comes.",
+        "tests/engines/test_dask.py::test_all_workers_may_die_at_once",
+    ),
+    Find(
+        "Where Dask gave a task up because its workers died, and the fit no longer held what the task is made of, "
+        "asking again ended in a `KeyError`.",
+        "it is made again, as often as `attempts` says.",
+        "tests/engines/test_dask.py::test_what_dask_gave_up_is_asked_for_again",
+    ),
+    Find(
         "Ctrl-C that came while a callback of the import machinery ran was lost: the fit went on, below a trace.",
         "it comes once more, a moment later.",
         "tests/cli/test_cli.py::test_a_signal_that_comes_in_a_destructor_is_not_lost",

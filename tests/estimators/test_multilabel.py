@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
@@ -11,9 +12,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelcrf import MultiLabelCRF
 
+SHUFFLED = "scikit-learn 1.6 makes y binary by its first entry, after one of the two that it compares was shuffled"
+EQUIVALENCE = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+
 
 @parametrize_with_checks(
-    [MultiLabelCRF(gamma=0.5, solver="newton-cg", tol=1e-13, random_state=0), MultiLabelCRF("linear", structure="full")]
+    [
+        MultiLabelCRF(gamma=0.5, solver="newton-cg", tol=1e-13, random_state=0),
+        MultiLabelCRF("linear", structure="full"),
+    ],
+    expected_failed_checks=lambda _: (
+        dict.fromkeys(EQUIVALENCE, SHUFFLED) if sklearn.__version__.startswith("1.6.") else {}
+    ),
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

@@ -1,6 +1,7 @@
 """ChainCRF among scikit-learn's tools, by their own checks and with sequences."""
 
 import numpy as np
+import sklearn
 from sklearn.utils import ClassifierTags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -83,10 +84,15 @@ LINEAR_CHECKS = {
 }
 
 
+# There a check passes over the TypeError that it provokes.
+PASSED_OVER = {"check_sample_weight_equivalence_on_sparse_data"} if sklearn.__version__.startswith("1.6.") else set()
+
+
 def _expected_failures(estimator):
     if not isinstance(estimator, SingleTokens):
         return FLAT_CHECKS
-    return SINGLE_TOKEN_CHECKS | (LINEAR_CHECKS if estimator.kernel == "linear" else {})
+    expected = SINGLE_TOKEN_CHECKS | (LINEAR_CHECKS if estimator.kernel == "linear" else {})
+    return {name: why for name, why in expected.items() if name not in PASSED_OVER}
 
 
 @parametrize_with_checks(
