@@ -6,10 +6,8 @@ that change bits or identities, which fail anywhere. Numba's loops run as plain 
 these tests pass; it counts as a failure unless `reliability/survivors.json` says why no test can, or need, tell it from
 the source.
 
-What is on file is a sample: four mutants a file (`--count 4`) or a few more. None were run of `solvers/ascent.py`,
-whose tests take minutes a mutant without the compiler, nor, for lack of machine time, of `loop.py`, `newton.py`,
-`newton_cg.py`, `preconditioners.py` and `subspace.py` there. *Failed before* counts the mutants that survived when
-they were first run.
+What is on file is a sample: four mutants a file (`--count 4`) or a few more. *Failed before* counts the mutants that
+survived when they were first run.
 
 `--minutes` ends a run early, and the next goes on; `--again` runs the survivors once more, after tests were added.
 """
