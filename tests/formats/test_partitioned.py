@@ -50,7 +50,7 @@ def test_what_holds_no_sequences_is_named(tmp_path, columns, message):
 
 
 def test_files_that_are_none_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="expected a Parquet file, or a folder with .parquet files"):
+    with pytest.raises(FileNotFoundError, match=r"expected a Parquet file, or a folder with \.parquet files"):
         read_parquet(tmp_path)
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(FormatError, match=r"b\.parquet: expected a Parquet file"):
