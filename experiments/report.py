@@ -29,7 +29,9 @@ HEAD = """# Results
 
 What was measured, good or bad, on public data. Every section is written by `python experiments/report.py` from the
 results that the study's own script left in `experiments/results/`; the script's docstring has the protocol.
-Hyperparameters are chosen without test labels, for baselines as for kernelcrf.
+Hyperparameters are chosen without test labels, for baselines as for kernelcrf. Long studies were run in parts, beside
+other work and over several commits, and put together by their scripts from what each part had left: the minutes and
+the commit below a section are those of its last run.
 """
 
 
