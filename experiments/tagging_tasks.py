@@ -347,7 +347,8 @@ kind: on chunks kernelcrf is ahead on the test set but CRFsuite on what was held
 noise. One value of C was tried for the rich templates, whose fit was not timed, and for MiniLM. Kernels were not tried
 on the sparse columns: of hundreds of thousands, most are seen a few times, and products of them are what templates
 spell out. Single tokens take the largest C of the ladder on entities. On parts of speech kernelcrf tried C up
-to 10, its best on what was held out, for a fit with 30 takes half an hour; CRFsuite's search went on to 100.
+to 10, its best on what was held out, and no further, for the time that larger values take; CRFsuite's search went on to
+100.
 Not tried: MiniLM for chunks and parts of speech, products of CRFs with different encodings.
 
 In practice: for sparse features take `ChainCRF("linear")` with IOBES labels and generous templates; divide by a
@@ -380,7 +381,7 @@ TASKS = {
 SAME = {"chunking": "usual", "entities": "entities", "pos": "pos"}
 LADDER = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 START = {"chunking": (1.0, 3.0, 10.0), "entities": (3.0, 10.0, 30.0), "pos": (1.0, 3.0, 10.0)}
-# Of these the starting values are all that kernelcrf tries: the next step up the ladder takes half an hour.
+# Of these the starting values are all that kernelcrf tries, for the time that the next step up the ladder takes.
 NO_FURTHER = ("pos",)
 MAX_ITERATIONS = 400
 # What is tried beyond the same features: templates, how spans are written, and the values of C that the search starts

@@ -113,7 +113,7 @@ def trials(options: argparse.Namespace) -> Iterator[Trial]:
     for file in sorted(TESTS, key=tried.count):
         if file.startswith(options.only) and time.monotonic() < until:
             try_file(file, options, until)
-    yield from table(options.count)
+    yield from table()
 
 
 def try_file(file: str, options: argparse.Namespace, until: float) -> None:
@@ -167,7 +167,7 @@ def reason(name: str) -> str:
     return next((why for pattern, why in known.items() if re.search(pattern, name)), "")
 
 
-def table(count: int) -> Iterator[Trial]:
+def table() -> Iterator[Trial]:
     """A row for each part."""
     rows = list(outcomes().values())
     for part in PARTS:
@@ -179,7 +179,7 @@ def table(count: int) -> Iterator[Trial]:
         explained = [name for name in survived if reason(name)]
         late = sum(row["outcome"] == "late" for row in own)
         trial = Trial(
-            f"mutants of `{part}`, at random, up to {count} a file, of {total:,} changes",
+            f"mutants of `{part}`, at random, of {total:,} changes",
             f"{len(own) - len(survived):,} killed ({late} of them by going on without end); "
             f"{len(explained)} survivors explained",
             times=len(own),
