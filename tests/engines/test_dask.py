@@ -128,6 +128,13 @@ def test_the_client_given_need_not_be_the_current_one():
     assert done.stdout == "optimal\n"
 
 
+def test_without_dask_it_is_said_what_to_install():
+    code = "import sys; sys.modules['distributed'] = None; import kernelcrf.engines.dask"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = "DaskEngine needs distributed, which is not installed: pip install 'kernelcrf[dask]'"
+    assert done.stderr.rstrip().endswith(said)
+
+
 @pytest.mark.parametrize("settings", [LINEAR, RBF, {**RBF, "pivots": "random", "solver": "newton-cg"}])
 def test_a_fit_is_that_of_one_machine(engine, vectors, settings):
     same(ChainCRF(**settings, engine=engine).fit(*vectors), ChainCRF(**settings).fit(*vectors), vectors[0])

@@ -21,16 +21,22 @@ from dataclasses import dataclass, fields
 from types import FunctionType, NoneType
 from typing import Any
 
-import cloudpickle
-import dask
 import numpy as np
-from dask.sizeof import sizeof
-from distributed import Client, Future, KilledWorker, get_client, wait
-from distributed.client import FutureCancelledError
-from distributed.diagnostics.plugin import SchedulerPlugin
 
 from kernelcrf.engines.cluster import Handle, Resident
 from kernelcrf.engines.local import single_threaded_blas
+
+try:
+    import cloudpickle
+    import dask
+    from dask.sizeof import sizeof
+    from distributed import Client, Future, KilledWorker, get_client, wait
+    from distributed.client import FutureCancelledError
+    from distributed.diagnostics.plugin import SchedulerPlugin
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'", name=error.name
+    ) from None
 
 __all__ = ["DaskEngine"]
 
