@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.cliques import interactions, one_against_other
+from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.networks import Network, Settings, Term, fit
 from kernelcrf.structure_search import SearchSettings, bounds, search
 
@@ -18,7 +18,7 @@ def network(seed=0, m=40, cards=(2, 3, 2)):
     labels[:, 1] = np.where(rng.random(m) < 0.7, labels[:, 0], labels[:, 1])
     pairs = [(0, 1), (0, 2), (1, 2)]
     cliques = {f"node {v}": np.array([[v]]) for v in range(3)} | {f"edge {u} {v}": np.array([[u, v]]) for u, v in pairs}
-    terms = [Term(f"node {v}", f"node {v}", one_against_other(card), 1.5) for v, card in enumerate(cards)]
+    terms = [Term(f"node {v}", f"node {v}", Contrasts(card), 1.5) for v, card in enumerate(cards)]
     terms += [Term(f"edge {u} {v}", f"edge {u} {v}", interactions(cards[u], cards[v]), 0.7) for u, v in pairs]
     return Network(np.array(cards), cliques, terms, labels, weights=rng.uniform(0.5, 2.0, size=m))
 

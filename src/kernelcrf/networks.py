@@ -26,7 +26,7 @@ from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import Inference
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import InputKernel, Inputs
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
@@ -67,7 +67,7 @@ class Term:
 
     name: str
     template: str
-    k_y: LabelKernel
+    k_y: LabelMap
     C: float
     inputs: CliqueInputs | None = None
 

@@ -101,7 +101,7 @@ class Layout:
             {
                 "name": block.clique.name,
                 "nodes": block.clique.nodes,
-                "label_kernel": block.clique.k_y.to_config(),
+                "label_kernel": _label_kernel(block).to_config(),
                 "kernel": None if block.clique.k_x is None else block.clique.k_x.to_config(),
                 "n": block.n,
                 "C": float(block.C),
@@ -118,3 +118,12 @@ class Layout:
             clique = CliqueKernel(one["name"], one["nodes"], LabelKernel.from_config(one["label_kernel"]), k_x)
             blocks.append(TemplateBlock(clique, int(one["n"]), float(one["C"])))
         return cls(tuple(blocks))
+
+
+def _label_kernel(block: TemplateBlock) -> LabelKernel:
+    if not isinstance(block.clique.k_y, LabelKernel):
+        raise TypeError(
+            f"template {block.clique.name!r} has label kernel {type(block.clique.k_y).__name__}: layouts are stored "
+            "with LabelKernel alone; store the potentials of networks"
+        )
+    return block.clique.k_y

@@ -239,3 +239,45 @@ def test_graphs_without_edges_or_nodes(edge_kernel):
     assert model.log_prob(X, y)[2] == model.entropy(X)[11] == 0
     weighted = GraphCRF(edge_kernel=edge_kernel, random_state=0).fit(X, y, sample_weight=np.ones(12))
     np.testing.assert_allclose(weighted.edge_potentials_, model.edge_potentials_)
+
+
+def renumbered(rng, graph, labels):
+    """The same graph with its nodes in another order, its edges in another order, and each from either end."""
+    features, edges, *rest = graph
+    order = rng.permutation(len(features))
+    new, shuffled = np.argsort(order), rng.permutation(len(edges))
+    ends = new[np.asarray(edges)[shuffled]]
+    turned = np.where(rng.random(len(edges))[:, None] < 0.5, ends, ends[:, ::-1])
+    return (features[order], turned, *(one[shuffled] for one in rest)), labels[order], order
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("inference", ["exact", "gibbs"])
+@pytest.mark.parametrize("edge_kernel", [None, "linear"])
+def test_numbers_of_nodes_and_the_order_of_edges_mean_nothing(seed, inference, edge_kernel):
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(12):
+        n = int(rng.integers(3, 7))
+        pairs = np.array([(a, b) for b in range(n) for a in range(b)])
+        kept = pairs[rng.random(len(pairs)) < 0.5]
+        X.append((rng.normal(size=(n, 2)), kept, *([rng.normal(size=(len(kept), 2))] if seed == 2 else [])))
+        y.append(rng.integers(3, size=n))
+    y[0][:3] = 0, 1, 2
+    moved, moved_y, orders = zip(
+        *(renumbered(rng, graph, labels) for graph, labels in zip(X, y, strict=True)), strict=True
+    )
+    parameters = {
+        "kernel": "linear", "cliques": ("edges", "skips", "paths"), "edge_kernel": edge_kernel, "tol": 1e-10,
+        "inference": inference, "random_state": 0,
+    }  # fmt: skip
+    model = GraphCRF(**parameters).fit(X, y)
+    other = GraphCRF(**parameters).fit(list(moved), list(moved_y))
+    assert other.certificate_.objective == pytest.approx(model.certificate_.objective, rel=1e-9)
+    for fitted in (model, other):
+        fitted.set_params(inference="exact")
+    for a, b, order in zip(model.predict_proba(X), other.predict_proba(list(moved)), orders, strict=True):
+        np.testing.assert_allclose(b, a[order], atol=1e-5)
+    for a, b, order in zip(model.predict(X), model.predict(list(moved)), orders, strict=True):
+        np.testing.assert_array_equal(b, a[order])
+    np.testing.assert_allclose(model.log_prob(list(moved), list(moved_y)), model.log_prob(X, y), rtol=1e-9)

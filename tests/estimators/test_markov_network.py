@@ -1,8 +1,10 @@
 import itertools
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.preprocessing import KBinsDiscretizer
 
 from kernelcrf import MarkovNetwork
 
@@ -116,3 +118,47 @@ def test_values_whose_kernel_overflows_are_refused():
     rows = 1e100 * np.random.default_rng(0).integers(4, size=(30, 3))
     with pytest.raises(ValueError, match=r"overflows on the values of variable 0.*scale them, or use kernel='delta'"):
         MarkovNetwork("linear").fit(rows)
+
+
+def test_continuous_columns_are_refused_with_the_way_out():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(ValueError, match=r"variable 0 is continuous, with 60 different values in 60 rows.*KBinsDisc"):
+        MarkovNetwork().fit(X)
+    binned = KBinsDiscretizer(4, encode="ordinal", quantile_method="averaged_inverted_cdf").fit_transform(X)
+    assert [len(values) for values in MarkovNetwork().fit(binned).categories_] == [4, 4, 4]
+    # Measurements on a grid, and numbers that name something, are discrete.
+    on_grid = np.column_stack((np.arange(500) % 30 / 10, np.arange(500) % 30))
+    assert MarkovNetwork(structure="none").fit(on_grid).n_features_in_ == 2
+    assert MarkovNetwork(structure="none").fit(np.arange(60.0)[:, None]).n_features_in_ == 1
+
+
+def test_memory_is_that_of_the_tables_of_pairs():
+    """A pair of variables with k values has k^2 numbers; a matrix of k^2 rows and columns would take 20 MB."""
+    k = 40
+    X = np.column_stack((np.arange(4 * k) % k, np.arange(4 * k) * 3 % k))
+    MarkovNetwork(structure="full", tol=1e-2).fit(X[:3])  # compiling takes memory too
+    tracemalloc.start()
+    try:
+        model = MarkovNetwork(structure="full", tol=1e-2).fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert model.potentials_[0].shape == (k, k)
+    assert peak < 5e6
+    p = np.exp(model.score_samples(list(itertools.product(range(k), repeat=2))))
+    assert p.sum() == pytest.approx(1, abs=1e-9)
+
+
+def test_a_variable_with_one_value_has_no_interactions():
+    X, _, _ = drawn(0, 200, n=3, edges=((0, 1),))
+    alone = MarkovNetwork(structure="full", tol=1e-9).fit(X)
+    beside = MarkovNetwork(structure="full", tol=1e-9).fit(np.column_stack((X, np.full(200, 7))))
+    assert beside.certificate_.objective == pytest.approx(alone.certificate_.objective, rel=1e-8)
+    for (_, v), table in zip(beside.edges_.tolist(), beside.potentials_, strict=True):
+        assert v != 3 or not table.any()
+    assert MarkovNetwork(structure="full").fit(np.full((5, 2), "a")).score_samples([["a", "a"]]) == 0
+
+
+def test_a_kernel_that_takes_all_values_for_one_is_refused():
+    with pytest.raises(ValueError, match="kernel='cosine' does not tell the values of variable 0 apart"):
+        MarkovNetwork("cosine").fit([[1, 2], [2, 3], [3, 1]])

@@ -30,8 +30,9 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
-from kernelcrf.kernels.cliques import LabelKernel, symmetric_pairs
+from kernelcrf.kernels.cliques import LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import Inputs
+from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
 
 Array = npt.NDArray[Any]
@@ -301,8 +302,10 @@ class GraphCRF(NetworkEstimator):
 
     def _terms(self, graphs: GraphSamples, L: int, engine: LocalEngine) -> list[Term]:
         node = LabelKernel("delta", L)
-        pair = LabelKernel("delta", L * L) if graphs.directed else symmetric_pairs(L)
-        label_kernels = {"edges": pair, "skips": pair, "paths": LabelKernel("delta", L**3)}
+        nodes = {"edges": 2, "skips": 2, "paths": 3}
+        label_kernels: dict[str, LabelMap] = {
+            name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k) for name, k in nodes.items()
+        }
         terms = [
             Term("nodes", "nodes", node, self.C, self._inputs(self.kernel, graphs.nodes, engine)),
             Term("nodes constant", "nodes", node, self.C_label),
@@ -311,7 +314,7 @@ class GraphCRF(NetworkEstimator):
         if self.edge_kernel is not None:
             template = "edge inputs" if is_learned(self.cliques) else "edges"
             inputs = self._inputs(self.edge_kernel, graphs.edge_inputs, engine)
-            terms.append(Term("edge inputs", template, pair, self.C, inputs))
+            terms.append(Term("edge inputs", template, label_kernels["edges"], self.C, inputs))
         return terms
 
     def _inputs(self, kernel: Any, X: Inputs, engine: LocalEngine) -> CliqueInputs:

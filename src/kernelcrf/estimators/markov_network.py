@@ -24,20 +24,26 @@ from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
-from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.kernels.cliques import LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.networks import Network, Potentials, Term
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 STRUCTURES = ("auto", "full", "tree", "none")
+SAME = 1e-12
+FEW_VALUES, ROWS_PER_VALUE = 20, 5
 
 
 class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     """Markov random field on the columns of a table of discrete values, with kernels on cliques.
 
-    X is (m, n_variables) of any values: numbers, strings, a data frame; None and NaN are missing.
+    X is (m, n_variables) of any values: numbers, strings, a data frame; None and NaN are missing. A column of
+    fractional numbers with more than 20 different values, each seen fewer than five times on average, is continuous
+    and refused: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of variables that interact has
+    a table of all pairs of their values.
 
     Parameters
     ----------
@@ -193,41 +199,45 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     def _network(
         self, labels: Array, cards: Array, weights: Floats | None, pairs: Iterable[tuple[int, int]]
     ) -> Network:
-        grams = [self._centred_gram(v) for v in range(len(cards))]
+        kernels = [self._label_kernel(v) for v in range(len(cards))]
         terms, cliques = [], {}
-        for v, gram in enumerate(grams):
+        for v, k_y in enumerate(kernels):
             cliques[_node(v)] = np.array([[v]])
-            terms.append(Term(_node(v), _node(v), _label_kernel(gram), self.C))
+            terms.append(Term(_node(v), _node(v), k_y, self.C))
         for u, v in pairs:
             cliques[_edge(u, v)] = np.array([[u, v]])
-            terms.append(Term(_edge(u, v), _edge(u, v), _label_kernel(np.kron(grams[u], grams[v])), self.C))
+            terms.append(Term(_edge(u, v), _edge(u, v), Product((kernels[u], kernels[v])), self.C))
         pooled = bool((labels >= 0).all())
         return Network(cards, cliques, terms, labels, weights=weights, pooled=pooled)
 
-    def _centred_gram(self, v: int) -> Floats:
-        """The kernel on the values of a variable, without what is common to all of them (Lemma 13)."""
+    def _label_kernel(self, v: int) -> LabelMap:
+        """Return the kernel on the values of a variable, without what is common to all of them (Lemma 13)."""
         values = self.categories_[v]
-        gram = np.eye(len(values))
-        if self.kernel != "delta":
-            try:
-                numbers = values.astype(np.float64)[:, None]
-            except ValueError:
-                raise ValueError(
-                    f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
-                    "expected numbers, or kernel='delta'"
-                ) from None
-            # Centring takes a common offset out of the linear kernel: best before its digits are lost.
-            offset = numbers.mean() if self.kernel == "linear" else 0.0
-            gram = np.asarray(InputKernel(self.kernel, self.gamma).gram(numbers - offset), np.float64)
-            # Potentials of two variables go by the product of their kernels.
-            if not np.abs(gram).max() <= np.sqrt(np.finfo(np.float64).max) / len(gram):
-                raise ValueError(
-                    f"kernel={self.kernel!r} overflows on the values of variable {v}, which go up to "
-                    f"{np.abs(numbers).max():.3g}: scale them, or use kernel='delta'"
-                )
-        centring = np.eye(len(values)) - 1.0 / len(values)
-        centred = centring @ gram @ centring
-        return np.asarray(0.5 * (centred + centred.T))
+        if self.kernel == "delta" or len(values) == 1:
+            return Contrasts(len(values))
+        try:
+            numbers = values.astype(np.float64)[:, None]
+        except ValueError:
+            raise ValueError(
+                f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
+                "expected numbers, or kernel='delta'"
+            ) from None
+        # Centring takes a common offset out of the linear kernel: best before its digits are lost.
+        offset = numbers.mean() if self.kernel == "linear" else 0.0
+        gram = np.asarray(InputKernel(self.kernel, self.gamma).gram(numbers - offset), np.float64)
+        # Potentials of two variables go by the product of their kernels.
+        if not np.abs(gram).max() <= np.sqrt(np.finfo(np.float64).max) / len(gram):
+            raise ValueError(
+                f"kernel={self.kernel!r} overflows on the values of variable {v}, which go up to "
+                f"{np.abs(numbers).max():.3g}: scale them, or use kernel='delta'"
+            )
+        centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+        if np.abs(centred).max() <= SAME * np.abs(gram).max():
+            raise ValueError(
+                f"kernel={self.kernel!r} does not tell the values of variable {v} apart, {values[:3].tolist()} and "
+                "others: expected a kernel that does, such as 'rbf' or 'delta'"
+            )
+        return LabelKernel.of(0.5 * (centred + centred.T), len(centred))
 
     def _pairs(self, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
         if not isinstance(self.structure, str):
@@ -269,10 +279,6 @@ def _edge(u: int, v: int) -> str:
     return f"edge {u} {v}"
 
 
-def _label_kernel(gram: Array) -> LabelKernel:
-    return LabelKernel.of(gram, len(gram)) if np.abs(gram).max() > 0 else LabelKernel("delta", len(gram))
-
-
 def _table(X: Any) -> Array:
     table = np.asarray(X, dtype=object if hasattr(X, "iloc") or isinstance(X, list) else None)
     if table.ndim != 2 or 0 in table.shape:
@@ -289,9 +295,17 @@ def _values(column: Array, v: int) -> Array:
     if not seen:
         raise ValueError(f"variable {v} has no value that is not missing: expected at least one")
     try:
-        return np.array(sorted(seen))
+        values = np.array(sorted(seen))
     except TypeError:
         raise ValueError(f"variable {v} has values of different types: expected all numbers or all strings") from None
+    n_rows = sum(not _is_missing(value) for value in column.tolist())
+    many = len(values) > FEW_VALUES and n_rows < ROWS_PER_VALUE * len(values)
+    if many and values.dtype.kind == "f" and (values != np.round(values)).any():
+        raise ValueError(
+            f"variable {v} is continuous, with {len(values)} different values in {n_rows} rows: expected discrete "
+            "values; cut it into intervals first, by scikit-learn's KBinsDiscretizer(encode='ordinal')"
+        )
+    return values
 
 
 def _objects(columns: list[Array]) -> Array:

@@ -27,8 +27,8 @@ from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
-from kernelcrf.kernels.cliques import interactions, one_against_other
 from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
 
 Array = npt.NDArray[Any]
@@ -288,16 +288,16 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     ) -> Network:
         terms, cliques = [], {}
         for j in range(labels.shape[1]):
-            name, k_y = _node(j), one_against_other(2)
+            name = _node(j)
             cliques[name] = np.array([[j]])
-            terms.append(Term(name, name, k_y, self.C, inputs))
-            terms.append(Term(f"{name} constant", name, k_y, self.C_label))
+            terms.append(Term(name, name, Contrasts(2), self.C, inputs))
+            terms.append(Term(f"{name} constant", name, Contrasts(2), self.C_label))
         for pair in pairs:
-            name, k_y = _edge(*pair), interactions(2, 2)
+            name = _edge(*pair)
             cliques[name] = np.array([pair])
-            terms.append(Term(f"{name} constant", name, k_y, self.C_label))
+            terms.append(Term(f"{name} constant", name, interactions(2, 2), self.C_label))
             if edge_inputs is not None:
-                terms.append(Term(name, name, k_y, self.C, edge_inputs))
+                terms.append(Term(name, name, interactions(2, 2), self.C, edge_inputs))
         return Network(np.full(labels.shape[1], 2), cliques, terms, labels, weights=weights)
 
     def _tables(self, X: Any) -> Iterator[Floats]:

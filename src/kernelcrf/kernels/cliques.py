@@ -17,6 +17,7 @@ the transitions (25), or an input kernel of its own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,47 @@ from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
 KINDS = ("delta", "centred", "matrix")
 
 
+class LabelMap(ABC):
+    """A kernel `k_y = A A'` on L labels, or on the L joint labels of a clique, known by products with A (L, rank)."""
+
+    L: int
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Return the number of columns of A: of weights for each feature."""
+
+    @property
+    @abstractmethod
+    def norm(self) -> float:
+        """Return the largest eigenvalue of k_y."""
+
+    @property
+    def is_identity(self) -> bool:
+        """Return whether A = I, so that `expand` and `adjoint` return what they get."""
+        return False
+
+    @abstractmethod
+    def expand(self, Z: Array) -> Array:
+        """Return A z for each row z of Z, (..., rank) -> (..., L)."""
+
+    @abstractmethod
+    def adjoint(self, R: Array) -> Array:
+        """Return A' r for each row r of R, (..., L) -> (..., rank)."""
+
+    @property
+    def factor(self) -> Array:
+        """Return A as a matrix."""
+        return self.expand(np.eye(self.rank)).T
+
+    @property
+    def gram(self) -> Array:
+        """Return k_y as a matrix."""
+        return np.asarray(self.factor @ self.factor.T)
+
+
 @dataclass(frozen=True, eq=False)
-class LabelKernel:
+class LabelKernel(LabelMap):
     """`k_y` over L labels; `matrix` goes with kind="matrix" and with no other.
 
     known_factor : A, where it is given with the matrix. Eigenvectors of equal eigenvalues are anyone's choice, so that
@@ -102,6 +142,29 @@ class LabelKernel:
         """r, the columns of A."""
         return self.L if self.matrix is None else self.factor.shape[1]
 
+    @cached_property
+    def norm(self) -> float:
+        """Return the largest eigenvalue of k_y."""
+        if self.matrix is None:
+            return 0.0 if self.kind == "centred" and self.L == 1 else 1.0
+        return float(np.linalg.norm(self.matrix, 2))
+
+    def expand(self, Z: Array) -> Array:
+        """Return A z for each row z of Z."""
+        return self._times(Z, transpose=False)
+
+    def adjoint(self, R: Array) -> Array:
+        """Return A' r for each row r of R."""
+        return self._times(R, transpose=True)
+
+    def _times(self, Z: Array, transpose: bool) -> Array:
+        if self.is_identity:
+            return Z
+        if self.kind == "centred":
+            return np.asarray(Z - Z.mean(axis=-1, keepdims=True))
+        A = self.factor.T if transpose else self.factor
+        return np.asarray(Z @ A.T.astype(Z.dtype, copy=False))
+
     def to_config(self) -> dict[str, Any]:
         """The label kernel as JSON-able values; `from_config` reads it."""
         return {
@@ -128,7 +191,7 @@ class CliqueKernel:
 
     name: str
     nodes: int
-    k_y: LabelKernel
+    k_y: LabelMap
     k_x: InputKernel | None
 
     def __post_init__(self) -> None:
@@ -152,7 +215,7 @@ class CliqueKernel:
         """`k_C` between two lists of clique instances: inputs (U, d) and labels (U,) or, on edges, (U, 2)."""
         y, y_ = self._labels(y), self._labels(y_)
         K = np.ones((len(y), len(y_))) if self.k_x is None else self.k_x.gram(X, X_)
-        if self.k_y.kind == "centred":
+        if self._is_centred:
             same = np.all(y[:, None] == y_[None, :], axis=2)
             return np.asarray(K * (same - 1.0 / self.k_y.L**self.nodes))
         for node in range(self.nodes):
@@ -163,34 +226,21 @@ class CliqueKernel:
         labels = np.asarray(y, np.intp)
         return labels.reshape(len(labels), self.nodes)
 
+    @property
+    def _is_centred(self) -> bool:
+        """Return whether the mean over all labellings of the clique is taken out, not that over each label."""
+        return isinstance(self.k_y, LabelKernel) and self.k_y.kind == "centred"
+
     def _apply(self, Z: Array, transpose: bool) -> Array:
         if self.k_y.is_identity or self.nodes == 0:
             return Z
-        if self.k_y.kind == "centred":
-            axes = tuple(range(-self.nodes, 0))
-            return np.asarray(Z - Z.mean(axis=axes, keepdims=True))
+        if self.nodes == 1:
+            return self.k_y.adjoint(Z) if transpose else self.k_y.expand(Z)
+        if self._is_centred:
+            return np.asarray(Z - Z.mean(axis=(-2, -1), keepdims=True))
         A = self.k_y.factor.T if transpose else self.k_y.factor
         A = A.astype(Z.dtype, copy=False)
-        return Z @ A.T if self.nodes == 1 else A @ Z @ A.T
-
-
-def one_against_other(L: int) -> LabelKernel:
-    """The centred kernel of L labels with a factor of its rank, L - 1: for two labels, one weight a feature."""
-    return LabelKernel.of(np.eye(L) - 1.0 / L, L) if L > 1 else LabelKernel("delta", 1)
-
-
-def interactions(*cards: int) -> LabelKernel:
-    """Of the joint labels of several nodes, what is left without the effects of fewer of them: rank prod (L_v - 1)."""
-    gram: Array = np.ones((1, 1))
-    for L in cards:
-        gram = np.kron(gram, np.eye(L) - 1.0 / L)
-    return LabelKernel.of(gram, len(gram))
-
-
-def symmetric_pairs(L: int) -> LabelKernel:
-    """Of the labels of two nodes in no order, [(a, b) = (c, d)] / 2 + [(a, b) = (d, c)] / 2: rank L (L + 1) / 2."""
-    gram = np.eye(L * L).reshape(L, L, L, L)
-    return LabelKernel.of((0.5 * (gram + gram.transpose(0, 1, 3, 2))).reshape(L * L, L * L), L * L)
+        return A @ Z @ A.T
 
 
 def relevant(cliques: Iterable[CliqueKernel]) -> list[CliqueKernel]:

@@ -284,7 +284,7 @@ def _summed_spread(objective: Objective, block: TemplateBlock, at: Evaluation, s
 
 
 def _label_norm(block: TemplateBlock) -> float:
-    return float(np.linalg.norm(block.clique.k_y.gram, 2))
+    return block.clique.k_y.norm
 
 
 def _per_label(objective: Objective, block: TemplateBlock, at: Evaluation, share: float) -> PerLabel:

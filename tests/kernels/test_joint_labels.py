@@ -1,0 +1,59 @@
+"""Label kernels whose factors are applied without being formed, against dense matrices from their definitions."""
+
+from functools import reduce
+from itertools import product
+
+import numpy as np
+import pytest
+
+from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.kernels.joint_labels import Contrasts, Product, Reversible, interactions
+
+
+def centring(L):
+    return np.eye(L) - 1.0 / L
+
+
+def reversals(L, nodes):
+    labelings = list(product(range(L), repeat=nodes))
+    return np.array([[0.5 * (y == z) + 0.5 * (y == z[::-1]) for z in labelings] for y in labelings])
+
+
+SIMILAR = np.array([[1.0, 0.5, 0.1], [0.5, 2.0, 0.0], [0.1, 0.0, 1.0]])
+CASES = {
+    "one contrast": (Contrasts(2), centring(2), 1),
+    "contrasts": (Contrasts(5), centring(5), 4),
+    "no contrast": (Contrasts(1), np.zeros((1, 1)), 0),
+    "pairs": (Reversible(3, 2), reversals(3, 2), 6),
+    "paths": (Reversible(3, 3), reversals(3, 3), 18),
+    "interactions": (interactions(2, 3, 4), reduce(np.kron, map(centring, (2, 3, 4))), 6),
+    "one value": (interactions(3, 1), np.zeros((3, 3)), 0),
+    "product": (Product((LabelKernel.of(SIMILAR, 3), Contrasts(2))), np.kron(SIMILAR, centring(2)), 3),
+}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request):
+    return CASES[request.param]
+
+
+def test_the_kernel_is_that_of_its_definition(case):
+    k_y, gram, rank = case
+    assert (k_y.L, k_y.rank) == (len(gram), rank)
+    assert k_y.factor.shape == (len(gram), rank)
+    np.testing.assert_allclose(k_y.gram, gram, atol=1e-14)
+    assert k_y.norm == pytest.approx(np.linalg.norm(gram, 2), abs=1e-14)
+
+
+def test_adjoint_is_the_transpose(case):
+    k_y, _, rank = case
+    rng = np.random.default_rng(0)
+    Z, R = rng.normal(size=(2, 7, rank)), rng.normal(size=(2, 7, k_y.L))
+    np.testing.assert_allclose(k_y.expand(Z), Z @ k_y.factor.T, atol=1e-14)
+    np.testing.assert_allclose(k_y.adjoint(R), R @ k_y.factor, atol=1e-14)
+
+
+def test_float32_stays_float32(case):
+    k_y, _, rank = case
+    assert k_y.expand(np.ones((3, rank), np.float32)).dtype == np.float32
+    assert k_y.adjoint(np.ones((3, k_y.L), np.float32)).dtype == np.float32
