@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
@@ -108,3 +110,86 @@ def test_marginals_at_scores_of_1e30():
     labels, _ = decoding.viterbi(s, w, chains)
     np.testing.assert_allclose(p, np.eye(3)[labels], atol=1e-12)
     np.testing.assert_allclose(q[[1, 2, 3, 5, 6, 7, 8]].sum(axis=(1, 2)), 1, atol=1e-12)
+
+
+def alternating_labels(dtype=np.float64):
+    """Six tokens that pull to one label and the other, and steps that cost 299: every mass is far below one."""
+    d = np.array([259.0, -446, 227, 86, 353, -356])
+    return np.stack([d / 2, -d / 2], axis=1).astype(dtype), np.array([[0.0, -299], [-299, 0]], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_masses_one_after_the_other_keep_their_product(dtype):
+    scores, transitions = alternating_labels(dtype)
+    chains = Chains.from_lengths([6])
+    assert chain.log_partition(scores, transitions, chains)[0] == pytest.approx(118.5, abs=1e-9)
+    repeated = Chains.from_lengths([6, 60, 6])
+    many = np.vstack([scores, *[scores] * 10, scores])
+    expected = log_space_moments(np.vstack([scores] * 10).astype(float), transitions.astype(float))[0]
+    found = chain.moments(many, transitions, repeated).log_partition
+    np.testing.assert_allclose(found, [118.5, expected, 118.5], rtol=1e-12)
+
+
+@pytest.mark.parametrize("growth", [1.0, 100.0, 240.0])
+def test_labels_that_no_path_reaches_may_have_any_scores(growth):
+    """Labels 2 and 3 cannot be first, and no step leads to them: what would follow them has no weight."""
+    transitions = np.full((4, 4), -np.inf)
+    transitions[:2, :2] = transitions[2:, 2:] = 0.0
+    scores = np.zeros((30, 4))
+    scores[1:, 2:] = growth
+    scores[0, 2:] = -np.inf
+    chains = Chains.from_lengths([30])
+    moments = chain.moments(scores, transitions, chains)
+    assert moments.log_partition[0] == pytest.approx(30 * np.log(2), rel=1e-12)
+    np.testing.assert_allclose(moments.nodes, np.tile([0.5, 0.5, 0, 0], (30, 1)), atol=1e-12)
+    np.testing.assert_allclose(moments.edges[:2, :2], 29 / 4, rtol=1e-12)
+    np.testing.assert_array_equal(moments.edges[2:], 0)
+    np.testing.assert_array_equal(moments.edges[:, 2:], 0)
+    tangents = linearise(scores, transitions, chains).tangents(np.ones((30, 4)), np.ones((4, 4)))
+    np.testing.assert_allclose(tangents.nodes, 0, atol=1e-12)
+
+
+def hard_scores(rng, regime, n_nodes, n_labels):
+    """Node scores and transitions where messages are hardest to represent."""
+    if regime == "uniform":
+        return rng.uniform(-800, 800, (n_nodes, n_labels)), rng.uniform(-800, 800, (n_labels, n_labels))
+    if regime == "bimodal":
+        scores = rng.choice([-800.0, -400, 0, 400, 800], (n_nodes, n_labels))
+        transitions = rng.choice([-800.0, -300, 0, 300], (n_labels, n_labels))
+        return scores + rng.normal(size=scores.shape), transitions + rng.normal(size=transitions.shape)
+    if regime == "alternating":
+        scores = np.zeros((n_nodes, n_labels))
+        scores[::2, 0], scores[1::2, -1] = rng.uniform(200, 800, 2)
+        return scores, rng.uniform(-299, 0, (n_labels, n_labels))
+    if regime == "steps of almost 300":
+        scores, d = rng.normal(size=(n_nodes, n_labels)), rng.uniform(-450, 450, n_nodes)
+        scores[:, 0], scores[:, 1] = d / 2, -d / 2
+        return scores, np.where(np.eye(n_labels) > 0, 0.0, -rng.uniform(280, 300, (n_labels, n_labels)))
+    scores = rng.uniform(-250, 250, (n_nodes, n_labels)) * rng.choice([0.2, 1.0])
+    transitions = rng.uniform(-200, 0, (n_labels, n_labels))
+    transitions[rng.random((n_labels, n_labels)) < 0.4] = -np.inf
+    transitions[np.diag_indices(n_labels)] = 0.0
+    scores[0, 1:][rng.random(n_labels - 1) < 0.5] = -np.inf
+    return scores, transitions
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["uniform", "bimodal", "alternating", "steps of almost 300", "forbidden"]),
+    st.integers(1, 50),
+    st.integers(2, 5),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_moments_of_hard_scores_are_those_of_log_space(seed, regime, n_nodes, n_labels, dtype):
+    scores, transitions = hard_scores(np.random.default_rng(seed), regime, n_nodes, n_labels)
+    scores, transitions = scores.astype(dtype), transitions.astype(dtype)
+    chains = Chains.from_lengths([n_nodes])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_z, p, q = log_space_moments(scores.astype(float), transitions.astype(float))
+    moments = chain.moments(scores, transitions, chains)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-9
+    assert moments.log_partition[0] == pytest.approx(log_z, abs=tolerance, rel=1e-12)
+    assert chain.log_partition(scores, transitions, chains)[0] == moments.log_partition[0]
+    close(moments.nodes, p, tolerance)
+    close(chain.edge_marginals(scores, transitions, chains), q, tolerance)
+    close(moments.edges, q.sum(axis=0), tolerance)

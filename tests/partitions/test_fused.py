@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
+from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions import chains, fused
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
@@ -109,3 +112,19 @@ def test_other_partitions_are_left_alone():
     )
     layout = random_objective(14).layout
     assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=fused.Keep.RESIDUALS) is None
+
+
+def test_small_masses_one_after_the_other_keep_their_product():
+    """Steps that cost 299 and tokens that ask for them: the loss is that of log space."""
+    d = np.array([259.0, -446, 227, 86, 353, -356])
+    delta = LabelKernel("delta", 2)
+    blocks = [
+        TemplateBlock(CliqueKernel("node", 1, delta, InputKernel("linear")), 1, 1.0),
+        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, 1.0),
+    ]
+    labels = np.zeros(6, np.int32)
+    partition = ChainPartition(Chains.from_lengths([6]), 2, labels, {"node": TokenFeatures(d[:, None])})
+    theta = np.array([0.5, -0.5, 0.0, -299.0, -299.0, 0.0])
+    found = fused.evaluate(Layout(tuple(blocks)), partition, theta, keep=fused.Keep.RESIDUALS)
+    assert found is not None
+    assert found.loss == pytest.approx(118.5 - d.sum() / 2, abs=1e-9)

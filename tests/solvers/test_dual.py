@@ -9,6 +9,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Settings, Start, fit
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.chain import entropy, moments
+from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
@@ -17,6 +18,7 @@ from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, solver_named
+from kernelcrf.solvers import ascent as loops
 from kernelcrf.solvers.ascent import infer
 from kernelcrf.solvers.dual import Ascent
 from kernelcrf.solvers.loop import minimise
@@ -188,3 +190,16 @@ def test_warm_starts_go_on_from_the_weights_of_an_earlier_fit():
     assert isinstance(first.end, Start)
     assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=1e-8)
     assert warm.solution.history[-1].passes < cold.solution.history[-1].passes
+
+
+def test_small_masses_one_after_the_other_keep_their_product():
+    """Steps that cost 299 and tokens that ask for them: the entropy is that of log space."""
+    d = np.array([259.0, -446, 227, 86, 353, -356])
+    a, b = np.stack([d / 2, -d / 2], axis=1), np.array([[0.0, -299], [-299, 0]])
+    every = np.ones(2, bool)
+    p, q, entropies = np.empty((6, 2)), np.empty((1, 2, 2)), np.empty(1)
+    failed = loops.moments(np.array([0, 6]), 2, every, every, np.ones((2, 2), bool), a, b[None], p, q, entropies)
+    exact = LogMessages.of(a, b)
+    assert not failed
+    assert entropies[0] == pytest.approx(exact.entropy, abs=1e-9)
+    np.testing.assert_allclose(p, exact.nodes, atol=1e-12)

@@ -13,7 +13,12 @@ the dtype: nothing, as long as D is at most `FREE_RANGE`, whatever the node scor
 a greater D, a label of negligible weight now may be the only way on later. Such edges are `guarded`: messages are
 float64, and each factor must stay within limits whose product does not underflow (`EDGE_RANGE`, `NODE_RANGE`,
 `MESSAGE_RANGE`: 700 of the 708 that there are). A sequence that leaves them is marked as failed and its messages are
-set to zero; the caller redoes it in log space.
+set to zero; the caller redoes it in log space. A label that no path reaches has u = 0 there, since nothing bounds the
+backward messages of such labels.
+
+c_t is at least exp(-D), or exp(-700) with guarded edges. Masses are multiplied up and their logarithm is taken once for
+many tokens; a factor below 1e-100 is kept out of that product, which stays above 1e-200 without it, so that no product
+is a subnormal number, whose relative error is unbounded.
 """
 
 from __future__ import annotations
@@ -68,7 +73,13 @@ class Edges:
         guarded = least < -FREE_RANGE[w.dtype] or not np.all(w > -np.inf)
         n_labels, width = w.shape[1], padded_width(w.shape[1])
         e = np.zeros((len(w), width, width), np.float64 if guarded else w.dtype)
-        np.exp(w, out=e[:, :n_labels, :n_labels], dtype=e.dtype)
+        if e.dtype != w.dtype:
+            # The differences of float32 numbers as large as these need float64 as well.
+            np.subtract(transitions, shift[:, None, None], out=e[:, :n_labels, :n_labels], dtype=e.dtype)
+            e[[] if first is None else first, :n_labels, :n_labels] = 0
+            np.exp(e[:, :n_labels, :n_labels], out=e[:, :n_labels, :n_labels])
+        else:
+            np.exp(w, out=e[:, :n_labels, :n_labels])
         e_T = np.ascontiguousarray(e.transpose(0, 2, 1))
         return cls(e, e_T, shift.astype(np.float64), tied, guarded, too_wide=guarded and least < -EDGE_RANGE)
 

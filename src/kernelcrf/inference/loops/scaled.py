@@ -7,6 +7,9 @@ from kernelcrf.inference.loops.compiled import compiled, inlined
 # Up to this many labels plain loops beat those of unit stride.
 SMALL = 7
 
+# SMALLEST_PRODUCT * SMALLEST_FACTOR is a normal number.
+SMALLEST_FACTOR, SMALLEST_PRODUCT, LARGEST_PRODUCT = 1e-100, 1e-200, 1e200
+
 
 @compiled
 def shift(scores, offsets, spread, u, highest, failed):
@@ -18,7 +21,7 @@ def shift(scores, offsets, spread, u, highest, failed):
                 if scores[t, j] > top:
                     top = scores[t, j]
             for j in range(n_labels):
-                u[t, j] = scores[t, j] - top
+                u[t, j] = u.dtype.type(scores[t, j]) - u.dtype.type(top)
             for j in range(n_labels, width):
                 u[t, j] = 0
             highest[t] = top
@@ -98,14 +101,21 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
                 u[t, j] *= inverse
             if least > 0:
                 for j in range(width):
-                    if 0 < alpha[t, j] < least:
+                    if alpha[t, j] == 0:
+                        # No path leads here, and one that went on from here could outgrow every number.
+                        u[t, j] = 0
+                    elif alpha[t, j] < least:
                         fail = True
             total += highest[t]
-            product *= mass
-            # One logarithm for many tokens; a mass of 0 or nan ends up here too.
-            if not 1e-200 < product < 1e200:
-                total += np.log(product)
-                product = 1.0
+            # One logarithm for many tokens. Both factors of a product are so large that it is no subnormal number; a
+            # mass of 0 or nan is added by itself.
+            if mass > SMALLEST_FACTOR:
+                product *= mass
+                if not SMALLEST_PRODUCT < product < LARGEST_PRODUCT:
+                    total += np.log(product)
+                    product = 1.0
+            else:
+                total += np.log(mass)
         total += np.log(product)
         log_partition[k] = total
         failed[k] = fail or not np.isfinite(total)
