@@ -116,6 +116,15 @@ def test_sparse_equals_dense(name, container):
     np.testing.assert_allclose(kernel.diagonal(container(X)), kernel.diagonal(X), atol=1e-14)
 
 
+@pytest.mark.parametrize("name", SPARSE)
+def test_indices_of_sparse_inputs_may_have_64_bits(name):
+    X, Y = sp.csr_matrix(inputs(40)), sp.csr_matrix(inputs(23, 1))
+    expected = KERNELS[name].gram(X, Y)
+    for one in (X, Y):
+        one.indices, one.indptr = one.indices.astype(np.int64), one.indptr.astype(np.int64)
+    np.testing.assert_array_equal(KERNELS[name].gram(X, Y), expected)
+
+
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf", "cosine"])
 def test_sparse_and_dense_may_meet(name):
     kernel = KERNELS[name]

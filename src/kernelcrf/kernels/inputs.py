@@ -203,7 +203,7 @@ class InputKernel:
         elif self.name == "cosine":
             _inner(_directions(X), _directions(Y), out)
         elif self.name == "laplacian":
-            out[...] = pairwise.laplacian_kernel(X, Y, gamma=self._gamma(X))
+            out[...] = pairwise.laplacian_kernel(_short_indices(X), _short_indices(Y), gamma=self._gamma(X))
         elif self.name == "chi2":
             out[...] = pairwise.chi2_kernel(_dense(X, "chi2"), _dense(Y, "chi2"), gamma=self._gamma(X))
         elif isinstance(self.kernel, gp.Kernel):
@@ -253,6 +253,13 @@ def _dense(X: Inputs, who: str) -> Array:
             "laplacian, cosine"
         )
     return np.asarray(X)
+
+
+def _short_indices(X: Inputs) -> Inputs:
+    """Return X with 32-bit indices if it is sparse: scikit-learn's distances by city blocks take no others."""
+    if not is_sparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
+        return X
+    return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
 def _squared_norms(X: Inputs) -> Array:
