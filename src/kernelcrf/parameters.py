@@ -17,9 +17,13 @@ import numpy.typing as npt
 
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.validation import either, positive
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+
+
+PRIOR_VARIANCE = either(positive, advice="every template is penalised, or there is no certificate")
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,7 @@ class TemplateBlock:
     C: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.C) and self.C > 0):
-            raise ValueError(
-                f"C={self.C!r} of template {self.clique.name!r}: expected a finite prior variance above 0; "
-                "every template is penalised, or there is no certificate"
-            )
+        PRIOR_VARIANCE.check("C", self.C)
         if self.clique.nodes not in (1, 2):
             raise ValueError(
                 f"template {self.clique.name!r} has {self.clique.nodes} labels: expected 1 or 2; "

@@ -202,6 +202,7 @@ positive = real(above=0)
 FLAG = either(flag)
 POSITIVE = either(positive)
 COUNT = either(whole(least=1))
+SHARE = either(real(above=0, below=1))
 PATH = either(path)
 SEED = either(
     whole(least=0, most=LARGEST_SEED),

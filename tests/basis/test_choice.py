@@ -40,13 +40,16 @@ def test_more_atoms_than_inputs_are_all_inputs():
     [
         (
             {"n_components": 3, "rule": "best"},
-            r"rule='best': expected auto, exact, greedy.*Gradient\(scores\)",
+            r"rule='best': expected 'auto', 'exact', 'greedy'.*Gradient\(scores\)",
         ),
-        ({"n_components": 0}, "n_components=0: expected at least 1"),
+        ({"n_components": 0}, "n_components=0: expected an integer >= 1 or None"),
         ({"n_components": None}, r"n_components=None: expected a number of atoms.*'exact'"),
-        ({"n_components": 3, "rule": "exact"}, "n_components=3 with 'exact', which takes all 20 inputs"),
-        ({"n_components": 3, "tol": 1.0}, "tol=1.0: expected a share of the trace"),
-        ({"n_components": 3, "tol": -0.1}, "tol=-0.1: expected a share of the trace"),
+        (
+            {"n_components": 3, "rule": "exact"},
+            "n_components=3 with pivots='exact', which takes all 20 distinct inputs",
+        ),
+        ({"n_components": 3, "tol": 1.0}, "tol=1.0: expected a finite number >= 0 and below 1; a share of the trace"),
+        ({"n_components": 3, "tol": -0.1}, "tol=-0.1: expected .*a share of the trace"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

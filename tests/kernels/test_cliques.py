@@ -131,7 +131,7 @@ def test_a_label_matrix_is_the_users_no_longer():
     [
         (np.array([[1.0, 2.0], [2.0, 1.0]]), r"least eigenvalue is -1: adding 1 to the diagonal"),
         (np.array([[1.0, 0.5], [0.0, 1.0]]), r"not symmetric \(largest difference 0.5\): use"),
-        (np.eye(3), r"shape \(3, 3\): expected \(2, 2\)"),
+        (np.eye(3), r"label_kernel has shape \(3, 3\): expected \(2, 2\)"),
         (np.array([[1.0, np.nan], [np.nan, 1.0]]), "NaN or infinity"),
         (np.zeros((2, 2)), "label_kernel is zero"),
         ("kronecker", "label_kernel='kronecker': expected 'delta', 'centred' or"),
@@ -143,11 +143,11 @@ def test_wrong_label_kernels_are_named(matrix, message):
 
 
 def test_wrong_fields_are_named():
-    with pytest.raises(ValueError, match="kind='identity': expected one of"):
+    with pytest.raises(ValueError, match="kind='identity': expected 'delta'"):
         LabelKernel("identity", 3)
     with pytest.raises(ValueError, match="a matrix goes with 'matrix'"):
         LabelKernel("delta", 2, np.eye(2))
-    with pytest.raises(ValueError, match="L=0: expected at least one label"):
+    with pytest.raises(ValueError, match="L=0: expected an integer >= 1"):
         LabelKernel("delta", 0)
     with pytest.raises(ValueError, match="nodes=3: expected"):
         CliqueKernel("triple", 3, LabelKernel("delta", 2), None)

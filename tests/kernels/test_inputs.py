@@ -200,21 +200,21 @@ def test_a_config_names_classes_of_scikit_learn_only():
 def test_indefinite_kernels_are_refused_because_they_are(name):
     X = inputs(30)
     assert np.linalg.eigvalsh(pairwise.pairwise_kernels(X, metric=name))[0] < -1e-3
-    with pytest.raises(ValueError, match=f"kernel='{name}' is not positive semi-definite.*rbf"):
+    with pytest.raises(ValueError, match=f"kernel='{name}': expected .*'rbf'.*not positive semi-definite"):
         InputKernel(name)
 
 
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"kernel": "gauss"}, ValueError, r"kernel='gauss': expected one of linear, poly"),
-        ({"kernel": 3}, TypeError, r"kernel=3: expected one of"),
-        ({"kernel": gp.RBF}, TypeError, r"kernel=<class.*expected one of"),
+        ({"kernel": "gauss"}, ValueError, r"kernel='gauss': expected 'linear', 'poly'"),
+        ({"kernel": 3}, TypeError, r"kernel=3: expected 'linear'"),
+        ({"kernel": gp.RBF}, TypeError, r"kernel=<class.*expected 'linear'"),
         ({"kernel": gp.RBF() + gp.WhiteKernel()}, ValueError, r"WhiteKernel.*leave it out"),
-        ({"gamma": "scale"}, ValueError, r"gamma='scale': expected a positive number, or None"),
-        ({"gamma": 0.0}, ValueError, r"gamma=0.0: expected a positive number"),
+        ({"gamma": "scale"}, ValueError, r"gamma='scale': expected a finite number above 0 or None"),
+        ({"gamma": 0.0}, ValueError, r"gamma=0.0: expected a finite number above 0"),
         ({"kernel": "poly", "degree": 2.5}, ValueError, r"degree=2.5: expected an integer"),
-        ({"kernel": "poly", "coef0": -1.0}, ValueError, r"coef0=-1.0: expected >= 0"),
+        ({"kernel": "poly", "coef0": -1.0}, ValueError, r"coef0=-1.0: expected a finite number >= 0"),
     ],
 )
 def test_wrong_parameters_are_named(parameters, error, message):
@@ -270,3 +270,8 @@ def test_a_callable_that_returns_no_numbers_is_named(value, message):
 
     with pytest.raises((ValueError, TypeError), match=f"wrong.*{message}"):
         InputKernel(wrong).gram(inputs(3))
+
+
+def test_the_error_of_a_callable_is_told_with_its_parameter():
+    with pytest.raises(ValueError, match=r"kernel=<built-in function len> raised TypeError: expected a callable"):
+        InputKernel(len).gram(inputs(3))

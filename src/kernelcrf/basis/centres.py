@@ -25,6 +25,9 @@ from kernelcrf.basis.factor import Basis, Growth, row_blocks, stack
 from kernelcrf.basis.pivots import Generator, Random, drive
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array
+from kernelcrf.validation import COUNT, check_parameters, either, real, whole
+
+LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1)), "rows": COUNT, "start_rows": COUNT}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class KMeans:
     """Centres of MiniBatchKMeans; a batch holds `rows` rows for each centre."""
 
     rows: int = 4
+
+    def __post_init__(self) -> None:
+        COUNT.check("rows", self.rows)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the centres."""
@@ -61,6 +67,9 @@ class Lloyd:
     share: float = 0.8
     rows: int = 32
     start_rows: int = 8
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), LLOYD)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the centres, then random pivots."""

@@ -17,6 +17,7 @@ from kernelcrf.basis.factor import Basis, Growth
 from kernelcrf.basis.pivots import Exact, Greedy, Random, Rule, Uniform, drive
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel, Inputs, as_inputs, is_sparse
+from kernelcrf.validation import SEED, either, has_methods, nothing, one_of, real, validated, whole
 
 RULES: dict[str, type[Exact | Greedy | Random | Uniform | KMeans | Lloyd]] = {
     "exact": Exact,
@@ -26,8 +27,10 @@ RULES: dict[str, type[Exact | Greedy | Random | Uniform | KMeans | Lloyd]] = {
     "kmeans": KMeans,
     "lloyd": Lloyd,
 }
+PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as Gradient(scores)"))
 
 
+@validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
     """A rule by its name with its usual settings, `auto` for the default; a rule object is returned as it is.
 
@@ -37,11 +40,15 @@ def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
         return rule
     if rule == "auto":
         return Lloyd() if kernel.is_smooth and not sparse else Random()
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r}: expected auto, {', '.join(RULES)}, or a rule such as Gradient(scores)")
     return RULES[rule]()
 
 
+@validated(
+    n_components=either(whole(least=1), nothing),
+    rule=PIVOTS,
+    tol=either(real(least=0, below=1), advice="a share of the trace"),
+    random_state=SEED,
+)
 def choose_basis(
     kernel: InputKernel,
     X: Inputs,
@@ -63,8 +70,6 @@ def choose_basis(
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
     capacity = capacity_for(n_components, X.shape[0], rule, start)
-    if not 0.0 <= tol < 1.0:
-        raise ValueError(f"tol={tol!r}: expected a share of the trace, 0 <= tol < 1")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
         raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
@@ -81,11 +86,10 @@ def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | No
                 f"n_components=None: expected a number of atoms for {rule!r}; only 'exact' takes all inputs"
             )
         n_components = U
-    if n_components < 1:
-        raise ValueError(f"n_components={n_components!r}: expected at least 1")
     if isinstance(rule, Exact) and n_components < U:
         raise ValueError(
-            f"n_components={n_components!r} with 'exact', which takes all {U} inputs: use None, or another rule"
+            f"n_components={n_components!r} with pivots='exact', which takes all {U} distinct inputs: use "
+            "n_components=None, or another rule"
         )
     if start is not None and n_components < start.n:
         raise ValueError(f"n_components={n_components!r}: start has {start.n} atoms already, expected at least as many")

@@ -29,11 +29,16 @@ from numpy.typing import NDArray
 
 from kernelcrf.basis.factor import Growth
 from kernelcrf.kernels.inputs import Array
+from kernelcrf.validation import COUNT, Constraint, either
 
 Generator: TypeAlias = np.random.Generator
 
 
 EMPTY_ROUNDS = 20
+
+SCORES = either(
+    Constraint("finite numbers, one for each input", lambda scores: np.isfinite(np.asarray(scores, np.float64)).all())
+)
 
 
 class Rule(Protocol):
@@ -89,6 +94,9 @@ class Greedy:
 
     block: int = 256
 
+    def __post_init__(self) -> None:
+        COUNT.check("block", self.block)
+
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the pivots that a round can tell, until no residual is left."""
         while True:
@@ -113,6 +121,9 @@ class Random:
     """Accelerated randomly pivoted Cholesky with `block` proposals a round."""
 
     block: int = 256
+
+    def __post_init__(self) -> None:
+        COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append a block of accepted proposals a round."""
@@ -153,13 +164,14 @@ class Gradient:
 
     scores: NDArray[np.floating[Any]]
 
+    def __post_init__(self) -> None:
+        SCORES.check("scores", self.scores)
+
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append by falling score."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):
             raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.n_inputs} inputs")
-        if not np.isfinite(scores).all():
-            raise ValueError("scores contains NaN or infinity: expected finite numbers")
         unchosen = _unchosen(growth)
         yield from _in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
 

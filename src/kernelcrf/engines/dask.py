@@ -25,6 +25,7 @@ import numpy as np
 
 from kernelcrf.engines.cluster import Handle, Resident
 from kernelcrf.engines.local import single_threaded_blas
+from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, whole
 
 try:
     import cloudpickle
@@ -43,6 +44,13 @@ __all__ = ["DaskEngine"]
 SMALL = 2**16
 PARTS_A_MEMORY = 32
 PATIENCE = 60.0
+
+PARAMETERS = {
+    "client": either(instance_of(Client, text="a distributed.Client"), nothing, advice="None is the current client"),
+    "n_partitions": either(whole(least=1), nothing, advice="None goes by the workers' threads and memory"),
+    "fan_in": either(whole(least=2)),
+    "attempts": COUNT,
+}
 
 
 class DaskEngine:
@@ -76,9 +84,8 @@ class DaskEngine:
     def __init__(
         self, client: Client | None = None, *, n_partitions: int | None = None, fan_in: int = 8, attempts: int = 5
     ) -> None:
-        for name, value, least in (("n_partitions", n_partitions, 1), ("fan_in", fan_in, 2), ("attempts", attempts, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name}={value!r}: expected at least {least}")
+        given = {"client": client, "n_partitions": n_partitions, "fan_in": fan_in, "attempts": attempts}
+        check_parameters(given, PARAMETERS)
         self._client, self.n_partitions, self.fan_in, self.attempts = client, n_partitions, fan_in, attempts
         self._live: weakref.WeakSet[Future] = weakref.WeakSet()
         self._spent: list[Handle] = []

@@ -26,6 +26,8 @@ from weakref import WeakSet, ref
 import scipy.linalg  # noqa: F401  -- loads SciPy's BLAS, so that the controller below sees it
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
+from kernelcrf.validation import N_JOBS
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Kept = TypeVar("Kept")
@@ -159,13 +161,14 @@ def _available_cores() -> int:
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Maps over items in `n_jobs` threads; -1 takes one for each core that this process may use."""
+    """Maps over items in `n_jobs` threads; -1 takes one for each core that this process may use, None is 1."""
 
     n_jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.n_jobs == 0 or self.n_jobs < -1:
-            raise ValueError(f"n_jobs={self.n_jobs!r}: expected a number of threads >= 1, or -1 for all")
+        given: Any = self.n_jobs
+        N_JOBS.check("n_jobs", given)
+        object.__setattr__(self, "n_jobs", 1 if given is None else int(given))
 
     @property
     def n_threads(self) -> int:

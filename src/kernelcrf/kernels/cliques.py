@@ -27,8 +27,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
+from kernelcrf.validation import COUNT, Constraint, check_parameters, either, one_of
 
 KINDS = ("delta", "centred", "matrix")
+
+
+def _is_square(label_kernel: Any) -> bool:
+    matrix = np.array(label_kernel)
+    return matrix.dtype.kind in "iuf" and matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
+
+
+LABEL_KERNEL = either(
+    one_of("delta", "centred"), Constraint("an (L, L) matrix of numbers, one row for each label", _is_square)
+)
+PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 
 
 class LabelMap(ABC):
@@ -84,14 +96,10 @@ class LabelKernel(LabelMap):
     known_factor: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"label kernel kind={self.kind!r}: expected one of {', '.join(KINDS)}")
-        if self.L < 1:
-            raise ValueError(f"L={self.L!r}: expected at least one label")
+        check_parameters(vars(self), PARAMETERS)
         if (self.matrix is not None) != (self.kind == "matrix"):
-            raise ValueError(
-                f"label kernel kind={self.kind!r} with matrix={self.matrix!r}: a matrix goes with 'matrix'"
-            )
+            given = "no matrix" if self.matrix is None else "a matrix"
+            raise ValueError(f"kind={self.kind!r} with {given}: a matrix goes with 'matrix', and with no other kind")
         if self.matrix is not None:
             _check_label_matrix(self.matrix, self.L)
         if self.known_factor is not None:
@@ -102,9 +110,8 @@ class LabelKernel(LabelMap):
     @classmethod
     def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
         """What a user hands in: 'delta', 'centred', or an (L, L) positive semi-definite matrix."""
+        LABEL_KERNEL.check("label_kernel", label_kernel)
         if isinstance(label_kernel, str):
-            if label_kernel not in ("delta", "centred"):
-                raise ValueError(f"label_kernel={label_kernel!r}: expected 'delta', 'centred' or an (L, L) matrix")
             return cls(label_kernel, L)
         matrix = np.array(label_kernel, np.float64)
         if np.array_equal(matrix, np.eye(L)):

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
+from kernelcrf.validation import shown
+
 
 def check(kernel: gp.Kernel) -> None:
     """Refuse a kernel that is not a function of two inputs."""
     if any(isinstance(part, gp.WhiteKernel) for part in (kernel, *kernel.get_params().values())):
         raise ValueError(
-            f"kernel={kernel!r} contains a WhiteKernel, which is noise of observations and not a function "
+            f"kernel={shown(kernel)} contains a WhiteKernel, which is noise of observations and not a function "
             "of two inputs: leave it out; the prior variance C plays its part"
         )
 
@@ -27,7 +29,7 @@ def to_config(kernel: gp.Kernel) -> dict[str, Any]:
     """The tree of `kernel` in JSON-able values."""
     if getattr(gp, type(kernel).__name__, None) is not type(kernel):
         raise TypeError(
-            f"kernel={kernel!r} is no class of sklearn.gaussian_process.kernels and cannot be written to a "
+            f"kernel={shown(kernel)} is no class of sklearn.gaussian_process.kernels and cannot be written to a "
             "file: build it from those classes, or hand it in again when loading"
         )
     return {

@@ -35,6 +35,18 @@ from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
 
 from kernelcrf.kernels import gaussian_process
+from kernelcrf.validation import (
+    Constraint,
+    check_parameters,
+    either,
+    instance_of,
+    nothing,
+    one_of,
+    positive,
+    real,
+    shown,
+    whole,
+)
 
 Array: TypeAlias = NDArray[np.floating[Any]]
 Inputs: TypeAlias = Any
@@ -46,6 +58,21 @@ EXPONENT_ERROR = 1e-5
 DENSE_ENTRIES = 2**27
 ELEMENTWISE_ROWS = 256
 DIAGONAL_ROWS = 32
+
+KERNEL = either(
+    one_of(*NAMES),
+    Constraint("a callable (X, Y) -> Gram matrix", lambda kernel: callable(kernel) and not isinstance(kernel, type)),
+    instance_of(gp.Kernel, text="an object of sklearn.gaussian_process.kernels"),
+    advice=f"{' and '.join(map(repr, INDEFINITE))} are not positive semi-definite, so no prior (14) goes with them",
+)
+DEGREE = either(whole(least=1), advice="other powers are not positive semi-definite")
+COEF0 = either(real(least=0), advice="below 0 the polynomial kernel is not positive semi-definite")
+PARAMETERS = {
+    "kernel": KERNEL,
+    "gamma": either(positive, nothing, advice="None is scikit-learn's default"),
+    "degree": DEGREE,
+    "coef0": COEF0,
+}
 
 
 def is_sparse(X: Any) -> bool:
@@ -86,24 +113,9 @@ class InputKernel:
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.kernel, str):
-            _check_name(self.kernel)
-        elif isinstance(self.kernel, gp.Kernel):
+        check_parameters(vars(self), PARAMETERS)
+        if isinstance(self.kernel, gp.Kernel):
             gaussian_process.check(self.kernel)
-        elif isinstance(self.kernel, type) or not callable(self.kernel):
-            raise TypeError(
-                f"kernel={self.kernel!r}: expected one of {', '.join(NAMES)}, a callable "
-                "(X, Y) -> Gram matrix, or an object of sklearn.gaussian_process.kernels"
-            )
-        gamma: Any = self.gamma
-        if gamma is not None and not (isinstance(gamma, int | float | np.number) and 0 < gamma < np.inf):
-            raise ValueError(f"gamma={self.gamma!r}: expected a positive number, or None for scikit-learn's default")
-        if self.name == "poly" and (self.degree != int(self.degree) or self.degree < 1):
-            raise ValueError(
-                f"degree={self.degree!r}: expected an integer >= 1; other powers are not positive semi-definite"
-            )
-        if self.name == "poly" and not self.coef0 >= 0:
-            raise ValueError(f"coef0={self.coef0!r}: expected >= 0; below, poly is not positive semi-definite")
 
     @property
     def name(self) -> str:
@@ -172,7 +184,7 @@ class InputKernel:
         """The kernel as JSON-able values; `from_config` reads it."""
         if self.name == "callable":
             raise TypeError(
-                f"kernel={self.kernel!r}: a callable cannot be written to a file; "
+                f"kernel={shown(self.kernel)}: a callable cannot be written to a file; "
                 "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
                 "or hand the callable in again when loading"
             )
@@ -211,39 +223,40 @@ class InputKernel:
             out[...] = self.kernel(_dense(X, dense), _dense(Y, dense))
             self._check_finite(out)
         else:
-            assert callable(self.kernel)
-            K = np.asarray(self.kernel(X, Y))
+            K = self._called(X, Y)
             if np.shape(K) != out.shape:
                 raise ValueError(
-                    f"kernel={self.kernel!r} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
+                    f"kernel={shown(self.kernel)} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
                     f"{Y.shape[0]} rows: expected {out.shape}; a function of two single inputs becomes a "
                     "Gram function by sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
                 )
             if K.dtype.kind not in "biuf":
-                raise TypeError(f"kernel={self.kernel!r} returned values of dtype {K.dtype}: expected real numbers")
+                raise TypeError(
+                    f"kernel={shown(self.kernel)} returned values of dtype {K.dtype}: expected real numbers"
+                )
             out[...] = K
             self._check_finite(out)
+
+    def _called(self, X: Inputs, Y: Inputs) -> Array:
+        """Return what the callable returns; its own errors name no parameter, so that they are put into one."""
+        assert callable(self.kernel)
+        try:
+            return np.asarray(self.kernel(X, Y))
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"kernel={shown(self.kernel)} raised {type(error).__name__}: expected a callable (X, Y) -> Gram matrix "
+                f"of inputs {X.shape} and {Y.shape}; it said {shown(str(error))}"
+            ) from error
 
     def _check_finite(self, K: Array) -> None:
         if not np.isfinite(K).all():
             value = K[~np.isfinite(K)][0]
             raise ValueError(
-                f"kernel={self.kernel!r} has the value {value}: expected finite numbers; scale the inputs, as "
+                f"kernel={shown(self.kernel)} has the value {value}: expected finite numbers; scale the inputs, as "
                 "sklearn.preprocessing.StandardScaler does, or mend the kernel"
             )
-
-
-def _check_name(name: str) -> None:
-    if name in INDEFINITE:
-        raise ValueError(
-            f"kernel={name!r} is not positive semi-definite, so no prior (14) goes with it: "
-            f"expected one of {', '.join(NAMES)}"
-        )
-    if name not in NAMES:
-        raise ValueError(
-            f"kernel={name!r}: expected one of {', '.join(NAMES)}, a callable (X, Y) -> Gram matrix, "
-            "or an object of sklearn.gaussian_process.kernels"
-        )
 
 
 def _dense(X: Inputs, who: str) -> Array:

@@ -8,6 +8,7 @@ from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import Newton
 from kernelcrf.solvers.newton_cg import NewtonCG
 from kernelcrf.solvers.subspace import Subspace
+from kernelcrf.validation import either, one_of
 
 SOLVERS: dict[str, type[Solver]] = {
     "newton-cg": NewtonCG,
@@ -17,6 +18,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "lbfgs": LBFGS,
     "dual": Dual,
 }
+SOLVER = either(one_of("auto", *SOLVERS))
 
 
 def solver_named(name: str, objective: Objective) -> Solver:
@@ -39,10 +41,9 @@ def solver_named(name: str, objective: Objective) -> Solver:
     >>> solver_named("auto", objective), solver_named("newton", objective)
     (LBFGS(memory=20, precondition=True), Newton(most=2000))
     """
+    SOLVER.check("solver", name)
     if name == "auto":
         return Dual() if Dual.suits(objective) else LBFGS()
-    if name not in SOLVERS:
-        raise ValueError(f"solver={name!r}: expected one of auto, {', '.join(SOLVERS)}")
     return SOLVERS[name]()
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend
+from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,6 +37,9 @@ class BlockJacobi:
 
     rtol: float = 0.05
     cg_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def check(self, objective: Objective) -> None:
         """Any objective will do."""

@@ -33,6 +33,7 @@ from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent as loops
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
+from kernelcrf.validation import either, whole
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -60,6 +61,9 @@ class Dual:
     """
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        either(whole(least=0)).check("seed", self.seed)
 
     @staticmethod
     def suits(objective: Objective) -> bool:

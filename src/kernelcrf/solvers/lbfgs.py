@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from kernelcrf.objective import Objective
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress
 from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.validation import COUNT, FLAG, check_parameters
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,6 +42,9 @@ class LBFGS:
 
     memory: int = 20
     precondition: bool = True
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
     def check(self, objective: Objective) -> None:
         """Any objective will do."""

@@ -19,6 +19,7 @@ from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.line_search import search
+from kernelcrf.validation import POSITIVE, either, validated, whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -205,6 +206,7 @@ class Solver(Protocol):
         ...
 
 
+@validated(tol=POSITIVE, max_iter=either(whole(least=0)))
 def minimise(
     objective: Objective,
     solver: Solver,
@@ -239,8 +241,6 @@ def minimise(
     >>> solution.status, bool(solution.certificate.relative_gap <= 1e-10)
     ('optimal', True)
     """
-    if not tol > 0:
-        raise ValueError(f"tol={tol!r}: expected a relative gap above 0")
     solver.check(objective)
     progress = Progress(objective, tol, max_iter, callback, keep)
     if earlier:

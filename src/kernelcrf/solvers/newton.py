@@ -11,6 +11,7 @@ from scipy.linalg import cho_solve
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.cholesky import lower_factor
 from kernelcrf.solvers.loop import Progress, descend
+from kernelcrf.validation import COUNT
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,6 +32,9 @@ class Newton:
     """
 
     most: int = 2000
+
+    def __post_init__(self) -> None:
+        COUNT.check("most", self.most)
 
     def check(self, objective: Objective) -> None:
         """Refuse what would not fit."""

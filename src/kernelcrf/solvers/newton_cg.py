@@ -16,6 +16,7 @@ from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend
 from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,6 +38,9 @@ class NewtonCG:
 
     share: float = 0.5
     cg_iter: int = 250
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
 
     def check(self, objective: Objective) -> None:
         """Any objective will do."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend
+from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,6 +36,9 @@ class Subspace:
 
     rtol: float = 0.1
     cg_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def check(self, objective: Objective) -> None:
         """Any objective will do."""
