@@ -1,8 +1,27 @@
-"""A cluster in this process, whose workers forget: what the mathematics asks of one, without the machinery."""
+"""Clusters for tests: real worker processes, and one in this process whose workers forget everything."""
 
+import contextlib
 import functools
 import operator
 import pickle
+
+
+@contextlib.contextmanager
+def two_workers(memory_limit="auto", **settings):
+    """The client of a real cluster of two worker processes."""
+    import dask
+    import distributed
+
+    # A machine with other work to do may take long to start a process.
+    patient = {"distributed.scheduler.allowed-failures": 20, "distributed.comm.timeouts.connect": "180s"}
+    with (
+        dask.config.set(patient | settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
 
 
 class Inline:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import two_workers
 
 import kernelcrf
 from kernelcrf import ChainCRF
@@ -29,20 +30,6 @@ dask_engine = pytest.importorskip("kernelcrf.engines.dask")
 DaskEngine = dask_engine.DaskEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
-
-
-@contextlib.contextmanager
-def two_workers(memory_limit="auto", **settings):
-    # A machine with other work to do may take long to start a process.
-    patient = {"distributed.scheduler.allowed-failures": 20, "distributed.comm.timeouts.connect": "180s"}
-    with (
-        dask.config.set(patient | settings),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(scope="module")

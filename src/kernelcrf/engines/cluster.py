@@ -3,14 +3,44 @@
 A handle names something that a worker holds. Functions are called where their handles are, on what these name; they
 must be importable or picklable, must leave their arguments as they are, and must give the same again when they are
 called again, for that is how what a lost worker held is made anew.
+
+Work on a cluster runs inside `releasing`: when it ends, by an error or an interruption too, the workers drop what was
+made for it. Garbage collection would come too late for that: an error holds the frames that it passed through, and so
+their handles, for as long as somebody holds the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias
+from weakref import WeakSet
 
 Handle: TypeAlias = Any
+
+# Weak, so that workers can drop what nobody needs any more while the work still goes on.
+_HANDLES: ContextVar[WeakSet[Any] | None] = ContextVar("handles of the work that is going on", default=None)
+
+
+@contextmanager
+def releasing() -> Iterator[None]:
+    """Release all handles that are made inside, however the block ends; also usable as a decorator."""
+    handles: WeakSet[Any] = WeakSet()
+    token = _HANDLES.set(handles)
+    try:
+        yield
+    finally:
+        _HANDLES.reset(token)
+        for handle in list(handles):
+            handle.release()
+
+
+def register(handles: Iterable[Handle]) -> None:
+    """Have `releasing` release these handles, which must have a method `release`; engines call it."""
+    own = _HANDLES.get()
+    if own is not None:
+        own.update(handles)
 
 
 class Cluster(Protocol):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcrf.engines.cluster import Handle, Resident
+from kernelcrf.engines.cluster import Handle, Resident, register
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, whole
 
@@ -206,7 +206,9 @@ class DaskEngine:
 
     def _retry(self) -> None:
         """As Client.retry, which stumbles over tasks that nobody holds and that are there because others need them."""
-        client, failed = self.client, [future.key for future in self._live if future.status == "error"]
+        client = self.client
+        # The scheduler has forgotten what was released, even if an error still holds its future.
+        failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
 
         async def again() -> None:
             for key in await client.scheduler.retry(keys=failed, client=client.id):
@@ -240,6 +242,7 @@ class DaskEngine:
 
     def _kept(self, futures: Sequence[Future]) -> list[Future]:
         self._live.update(futures)
+        register(futures)
         return list(futures)
 
 

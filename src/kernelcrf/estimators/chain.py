@@ -21,6 +21,7 @@ from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.checkpoints import Checkpoint
 from kernelcrf.corpora.corpus import Data
 from kernelcrf.corpora.sequences import LabelledSequences
+from kernelcrf.engines.cluster import releasing
 from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.base import KernelEstimator
 from kernelcrf.estimators.constraints import check_legal, legal_labelings
@@ -228,6 +229,7 @@ class ChainCRF(KernelEstimator):
         self.verbose = verbose
 
     @all_or_nothing
+    @releasing()
     def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
         """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
         self._check_decoding()

@@ -1,0 +1,112 @@
+"""What workers hold after work that failed, on a real cluster of two worker processes."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from clusters import two_workers
+
+from kernelcrf import ChainCRF
+from kernelcrf.estimators.parts import Partitions, Sequences
+
+pytest.importorskip("distributed")
+DaskEngine = pytest.importorskip("kernelcrf.engines.dask").DaskEngine
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with two_workers() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(20, 3)) for _ in range(40)]
+    return X, [np.where(x[:, 0] > 0, "up", "down").tolist() for x in X]
+
+
+@pytest.fixture
+def no_garbage_collection():
+    """Objects in a cycle stay, as they do in a program that does little: nothing may depend on their collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def held(client):
+    """How many results the workers hold, and how many tasks the scheduler knows, once both are at rest."""
+    for _ in range(100):
+        left = sum(client.run(lambda dask_worker: len(dask_worker.data)).values()), len(client.cluster.scheduler.tasks)
+        if left == (0, 0):
+            break
+        time.sleep(0.05)
+    return left
+
+
+class Failing(ChainCRF):
+    """Fails when it hears of an iteration."""
+
+    def _progress(self, data):
+        def fail(record):
+            raise RuntimeError("the callback failed")
+
+        return contextlib.nullcontext(fail)
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+@pytest.mark.parametrize("moment", ["reading", "iterating"])
+def test_workers_hold_nothing_after_fits_that_failed(client, data, moment):
+    X, y = data
+    engine, errors = DaskEngine(client, n_partitions=4), []
+    for _ in range(3):
+        with pytest.raises((ValueError, RuntimeError), match=r"y\[1\] has 1 labels|the callback failed") as caught:
+            if moment == "reading":
+                ChainCRF("linear", engine=engine).fit(X, [y[0], ["up"], *y[2:]])
+            else:
+                Failing(n_components=10, engine=engine, random_state=0).fit(X, y)
+        errors.append(caught.value)
+        # The caller still has the error, and with it the frames that it came through.
+        assert held(client) == (0, 0)
+    assert len(errors) == 3
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_workers_hold_nothing_after_a_fit(client, data):
+    crf = ChainCRF(n_components=10, random_state=0, engine=DaskEngine(client, n_partitions=4)).fit(*data)
+    assert held(client) == (0, 0)
+    assert crf.certificate_.status == "optimal"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to the process itself")
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_workers_hold_nothing_after_a_fit_that_was_interrupted(client, data, tmp_path):
+    started, end = tmp_path / "started", tmp_path / "end"
+
+    def slow():
+        started.touch()
+        while not end.exists():
+            time.sleep(0.01)
+        return Sequences(*data)
+
+    def interrupt():
+        while not started.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ChainCRF("linear", engine=DaskEngine(client)).fit(Partitions([slow, lambda: Sequences(*data)]))
+    thread.join()
+    end.touch()
+    assert held(client) == (0, 0)
