@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clusters import two_workers
 
 import kernelcrf
+from clusters import two_workers
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators.parts import Partitions, Sequences
