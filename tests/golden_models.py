@@ -49,6 +49,10 @@ def words() -> list[list[list[str]]]:
     return [[["wort" + "aeiou"[int(5 * a)]] for a, _, _ in x] for x in dense()]
 
 
+def many_names() -> list[list[list[str]]]:
+    return [[[f"wort{int(120 * a)}", f"größe{int(90 * b)}"] for a, b, _ in x] for x in dense()]
+
+
 THREE, TWO = ("a", "b", "c"), (0, 1)
 BIO = [["O", "B-X", "I-X", "O", "B-Y", "I-Y", "I-Y", "O"][:T] for T in LENGTHS]
 
@@ -72,6 +76,8 @@ KINDS = {
     "dicts-linear": ({"kernel": "linear"}, dicts, labels(THREE)),
     "dicts-rbf": ({}, dicts, labels(THREE)),
     "dicts-hashed": ({"kernel": "linear", "hash_features": 32}, dicts, labels(THREE)),
+    # 64 names or more are tensors of the file, not part of its header.
+    "dicts-many": ({"kernel": "linear"}, many_names, labels(THREE)),
     "edge-linear": ({"edge_kernel": "linear"}, dense, labels(THREE)),
     "edge-rbf": ({"kernel": "linear", "edge_kernel": "rbf"}, dense, labels(TWO)),
     "centred": ({"label_kernel": "centred"}, dense, labels(THREE)),

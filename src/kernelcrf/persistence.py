@@ -1,7 +1,10 @@
 """Model files: arrays as safetensors, all else as JSON in their header; nothing on the way back is executable.
 
-A file says its format and version. Reading checks the header, and the types and sizes of tensors against the file,
-before an array is read; what the arrays mean, and whether they fit together, is for the estimators to say.
+A file says its format and version. Reading checks the size of the header, and the types and sizes of tensors against
+the file, before an array is read; what the arrays mean, and whether they fit together, is for the estimators to say.
+
+Version 1 has all of the JSON in the header; from version 2 on its long lists, such as feature names, are tensors
+(`long_lists`). A header has at most HEADER bytes, because JSON takes up to thirty times its size in memory.
 """
 
 from __future__ import annotations
@@ -21,11 +24,17 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from kernelcrf.long_lists import ARRAYS, pack, unpack
+
 Array = npt.NDArray[Any]
 PathLike = str | os.PathLike[str]
 
-FORMAT, VERSION = "kernelcrf", 1
-TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1}
+FORMAT, VERSION = "kernelcrf", 2
+READ_VERSIONS = (1, 2)
+HEADER = 1 << 24
+# What the header says of a tensor beside its name: type, shape and place.
+ENTRY = 160
+TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
 
 
 class ModelFileError(ValueError):
@@ -46,8 +55,19 @@ class ModelFileError(ValueError):
 
 def write(path: PathLike, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a model. The file appears whole or not at all."""
-    header = json.dumps({"format": FORMAT, "version": VERSION, **config})
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    check_target(path)
+    packed, long_lists = pack(config)
+    header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
+    contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
+    # A version of safetensors that writes a longer header may be one that cannot read it.
+    if (size := len(json.dumps(header)) + sum(len(name) + ENTRY for name in contiguous)) > HEADER:
+        parts = {name: len(json.dumps(part)) for name, part in packed.items()}
+        largest = max(parts, key=lambda name: parts[name])
+        raise ValueError(
+            f"{path}: the header would have {size:,} bytes, {parts[largest]:,} of them for {largest!r}: expected at "
+            f"most {HEADER:,}; shorten it, or make it lists of strings or of numbers, which are not part of the "
+            "header, and call save again: the model is unchanged"
+        )
     with whole_file(path) as file:
         file.write(save(contiguous, metadata={"config": header}))
 
@@ -92,26 +112,40 @@ def check_target(path: PathLike) -> None:
 
 
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The config and the arrays of a model file."""
+    """Return the config and the arrays of a model file."""
     size = Path(path).stat().st_size
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
     try:
+        _check_header(path)
         with safe_open(path, framework="numpy") as file:
             config = _header(file.metadata())
             names = list(file.keys())
             _check_tensors({name: file.get_slice(name) for name in names}, size)
-            return config, {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+            arrays = {name: file.get_tensor(name) for name in names}
+        if config["version"] == 1:
+            return config, arrays
+        long_lists = {name: arrays.pop(name) for name in names if name in ARRAYS}
+        return unpack(config, long_lists), arrays
+    except (SafetensorError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
+
+
+def _check_header(path: PathLike) -> None:
+    """Refuse a long header before it is read: as Python values it would take many times its size in memory."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if size > HEADER:
+        raise ModelFileError(f"the header has {size:,} bytes: expected at most {HEADER:,}")
 
 
 def _header(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     config = json.loads((metadata or {}).get("config", "null"))
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ModelFileError("expected a model written by kernelcrf's save")
-    if config.get("version") != VERSION:
-        raise ModelFileError(f"format version {config.get('version')!r}, expected {VERSION}: upgrade kernelcrf")
+    if config.get("version") not in READ_VERSIONS:
+        known = " or ".join(map(str, READ_VERSIONS))
+        raise ModelFileError(f"format version {config.get('version')!r}, expected {known}: upgrade kernelcrf")
     return config
 
 

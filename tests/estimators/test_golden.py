@@ -39,6 +39,9 @@ def test_each_kind_and_each_kernel_by_name_has_a_golden_model_of_this_format_ver
     assert present == set(KINDS)
     assert set(NAMES) <= {str(KINDS[name][0].get("kernel", "rbf")) for name in present}
     assert Templates.of(kernelcrf.load(FOLDER / f"v{VERSION}" / "templates.kcrf")).n_columns == 1
+    with safe_open(FOLDER / f"v{VERSION}" / "dicts-many.kcrf", framework="numpy") as file:
+        assert {"config.text", "config.lengths"} <= set(file.keys())
+        assert "wort" not in file.metadata()["config"]
 
 
 def test_a_file_from_before_a_parameter_was_there_takes_its_default(tmp_path):

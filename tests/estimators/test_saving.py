@@ -5,12 +5,14 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from safetensors import safe_open
 from sklearn.gaussian_process.kernels import RBF
 
 import kernelcrf
 from golden_models import FOLDER
 from kernelcrf import ChainCRF, ModelFileError
 from kernelcrf.datasets import make_sequences
+from kernelcrf.persistence import HEADER
 from model_files import damaged, rewritten
 
 
@@ -104,7 +106,7 @@ def test_damaged_files_raise_and_do_nothing_else(data, tmp_path, count):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: {**c, "version": 99}, "format version 99, expected 1"),
+        (lambda c: {**c, "version": 99}, "format version 99, expected 1 or 2"),
         (lambda c: {**c, "format": "other"}, "expected a model written by"),
         (lambda c: {**c, "estimator": "Evil"}, "estimator 'Evil'"),
         (lambda c: {**c, "kernel": {**c["kernel"], "kernel": {"class": "eval", "parameters": {}}}}, "hold together"),
@@ -239,3 +241,87 @@ def with_labels(block, L):
 def with_kernel(config, kernel, **parameters):
     described = {**config["kernel"], "kernel": kernel, **parameters}
     return {**config, "kernel": described, "map": {**config["map"], "kernel": described}}
+
+
+@pytest.mark.parametrize("setting", [{"checkpoint": "elsewhere.ckpt"}, {"engine": "tcp://other"}, {"engine": None}])
+def test_a_file_says_neither_where_a_later_fit_runs_nor_where_it_writes(data, tmp_path, setting):
+    model = fitted(data, checkpoint=str(tmp_path / "run.ckpt"))
+    model.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    assert loaded.checkpoint is None
+    assert loaded.engine is None
+    rewritten(tmp_path / "model", lambda config: {**config, "parameters": {**config["parameters"], **setting}})
+    with pytest.raises(ModelFileError, match=f"the file sets {next(iter(setting))}, which no model file may"):
+        kernelcrf.load(tmp_path / "model")
+
+
+def test_many_long_feature_names_are_saved_and_loaded(tmp_path):
+    """As JSON in the header these names took more than the 100 MB that safetensors reads."""
+    names = [f"U:w[{i}]=" + chr(0x4E00 + i) * 60_000 for i in range(250)]
+    X, y = [[[name] for name in names]], [["a", "b"] * 125]
+    model = ChainCRF("linear", tol=0.5).fit(X, y)
+    model.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X)[0], model.predict_proba(X)[0])
+    assert (loaded._reader.feature_names == sorted(names)) is True  # without a diff of 15 million letters
+    with safe_open(tmp_path / "model", framework="numpy") as file:
+        assert len(file.metadata()["config"]) < 10_000
+
+
+def test_labels_constraints_and_label_kernels_of_any_number_stay_out_of_the_header(tmp_path):
+    labels = [f"label {i}" for i in range(80)]
+    pairs = [(a, b) for a in labels for b in labels]
+    model = ChainCRF("linear", max_iter=1, tol=0.9, classes=labels, constraints=pairs, label_kernel=np.eye(80) + 0.5)
+    model.fit([np.eye(80)], [labels]).save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert loaded.constraints == [list(pair) for pair in pairs]
+    np.testing.assert_array_equal(loaded.predict_proba([np.eye(80)])[0], model.predict_proba([np.eye(80)])[0])
+    with safe_open(tmp_path / "model", framework="numpy") as file:
+        assert len(file.metadata()["config"]) < 10_000
+
+
+def test_metadata_that_is_too_large_is_refused_before_anything_is_written(data, tmp_path):
+    model = fitted(data)
+    model.save(tmp_path / "model")
+    model.metadata_["runs"] = [None, "x" * 50] * 300_000
+    with pytest.raises(ValueError, match=r"the header would have .* for 'metadata': expected at most 16,777,216"):
+        model.save(tmp_path / "model")
+    assert kernelcrf.load(tmp_path / "model").metadata_ == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    model.metadata_["runs"] = [f"run {i} " + "x" * 50 for i in range(300_000)]
+    model.save(tmp_path / "model")
+    assert kernelcrf.load(tmp_path / "model").metadata_ == model.metadata_
+
+
+HEADERS = {
+    "refused": ("[" + "[]," * 20_000_000 + "[]]", "the header has 60,"),
+    "lists": ("[" + "[]," * (HEADER // 3 - 20) + "[]]", "expected a model written by"),
+    "objects": ("[" + '{\\"\\":{}},' * (HEADER // 10 - 20) + "[]]", "expected a model written by"),
+}
+LOAD_IN_800_MB = """
+import resource, sys
+from kernelcrf import ModelFileError, load
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (800 << 20),) * 2)
+for path in sys.argv[1:]:
+    try:
+        load(path)
+    except ModelFileError as error:
+        print(error)
+"""
+
+
+def test_a_header_takes_bounded_memory(tmp_path):
+    """60 MB of JSON took 1.8 GB; the worst that the limit lets pass takes less than 800 MB."""
+    headers = {name: '{"__metadata__":{"config":"' + text + '"}}' for name, (text, _) in HEADERS.items()}
+    entries = [f'"{i:07d}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}},' for i in range(HEADER // 60)]
+    headers["tensors"] = "{" + "".join(entries) + '"__metadata__":{"config":"{}"}}'
+    for name, header in headers.items():
+        (tmp_path / name).write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    paths = [str(tmp_path / name) for name in headers]
+    done = subprocess.run([sys.executable, "-c", LOAD_IN_800_MB, *paths], capture_output=True, text=True, check=False)
+    expected = [*(message for _, message in HEADERS.values()), "expected a model written by"]
+    found = done.stdout.splitlines()
+    assert len(found) == len(expected), done.stderr[-300:]
+    assert all(message in line for message, line in zip(expected, found, strict=True)), found

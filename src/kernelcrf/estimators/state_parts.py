@@ -56,7 +56,15 @@ def plain(value: Any, name: str) -> Any:
 
 
 def set_parameters(model: BaseEstimator, parameters: Mapping[str, Any]) -> None:
-    """Give a new estimator the parameters of the saved one; those that came after the file have their defaults."""
+    """Give a new estimator the parameters of the saved one; those that came after the file have their defaults.
+
+    A file does not say where a later fit runs, nor where that fit writes its checkpoints.
+    """
+    if forbidden := [name for name in OF_THE_RUN if name in parameters]:
+        raise ModelFileError(
+            f"the file sets {' and '.join(forbidden)}, which no model file may: expected a file written by save, "
+            "which leaves them out; set them by set_params after loading"
+        )
     if unknown := set(parameters) - set(model.get_params(deep=False)):
         raise ModelFileError(f"parameters {sorted(unknown)} are none of {type(model).__name__}'s: upgrade kernelcrf")
     model.set_params(**parameters)
