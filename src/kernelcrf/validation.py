@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -99,6 +100,8 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
 
 def shown(value: Any, most: int = MOST_SHOWN) -> str:
     """Return the value as an error shows it: in one line, in at most `most` characters, whatever its `repr` does."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biufUS":
+        value = value.item()
     try:
         if isinstance(value, np.ndarray) or (hasattr(value, "shape") and not isinstance(value, np.generic | type)):
             text = f"<{type(value).__name__} of shape {value.shape}>"
@@ -108,6 +111,13 @@ def shown(value: Any, most: int = MOST_SHOWN) -> str:
     except Exception:
         line = f"<{type(value).__name__}>"
     return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def shown_list(values: Iterable[Any], most: int = 10) -> str:
+    """Return the first values as an error shows them, joined by commas, with "..." if there are more."""
+    first = list(islice(values, most + 1))
+    line = ", ".join(shown(value, 30) for value in first[:most])
+    return f"{line}, ..." if len(first) > most else line
 
 
 def _short() -> reprlib.Repr:

@@ -31,9 +31,9 @@ def shared(data, n_parts=3):
     cuts, offsets, parts = np.linspace(0, data.chains.n_samples, n_parts + 1).astype(int), data.chains.offsets, []
     for low, high in itertools.pairwise(cuts):
         nodes = slice(offsets[low], offsets[high])
-        own = Chains(offsets[low : high + 1] - offsets[low])
+        own = data.chains.part(low, high)
         weights = None if data.weights is None else data.weights[low:high]
-        part = LabelledSequences(data.X[nodes], own, data.labels[nodes], 3, weights=weights, first=low)
+        part = LabelledSequences(data.X[nodes], own, data.labels[nodes], 3, weights=weights)
         parts.append(cluster.call(replace, part))
     return SharedSequences(cluster, parts, 3, 3, data.is_sparse, data.size)
 

@@ -159,9 +159,9 @@ ONE = Chains.from_lengths([2])
         ([[["a", "b"]] * 2], {}, TypeError, r"expected a hashable label"),
         ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has 2 dimensions"),
         ([{"a", "b"}], {}, TypeError, r"y\[0\] is .* of type set: expected a sequence of labels"),
-        ([3], {}, TypeError, r"y\[0\] is 3 of type int.*lengths="),
+        ([3], {}, TypeError, r"y\[0\] is of type int.*lengths="),
         (None, {}, ValueError, r"requires y to be passed, but the target y is None"),
-        ("ab", {}, TypeError, r"y is of type str"),
+        ("ab", {}, TypeError, r"y is 'ab' of type str"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(y, options, error, message):

@@ -116,7 +116,7 @@ class Unpickled(Inline):
         ({"laplace": True}, "for one machine"),
         ({"C": "evidence"}, "for one machine"),
         ({"lengths": [1, 2]}, "lengths= goes with data in this process"),
-        ({"y": None}, "expected a label sequence for each"),
+        ({"y": None}, "expected a list of label sequences"),
         ({"sample_weight": [1.0]}, r"sample_weight has shape \(1,\)"),
     ],
 )

@@ -11,7 +11,7 @@ which for rbf and other kernels with k(x, x) = 1 is the input of the largest k(b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ class LabelledSequences(Resident):
     allowed : (N, L), the labels that each token may have, or None where all labels are observed.
     weights : (m,), what each sequence counts for, or None.
     legal : what labelings may be, or None for any.
-    first : the place of the first sequence among all of the data, where these are a part of them.
     """
 
     X: Any
@@ -52,7 +51,20 @@ class LabelledSequences(Resident):
     allowed: npt.NDArray[np.bool_] | None = None
     weights: Floats | None = None
     legal: Legal | None = None
-    first: int = 0
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> LabelledSequences:
+        """Return the sequences that are kept (m,); they have the numbers that they had."""
+        if kept.all():
+            return self
+        nodes = np.repeat(kept, self.chains.lengths)
+        return replace(
+            self,
+            X=self.X[nodes],
+            chains=self.chains.only(kept),
+            labels=self.labels[nodes],
+            allowed=None if self.allowed is None else self.allowed[nodes],
+            weights=None if self.weights is None else self.weights[kept],
+        )
 
     @property
     def is_sparse(self) -> bool:
@@ -78,14 +90,13 @@ class LabelledSequences(Resident):
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """With features of the templates that have inputs."""
-        return ChainPartition(
-            self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal, self.first
-        )
+        return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
 
     def places(self, nodes: Places) -> Places:
         """(n, 2): sequence, counted over all of the data, and token of each of these tokens."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
-        places = np.column_stack((self.first + sequences, nodes - self.chains.offsets[sequences]))
+        own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
+        places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
         return np.asarray(places, np.intp)
 
 

@@ -36,7 +36,7 @@ from kernelcrf.estimators.settings import gamma_by_scale, kernel_on
 from kernelcrf.estimators.shared import current_cluster, read_training
 from kernelcrf.estimators.state import restore_chain, state_of_chain
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
-from kernelcrf.estimators.weights import sequence_weights
+from kernelcrf.estimators.weights import checked_weights, score_weights, sequence_weights
 from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
@@ -266,15 +266,21 @@ class ChainCRF(KernelEstimator):
             reader, labels = self._reader, self._labels
             flat, chains = reader.read(X, lengths)
         else:
-            reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features)
+            reader, flat, chains = SequenceReader.fit(X, lengths, self.hash_features, sample_weight)
             labels = LabelReader.fit(y, chains, self.classes, flat=flat_y)
         indices, allowed = labels.encode(y, chains, flat=flat_y)
         legal = self._legal_of(labels.classes)
         if legal is not None:
             check_legal(legal, chains, indices, labels)
-        weights = sequence_weights(sample_weight, self.class_weight, chains, indices, labels)
+        given = None if sample_weight is None else checked_weights(sample_weight, chains.n_samples, "sequence")
+        weights = sequence_weights(given, self.class_weight, chains, indices, labels.classes)
         data = LabelledSequences(flat, chains, indices, len(labels.classes), allowed, weights, legal)
-        return reader, labels, legal, data, lambda: gamma_by_scale(flat)
+        if given is not None:
+            # A sequence that counts for nothing is not there: neither in gamma nor as a landmark.
+            data = data.only(given > 0)
+            if not data.chains.n_nodes:
+                raise ValueError("sample_weight is zero for every sequence that has a token: expected one above zero")
+        return reader, labels, legal, data, lambda: gamma_by_scale(data.X)
 
     def _read_on_cluster(self, X: Any, y: Any, sample_weight: Any, lengths: Any, again: bool) -> _Training:
         """Training data on the workers of a cluster."""
@@ -337,7 +343,7 @@ class ChainCRF(KernelEstimator):
         else:
             s, w, chains = self._scores(X, lengths)
             p = chain.moments(s, w, chains, n_threads=self._n_threads).nodes
-        return Ragged(np.split(p, chains.offsets[1:-1]))
+        return Ragged.cut(p, chains.offsets)
 
     def uncertainty(
         self,
@@ -352,7 +358,7 @@ class ChainCRF(KernelEstimator):
         flat, chains = self._read(X, lengths)
         draws = self._drawn(flat, chains, n_samples, variance_temperature, random_state)
         _, epistemic, aleatoric = averaged(draws)
-        return Uncertainty(*(Ragged(np.split(part, chains.offsets[1:-1])) for part in (epistemic, aleatoric)))
+        return Uncertainty(*(Ragged.cut(part, chains.offsets) for part in (epistemic, aleatoric)))
 
     def select_for_labelling(
         self,
@@ -403,7 +409,7 @@ class ChainCRF(KernelEstimator):
     def edge_marginals(self, X: Any, lengths: Any = None) -> list[Array]:
         """(T_i, L, L) for each sequence: p(y_{t-1} = i, y_t = j | x), zero at first tokens."""
         s, w, chains = self._scores(X, lengths)
-        return Ragged(np.split(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets[1:-1]))
+        return Ragged.cut(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets)
 
     def decode(self, X: Any, n_best: int = 1, lengths: Any = None) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest labelings of each sequence with their log-probabilities, best first."""
@@ -435,14 +441,14 @@ class ChainCRF(KernelEstimator):
         s, w, chains = self._scores(X, lengths)
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         draws = decoding.sample(s, w, chains, n_samples, rng, n_threads=self._n_threads)
-        return Ragged(np.split(self.classes_[draws], chains.offsets[1:-1], axis=1))
+        return Ragged.cut(self.classes_[draws], chains.offsets, axis=1)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> float:
         """Token accuracy over the tokens whose label is known; `sample_weight` is that of sequences."""
         indices, chains = self._predicted(X, lengths)
         right, known = self._labels.compare(indices, y, chains, flat=lengths is not None)
-        weights = np.ones(chains.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(right[known], weights=np.repeat(weights, chains.lengths)[known]))
+        weights = score_weights(sample_weight, chains.lengths, known, "token")
+        return float(np.average(right[known], weights=weights))
 
     def explain(self, x: Any, t: int, label: Any = None, n_terms: int = 10) -> Explanation:
         """Why token t of one sequence x gets its label, or would get another: the `n_terms` that contribute most.

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.validation import shown, shown_list
 
 Tag: TypeAlias = tuple[str, str]
 """Letter and type, with the letters of BIOUL."""
@@ -73,13 +74,14 @@ def _of_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[Any])
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
             raise ValueError(
-                f"constraints has {pair!r}: expected pairs of labels (from, to), with None for the start or the end"
+                f"constraints has {shown(pair)}: expected pairs of labels (from, to), with None for the start or the "
+                "end"
             )
         for label in pair:
             if label not in index:
                 raise ValueError(
-                    f"constraints has the label {label!r} in the pair {pair!r}, which is not among the classes "
-                    f"{labels[:10]}: expected one of them, or None for the start or the end"
+                    f"constraints has the label {shown(label)} in the pair {shown(pair)}, which is not among the "
+                    f"classes {shown_list(labels)}: expected one of them, or None for the start or the end"
                 )
         allowed[index[pair[0]], index[pair[1]]] = True
     if not pairs:
@@ -95,7 +97,7 @@ def _parse(label: Any, scheme: str, spec: str) -> Tag:
     letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
     if letter not in letters or (letter == "O" and dash) or (dash and not kind):
         raise ValueError(
-            f"the label {label!r} does not follow constraints={spec!r}: expected 'O', or one of the letters "
+            f"the label {shown(label)} does not follow constraints={spec!r}: expected 'O', or one of the letters "
             f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
         )
     return letters[letter], kind
@@ -113,15 +115,13 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
     return next_letter in "OBU"
 
 
-def check_legal(
-    legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader, first: int = 0
-) -> None:
-    """Labels that break the constraints have no probability to maximise; `first` sequences came before these."""
+def check_legal(legal: Legal, chains: Chains, indices: npt.NDArray[np.int32], labels: LabelReader) -> None:
+    """Raise if labels break the constraints, because they have no probability to maximise."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
-        shown = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
+        wrong = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
-            f"y of sequence {first + broken[0]} breaks the constraints: {shown}; mend its labels, set those in doubt "
-            "to None, or drop constraints="
+            f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; mend its labels, "
+            "set those in doubt to None, or drop constraints="
         )

@@ -28,6 +28,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.basis.entries import Entries
 from kernelcrf.engines.cluster import Resident
+from kernelcrf.validation import shown
 
 SEPARATOR = "="
 COLLECTIONS = (list, tuple, set, frozenset)
@@ -54,6 +55,16 @@ class NamedTokens(Resident):
         return len(self.offsets) - 1
 
 
+def only(tokens: Sequence[Any] | NamedTokens, kept: npt.NDArray[np.bool_]) -> Sequence[Any] | NamedTokens:
+    """Return the tokens that are kept (N,); names that none of them carries are dropped."""
+    if not isinstance(tokens, NamedTokens):
+        return list(compress(tokens, kept.tolist()))
+    counts = np.diff(tokens.offsets)
+    used, ids = np.unique(tokens.ids[np.repeat(kept, counts)], return_inverse=True)
+    offsets = np.concatenate(([0], np.cumsum(counts[kept])))
+    return NamedTokens([tokens.names[number] for number in used.tolist()], ids.astype(np.int32), offsets)
+
+
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
     """The vectoriser of a fit: a vocabulary, or `hash_features` columns without one."""
     if hash_features is None:
@@ -61,7 +72,7 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
     whole = isinstance(hash_features, int | np.integer) and not isinstance(hash_features, bool)
     if not whole or not 0 < hash_features < 2**31 or hash_features & (hash_features - 1):
         raise ValueError(
-            f"hash_features={hash_features!r}: expected a power of two below 2**31 such as 2**18, "
+            f"hash_features={shown(hash_features)}: expected a power of two below 2**31 such as 2**18, "
             "or None to keep a vocabulary"
         )
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
@@ -213,7 +224,7 @@ def flat_items(token: Any, prefix: str = "") -> list[Item]:
         return [(prefix + _checked_name(name), 1) for name in token]
     if not isinstance(token, Mapping):
         raise TypeError(
-            f"X has the token {token!r} of type {type(token).__name__} among feature dicts: expected a dict "
+            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts: expected a dict "
             "from names to values, or a list of feature names"
         )
     items: list[Item] = []
@@ -229,7 +240,7 @@ def flat_items(token: Any, prefix: str = "") -> list[Item]:
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(
-            f"X has the feature name {name!r} of type {type(name).__name__}: expected a string; use str(name)"
+            f"X has the feature name {shown(name)} of type {type(name).__name__}: expected a string; use str(name)"
         )
     return name
 
@@ -241,9 +252,12 @@ def _checked(item: Item) -> Item:
         return item
     if isinstance(value, Real | np.bool_):
         if not np.isfinite(float(value)):
-            raise ValueError(f"X has the value {value} for feature {name!r}: expected finite numbers; leave it out")
+            raise ValueError(
+                f"X has the value {value} for feature {shown(name)}: expected finite numbers; leave it out"
+            )
         return name, float(value)
     raise TypeError(
-        f"X has the value {value!r} of type {type(value).__name__} for feature {name!r}: expected a string, a number, "
-        "a boolean, a list or set of strings, or a nested dict; leave the feature out where it has no value"
+        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a "
+        "string, a number, a boolean, a list or set of strings, or a nested dict; leave the feature out where "
+        "it has no value"
     )

@@ -1,9 +1,10 @@
 """Labels as users hand them in, stored flat: indices (N,) into the classes, and what each token may be.
 
-y is a list of label sequences, or all labels one after the other where X came flat. A label is any hashable value; a
-string in the place of a sequence is a sequence of one-letter labels.
+y is a list of label sequences, or all labels one after the other where X came flat, in any container that
+`containers` reads. A label is any hashable value that equals itself; a string in the place of a sequence is a sequence
+of one-letter labels.
 
-    None            the label is missing, always
+    None, pandas.NA the label is missing, always; so is a masked entry of a masked array
     -1              the label is missing where the classes are all strings or integers >= 0; where other labels are
                     negative, or no integers, or where `classes` holds -1, it is a label as any other
     {"a", "b"}      a set or frozenset: the label is one of these
@@ -21,9 +22,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import column_or_1d
 
+from kernelcrf.estimators.containers import DATES, is_missing_value, read_labels, read_list
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.validation import shown, shown_list
 
 Array: TypeAlias = npt.NDArray[Any]
 SETS = (set, frozenset)
@@ -47,26 +49,26 @@ class LabelReader:
         return cls.of(shown_labels(y, chains, flat=flat), classes)
 
     @classmethod
-    def of(cls, shown: Sequence[Any], classes: Iterable[Hashable] | None = None) -> LabelReader:
+    def of(cls, seen: Sequence[Any], classes: Iterable[Hashable] | None = None) -> LabelReader:
         """The classes among the distinct values that y shows, or those given."""
         if classes is not None:
             labels = dict.fromkeys(classes)
             _check_labels(labels, "classes")
         else:
-            labels = dict.fromkeys(shown)
+            labels = dict.fromkeys(seen)
             if UNKNOWN in labels and _minus_one_is_free(label for label in labels if label != UNKNOWN):
                 del labels[UNKNOWN]
         reader = cls(_sorted(list(labels)))
-        if not any(label in reader._index for label in shown):
+        if not any(label in reader._index for label in seen):
             raise ValueError(
                 "y has no label that is not missing (None or -1): expected at least one labelled token"
-                if all(map(reader._is_missing, shown))
-                else f"y has none of the classes {_listing(list(labels))}: expected labels among them"
+                if all(map(reader._is_missing, seen))
+                else f"y has none of the classes {shown_list(labels)}: expected labels among them"
             )
         if len(labels) < 2:
-            hint = "; -1 counts as missing, classes=[-1, 1] makes it a label" if UNKNOWN in shown else ""
+            hint = "; -1 counts as missing, classes=[-1, 1] makes it a label" if UNKNOWN in seen else ""
             raise ValueError(
-                f"y has one class, {next(iter(labels))!r}: a classifier needs samples of at least 2 classes; "
+                f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
                 f"classes= names those that y does not show{hint}"
             )
         return reader
@@ -78,7 +80,7 @@ class LabelReader:
 
         `allowed` is None where every token has its one label.
         """
-        tokens = _tokens(y, chains, flat)
+        tokens = flat_labels(y, chains, flat=flat)
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
         except (KeyError, TypeError):
@@ -92,7 +94,7 @@ class LabelReader:
 
         A label that is none of the classes is known, and never right.
         """
-        tokens = _tokens(y, chains, flat)
+        tokens = flat_labels(y, chains, flat=flat)
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         truth = [
             self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
@@ -120,8 +122,8 @@ class LabelReader:
         reader = cls(_object_array(labels) if kind == "O" else np.asarray(labels))
         if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or len(reader._index) != len(labels):
             raise ValueError(
-                f"config has classes of kind {kind!r} and the values {labels[:10]!r}: expected distinct labels of "
-                "that kind, as to_config writes them"
+                f"config has classes of kind {kind!r} and the values {shown_list(labels)}: expected distinct labels "
+                "of that kind, as to_config writes them"
             )
         return reader
 
@@ -134,7 +136,7 @@ class LabelReader:
         return UNKNOWN not in self._index and _minus_one_is_free(self._index)
 
     def _is_missing(self, label: Any) -> bool:
-        return label is None or (self._minus_one_is_missing and _is_minus_one(label))
+        return is_missing_value(label) or (self._minus_one_is_missing and _is_minus_one(label))
 
     def _encode_partial(
         self, tokens: Sequence[Any], chains: Chains
@@ -148,8 +150,7 @@ class LabelReader:
             choices = [self._find(one, t, chains) for one in (label if isinstance(label, SETS) else (label,))]
             if not choices:
                 raise ValueError(
-                    f"y has an empty set of labels at {_place(t, chains)}: expected at least one; "
-                    "None is a missing label"
+                    f"y has an empty set of labels at {chains.place(t)}: expected at least one; None is a missing label"
                 )
             allowed[t, choices] = True
             if len(choices) == 1:
@@ -161,89 +162,79 @@ class LabelReader:
             return self._index[label]
         except (KeyError, TypeError):
             raise ValueError(
-                f"y has the label {label!r} at {_place(t, chains)}, which is not among the classes "
-                f"{_listing(self.classes.tolist())}: expected one of them, None for a missing label, or a set of them; "
-                "fit with classes= to name labels beforehand"
+                f"y has the label {shown(label)} at {chains.place(t)}, which is not among the classes "
+                f"{shown_list(self.classes.tolist())}: expected one of them, None for a missing label, or a set of "
+                "them; fit with classes= to name labels beforehand"
             ) from None
 
 
 def shown_labels(y: Any, chains: Chains, *, flat: bool = False) -> list[Any]:
     """The distinct values of y, those within sets too, by appearance; None left out."""
-    return _shown(_tokens(y, chains, flat))
+    return _shown(flat_labels(y, chains, flat=flat))
 
 
-def _tokens(y: Any, chains: Chains, flat: bool) -> list[Any]:
+def flat_labels(y: Any, chains: Chains, *, flat: bool = False) -> list[Any]:
     """The labels of all tokens, once the numbers of labels are those of the tokens."""
     if y is None:
         raise ValueError(
             "ChainCRF requires y to be passed, but the target y is None: expected the labels of all tokens"
         )
     if flat:
-        labels = _listed(y, "y")
+        labels = read_labels(y, "y")
         if len(labels) != chains.n_nodes:
             raise ValueError(
                 f"y has {len(labels)} labels and X has {chains.n_nodes} tokens: expected one label a token"
             )
         return labels
-    if isinstance(y, str) or not hasattr(y, "__len__"):
-        raise TypeError(f"y is of type {type(y).__name__}: expected a list of label sequences, one for each of X")
-    if len(y) != chains.n_samples:
+    masked = isinstance(y, np.ma.MaskedArray)
+    rows = list(y) if masked else read_list(y, "y", "a list of label sequences, one for each of X")
+    if len(rows) != chains.n_samples:
         raise ValueError(
-            f"y has {len(y)} sequences and X has {chains.n_samples}: expected a label sequence for each sequence of X"
+            f"y has {len(rows)} sequences and X has {chains.n_samples}: expected a label sequence for each sequence "
+            "of X"
         )
-    sequences = [_listed(labels, f"y[{i}]") for i, labels in enumerate(y)]
+    sequences = [read_labels(labels, f"y[{chains.number(i)}]") for i, labels in enumerate(rows)]
     for i, (labels, length) in enumerate(zip(sequences, chains.lengths.tolist(), strict=True)):
         if len(labels) != length:
+            i = chains.number(i)
             raise ValueError(
                 f"y[{i}] has {len(labels)} labels and X[{i}] has {length} tokens: expected one label a token"
             )
     return list(chain.from_iterable(sequences))
 
 
-def _listed(labels: Any, name: str) -> list[Any]:
-    if hasattr(labels, "__array__") and not isinstance(labels, Iterable):
-        labels = np.asarray(labels)
-    if isinstance(labels, np.ndarray):
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = column_or_1d(labels, warn=True)
-        if labels.ndim != 1:
-            raise ValueError(
-                f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label a token"
-            )
-        return list(labels.tolist())
-    if isinstance(labels, (*SETS, Mapping)) or not isinstance(labels, Iterable):
-        raise TypeError(
-            f"{name} is {labels!r} of type {type(labels).__name__}: expected a sequence of labels, one a token; "
-            "labels without sequences go with lengths="
-        )
-    return list(labels)
-
-
 def _shown(tokens: Iterable[Any]) -> list[Any]:
-    shown: dict[Any, None] = {}
+    seen: dict[Any, None] = {}
     for label in tokens:
         if isinstance(label, SETS):
             # Members of a set come in no fixed order: by their text, so that a fit can be repeated.
-            shown.update(dict.fromkeys(sorted(label, key=repr)))
-        elif label is not None:
+            seen.update(dict.fromkeys(sorted(label, key=repr)))
+        elif not is_missing_value(label):
             try:
-                shown[label] = None
+                seen[label] = None
             except TypeError:
                 raise TypeError(
-                    f"y has the label {label!r} of type {type(label).__name__}: expected a hashable label; "
+                    f"y has the label {shown(label)} of type {type(label).__name__}: expected a hashable label; "
                     "a set holds the labels of an ambiguous token"
                 ) from None
-    _check_labels(shown, "y")
-    return list(shown)
+    _check_labels(seen, "y")
+    return list(seen)
 
 
 def _check_labels(labels: Iterable[Any], name: str) -> None:
     for label in labels:
-        if label is None or label != label:
+        if is_missing_value(label) or not _equals_itself(label):
             raise ValueError(
-                f"{name} has {label!r} as a label: expected a value that equals itself; "
+                f"{name} has {shown(label)} as a label: expected a value that equals itself; "
                 "a token without a label is None, outside any set"
             )
+
+
+def _equals_itself(label: Any) -> bool:
+    try:
+        return bool(label == label)
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_minus_one(label: Any) -> bool:
@@ -257,10 +248,16 @@ def _minus_one_is_free(labels: Iterable[Any]) -> bool:
 
 def _sorted(labels: list[Any]) -> Array:
     """As `numpy.unique` sorts strings or numbers; other values by their own order, or by appearance without one."""
-    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    # The `item` of a date in nanoseconds is a number.
+    labels = [
+        label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label for label in labels
+    ]
     for types in (str, bool, int | float):
         if all(isinstance(label, types) for label in labels):
-            return np.unique(np.asarray(labels))
+            array = np.unique(np.asarray(labels))
+            # Arrays drop a trailing NUL of strings and round integers beyond 64 bits.
+            if set(array.tolist()) == set(labels):
+                return array
     try:
         return _object_array(sorted(labels))
     except TypeError:
@@ -274,26 +271,17 @@ def _object_array(labels: Sequence[Any]) -> Array:
     return array
 
 
-def _listing(labels: list[Any]) -> str:
-    return ", ".join(map(repr, labels[:10])) + (", ..." if len(labels) > 10 else "")
-
-
-def _place(t: int, chains: Chains) -> str:
-    sample = int(np.searchsorted(chains.offsets, t, side="right")) - 1
-    return f"sequence {sample}, token {t - chains.offsets[sample]}"
-
-
 def label_to_json(label: Any) -> Any:
-    """A label as a JSON-able value."""
-    """Tuples as lists; strings, numbers and booleans as they are."""
+    """Return a label as a JSON-able value: a tuple as a list; strings, numbers and booleans as they are."""
     if isinstance(label, tuple):
         return [label_to_json(part) for part in label]
-    value = label.item() if isinstance(label, np.generic) else label
+    value = label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise TypeError(
-        f"classes has the label {label!r} of type {type(label).__name__}, which cannot be written to a file: "
-        "expected strings, numbers, booleans or tuples of them; label by a string such as str(label)"
+        f"classes has the label {shown(label)} of type {type(label).__name__}, which cannot be written to a file: "
+        "expected strings, numbers, booleans or tuples of them; fit with labels such as str(label), or keep this "
+        "estimator by joblib.dump"
     )
 
 
@@ -303,4 +291,4 @@ def label_from_json(label: Any) -> Any:
         return tuple(label_from_json(part) for part in label)
     if label is None or isinstance(label, str | bool | int | float):
         return label
-    raise ValueError(f"config has the class {label!r}: expected strings, numbers, booleans or lists of them")
+    raise ValueError(f"config has the class {shown(label)}: expected strings, numbers, booleans or lists of them")

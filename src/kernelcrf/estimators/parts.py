@@ -23,7 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.engines.cluster import Cluster, Handle, Resident
+from kernelcrf.estimators.containers import read_list
 from kernelcrf.estimators.sequences import kind_of
+from kernelcrf.estimators.weights import checked_weights
+from kernelcrf.validation import shown_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +108,16 @@ def _delayed(parts: Any) -> list[Any]:
 def _cut(X: Any, y: Any, sample_weight: Any, cluster: Cluster) -> list[Callable[[], Sequences]]:
     """Lists in memory, cut into parts of about as many tokens each."""
     _, chains = kind_of(X)
-    if y is None or len(y) != len(X):
-        raise ValueError(f"y is of type {type(y).__name__}: expected a label sequence for each of {len(X)} sequences")
-    weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if weights is not None and weights.shape != (len(X),):
-        raise ValueError(f"sample_weight has shape {weights.shape}: expected ({len(X)},), a number for each sequence")
+    if not chains.n_samples:
+        raise ValueError("X has no sequences: expected at least one")
+    if y is None:
+        raise ValueError("y is None: expected a list of label sequences, one for each of X")
+    X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
+    if len(y) != len(X):
+        raise ValueError(
+            f"y has {len(y)} sequences and X has {len(X)}: expected a label sequence for each sequence of X"
+        )
+    weights = None if sample_weight is None else checked_weights(sample_weight, len(X), "sequence")
     runs = runs_of(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
     return [
         partial(Sequences, [X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run])
@@ -132,7 +140,8 @@ def _of_frame(frame: Any, labels: str) -> Sequences:
     inputs = [name for name in ("features", "vectors") if name in frame.columns]
     if len(inputs) != 1 or labels not in frame.columns:
         raise ValueError(
-            f"a part has the columns {list(frame.columns)}: expected {labels!r}, and one of 'features' and 'vectors'"
+            f"a part has the columns {shown_list(frame.columns)}: expected {labels!r}, and one of 'features' "
+            "and 'vectors'"
         )
     y = [_plain(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None

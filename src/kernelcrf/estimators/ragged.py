@@ -17,6 +17,11 @@ T = TypeVar("T")
 class Ragged(list[T]):
     """A list of m values, whose array is (m,) of dtype object."""
 
+    @classmethod
+    def cut(cls, values: npt.NDArray[Any], offsets: npt.NDArray[np.int64], axis: int = 0) -> Ragged[Any]:
+        """Return the values of m sequences, which begin at offsets (m + 1,) along an axis; m may be 0."""
+        return cls(np.split(values, offsets[1:-1], axis=axis) if len(offsets) > 1 else ())
+
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The values as they are, one an entry."""
         if copy is False:

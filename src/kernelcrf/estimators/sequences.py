@@ -6,13 +6,13 @@ X is one of
     a list of (T_i, d) SciPy matrices       kind "sparse"
     a list of lists of feature dicts        kind "dicts"; each token a dict, or a list of feature names
 
-or the flat form of any of them, all tokens one after the other, with `lengths=` (T_1, ..., T_m). A sequence may be
-empty. What `fit` saw decides what `read` takes: the same kind, the same columns.
+or the flat form of any of them, all tokens one after the other, with `lengths=` (T_1, ..., T_m), in any container that
+`containers` reads. A sequence may be empty. What `fit` saw decides what `read` takes: the same kind, the same columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Number
@@ -25,8 +25,11 @@ from sklearn.feature_extraction import DictVectorizer
 
 from kernelcrf.basis.entries import Entries
 from kernelcrf.estimators import feature_dicts
+from kernelcrf.estimators.containers import is_frame, read_container, read_lengths, read_list
+from kernelcrf.estimators.weights import counted_samples
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import Inputs, as_inputs, is_sparse
+from kernelcrf.validation import shown
 
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
 Lengths: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -45,21 +48,36 @@ class SequenceReader:
 
     @classmethod
     def fit(
-        cls, X: Any, lengths: Lengths | None = None, hash_features: int | None = None
+        cls,
+        X: Any,
+        lengths: Lengths | None = None,
+        hash_features: int | None = None,
+        sample_weight: Any = None,
+        first: int = 0,
     ) -> tuple[SequenceReader, Inputs, Chains]:
         """A reader of sequences like X, with X itself: (N, d) dense or CSR, and its chains.
 
         hash_features : 2**k columns by hashing the names of feature dicts; None keeps a vocabulary of them.
+        sample_weight : (m,) or None; a sequence of weight 0 adds no name to the vocabulary.
+        first : the number of the first sequence in the user's data, for messages.
         """
-        parts, chains, kind = _parts(X, lengths)
+        parts, chains, kind = _parts(X, lengths, first)
+        if chains.n_samples == 0:
+            raise ValueError("X has no sequences: expected at least one")
         if kind is None or chains.n_nodes == 0:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         if kind == "dicts":
-            vectorizer = feature_dicts.new_vectorizer(hash_features)
-            flat = feature_dicts.vectorize(_tokens(parts), vectorizer, fit=True).to_csr()
+            vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), _tokens(parts)
+            counted = counted_samples(sample_weight, chains.n_samples, "sequence")
+            if counted is None:
+                flat = feature_dicts.vectorize(tokens, vectorizer, fit=True).to_csr()
+            else:
+                own = feature_dicts.only(tokens, np.repeat(counted, chains.lengths))
+                feature_dicts.vectorize(own, vectorizer, fit=True)
+                flat = feature_dicts.vectorize(tokens, vectorizer, fit=False).to_csr()
         elif hash_features is not None:
             raise ValueError(
-                f"hash_features={hash_features!r} goes with feature dicts, and X has {WORDS[kind]}: drop it"
+                f"hash_features={shown(hash_features)} goes with feature dicts, and X has {WORDS[kind]}: drop it"
             )
         else:
             vectorizer, flat = None, _stacked(parts, chains, lengths is None)
@@ -67,19 +85,22 @@ class SequenceReader:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
         return cls(kind, flat.shape[1], vectorizer), flat, chains
 
-    def read(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs, Chains]:
-        """X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out."""
-        flat, chains = self.read_entries(X, lengths)
+    def read(self, X: Any, lengths: Lengths | None = None, first: int = 0) -> tuple[Inputs, Chains]:
+        """X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out.
+
+        first : the number of the first sequence in the user's data, for messages.
+        """
+        flat, chains = self.read_entries(X, lengths, first)
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
-    def read_entries(self, X: Any, lengths: Lengths | None = None) -> tuple[Inputs | Entries, Chains]:
+    def read_entries(self, X: Any, lengths: Lengths | None = None, first: int = 0) -> tuple[Inputs | Entries, Chains]:
         """The same with feature dicts as the entries they come to, which are enough for a product.
 
         X may be such entries itself, with lengths: features that were looked up in the reader's vocabulary beforehand.
         """
         if isinstance(X, Entries):
             return self._checked_entries(X, lengths)
-        parts, chains, kind = _parts(X, lengths)
+        parts, chains, kind = _parts(X, lengths, first)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))
             return (none if self.kind == "dense" else sp.csr_array(none)), chains
@@ -101,10 +122,10 @@ class SequenceReader:
     def _checked_entries(self, X: Entries, lengths: Lengths | None) -> tuple[Entries, Chains]:
         if self.kind != "dicts" or X.d != self.n_features or lengths is None:
             raise ValueError(
-                f"X has entries of {X.d} columns, lengths={lengths!r}: expected a reader of feature dicts with as many "
-                f"columns, which has {self.n_features} of {WORDS[self.kind]}, and the lengths of the sequences"
+                f"X has entries of {X.d} columns, lengths={shown(lengths)}: expected a reader of feature dicts with as "
+                f"many columns, which has {self.n_features} of {WORDS[self.kind]}, and the lengths of the sequences"
             )
-        chains = Chains.from_lengths(lengths)
+        chains = Chains.from_lengths(read_lengths(lengths))
         if chains.n_nodes != X.shape[0]:
             raise ValueError(f"lengths sums to {chains.n_nodes} and X has {X.shape[0]} tokens: expected the same")
         return X, chains
@@ -133,8 +154,8 @@ class SequenceReader:
         kind, n_features, names = config["kind"], config["n_features"], config.get("feature_names")
         if kind not in WORDS or not isinstance(n_features, int) or n_features < 1:
             raise ValueError(
-                f"config has kind={kind!r} and n_features={n_features!r}: expected one of {', '.join(WORDS)} and a "
-                "positive integer, as to_config writes them"
+                f"config has kind={shown(kind)} and n_features={shown(n_features)}: expected one of "
+                f"{', '.join(WORDS)} and a positive integer, as to_config writes them"
             )
         if kind != "dicts":
             return cls(kind, n_features)
@@ -150,65 +171,77 @@ class SequenceReader:
         return cls(kind, n_features, feature_dicts.restored(names, separator))
 
 
-def kind_of(X: Any, lengths: Lengths | None = None) -> tuple[Kind | None, Chains]:
+def kind_of(X: Any, lengths: Lengths | None = None, first: int = 0) -> tuple[Kind | None, Chains]:
     """The kind of sequences, None where they have no tokens, and their chains."""
-    _, chains, kind = _parts(X, lengths)
+    _, chains, kind = _parts(X, lengths, first)
     return kind, chains
 
 
-def _parts(X: Any, lengths: Lengths | None) -> tuple[Sequence[Any], Chains, Kind | None]:
+def _parts(X: Any, lengths: Lengths | None, first: int = 0) -> tuple[Sequence[Any], Chains, Kind | None]:
     """The sequences, or the one flat run of tokens where lengths are given; their chains and kind."""
     if isinstance(X, feature_dicts.NamedTokens):
         if lengths is None:
             raise ValueError("X has tokens with features by name, one after the other: expected lengths= with them")
-        return [X], Chains.from_lengths(lengths), "dicts" if len(X) else None
-    # A dok_array is a dict to Python.
-    arrayish = is_sparse(X) or hasattr(X, "__array__")
-    if not arrayish and (isinstance(X, str | bytes | Mapping) or not hasattr(X, "__len__")):
-        raise TypeError(f"X is of type {type(X).__name__}: expected a list of sequences, or flat tokens with lengths=")
-    X = X if is_sparse(X) or hasattr(X, "__len__") else np.asarray(X)
+        return [X], _numbered(read_lengths(lengths), first), "dicts" if len(X) else None
     if lengths is not None:
-        return _flat_parts(X, lengths)
-    dimensions = np.ndim(X) if arrayish else 1
-    if dimensions != 1:
+        return _flat_parts(X, lengths, first)
+    expected = "a list of sequences, or flat tokens with lengths="
+    opened = read_container(X, "X", expected)
+    dimensions = (
+        np.ndim(opened) if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
+    )
+    if dimensions not in (1, 3) and not (dimensions == 2 and _holds_tokens(opened)):
         raise ValueError(
-            f"X is one array of {dimensions} dimensions, shape {X.shape}: expected a list of (T, d) arrays; "
-            + ("list(X) makes it" if dimensions == 3 else "[X] is a single sequence, lengths= cuts it into several")
+            f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
+            "arrays; [X] is a single sequence, lengths= cuts it into several"
         )
-    if len(X) == 0:
-        raise ValueError("X has no sequences: expected at least one")
-    kinds = [_kind(sequence, f"X[{i}]") for i, sequence in enumerate(X)]
+    X = [read_container(x, f"X[{first + i}]") if _is_container(x) else x for i, x in enumerate(read_list(opened, "X"))]
+    kinds = [_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(X)]
     seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
     if len(seen) > 1:
-        (one, i), (other, j), *_ = [(kind, kinds.index(kind)) for kind in seen]
+        (one, i), (other, j), *_ = [(kind, first + kinds.index(kind)) for kind in seen]
         raise TypeError(
             f"X[{i}] has {WORDS[one]} and X[{j}] has {WORDS[other]}: expected one kind for all sequences; "
             + _way_out(other, one)
         )
     sizes = [sequence.shape[0] if is_sparse(sequence) else len(sequence) for sequence in X]
-    return X, Chains.from_lengths(sizes), next(iter(seen), None)
+    return X, _numbered(sizes, first), next(iter(seen), None)
 
 
-def _flat_parts(X: Any, lengths: Lengths) -> tuple[Sequence[Any], Chains, Kind | None]:
-    sizes = np.asarray(lengths)
-    if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu") or np.any(sizes < 0):
-        raise ValueError(f"lengths={lengths!r}: expected a 1-D array of integers >= 0, the numbers of tokens")
-    if sizes.size == 0:
-        raise ValueError("lengths has no sequences: expected at least one")
+def _flat_parts(X: Any, lengths: Lengths, first: int) -> tuple[Sequence[Any], Chains, Kind | None]:
+    X = read_container(X, "X", "all tokens one after the other, as lengths= is given")
+    sizes = read_lengths(lengths)
     n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
     if sizes.sum() != n_nodes:
         raise ValueError(
             f"lengths sums to {sizes.sum()} and X has {n_nodes} tokens: expected the same; X is flat where lengths "
             "are given, all tokens one after the other; drop lengths= for a list of sequences"
         )
-    return [X], Chains.from_lengths(sizes), _kind(X, "X")
+    return [X], _numbered(sizes, first), _kind(X, "X") if n_nodes else None
+
+
+def _numbered(sizes: Lengths, first: int) -> Chains:
+    """Chains of these sizes, numbered from `first` on."""
+    chains = Chains.from_lengths(sizes)
+    return Chains(chains.offsets, np.arange(first, first + len(sizes))) if first else chains
+
+
+def _holds_tokens(table: Any) -> bool:
+    """Whether a (m, T) array holds feature dicts, or lists of names: NumPy makes one of sequences of one length."""
+    held = isinstance(table, np.ndarray) and table.dtype == object and table.size
+    return bool(held and isinstance(table.flat[0], (Mapping, *feature_dicts.COLLECTIONS)))
+
+
+def _is_container(sequence: Any) -> bool:
+    """Whether a sequence is worth opening; what is none is named by `_kind`."""
+    return not isinstance(sequence, str | bytes | Mapping | Number)
 
 
 def _kind(sequence: Any, name: str) -> Kind | None:
     """The kind of one sequence, None where it has no tokens."""
     # Asking for types first spares most sequences the slow questions whether they are a Mapping or a Number.
     first = sequence[0] if type(sequence) is list and sequence else None
-    if first and (type(first) is dict or (type(first) is list and type(first[0]) is str)):
+    if (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str):
         return "dicts"
     if is_sparse(sequence):
         return "sparse"
@@ -220,27 +253,27 @@ def _kind(sequence: Any, name: str) -> Kind | None:
             "a flat list of dicts goes with lengths=, [X] is a single sequence"
         )
     if isinstance(sequence, str | bytes):
-        raise TypeError(_strings(f"{name} is the string {sequence[:40]!r}"))
+        raise TypeError(_strings(f"{name} is the string {shown(sequence)}"))
     if isinstance(sequence, Number):
         raise ValueError(
-            f"{name} is the number {sequence}: expected a sequence of tokens, such as a (T, d) array. "
+            f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as a (T, d) array. "
             "Reshape your data: [X.reshape(-1, 1)] is a single sequence with one number a token"
         )
-    if hasattr(sequence, "__array__") and not isinstance(sequence, np.ndarray):
+    if is_frame(sequence):
         return "dense"
-    if not (hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")):
-        raise TypeError(
-            f"{name} is of type {type(sequence).__name__}: expected a sequence of tokens, such as a (T, d) array"
-        )
-    token = next((token for token in sequence if not (hasattr(token, "__len__") and len(token) == 0)), None)
+    token = next(
+        (token for token in sequence if is_sparse(token) or not (isinstance(token, Sized) and len(token) == 0)), None
+    )
     if token is None:
         return "dicts" if len(sequence) else None
+    if is_sparse(token):
+        return "sparse"
     if isinstance(token, Mapping) or (
         isinstance(token, feature_dicts.COLLECTIONS) and isinstance(next(iter(token)), str)
     ):
         return "dicts"
     if isinstance(token, str | bytes):
-        raise TypeError(_strings(f"{name} has the string {token[:40]!r} as a token"))
+        raise TypeError(_strings(f"{name} has the string {shown(token)} as a token"))
     return "dense"
 
 
@@ -273,7 +306,7 @@ def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
         flat: Inputs = parts[0] if len(parts) == 1 else np.concatenate(parts)
         _check_finite(flat, chains)
         return flat
-    names = [f"X[{i}]" if cut else "X" for i in range(len(parts))]
+    names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
     filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
     arrays = [_array(part, name) for name, part in filled]
     width = arrays[0].shape[1]
@@ -303,14 +336,18 @@ def _form(part: Any) -> tuple[np.dtype[Any], int] | None:
 
 def _array(part: Any, name: str) -> Inputs:
     try:
-        array = part if is_sparse(part) else np.asarray(part)
+        array = _table(part, name)
     except ValueError:
         raise ValueError(f"{name} has tokens of different widths: expected a (T, d) array, d numbers a token") from None
     if array.ndim != 2:
         raise ValueError(
             f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), a row of features a token. "
             + "Reshape your data: "
-            + ("x.reshape(-1, 1) has one number a token" if array.ndim == 1 else "x.reshape(len(x), -1)")
+            + (
+                "x.reshape(-1, 1) has one number a token; [X] is a single sequence if X is a list of tokens"
+                if array.ndim == 1
+                else "x.reshape(len(x), -1)"
+            )
         )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
@@ -319,8 +356,17 @@ def _array(part: Any, name: str) -> Inputs:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} has dtype object and a value that is no number: {error}") from None
+            raise TypeError(f"{name} has dtype object and a value that is no number: {shown(str(error))}") from None
     return as_inputs(array, name)
+
+
+def _table(part: Any, name: str) -> Any:
+    """A sequence as an array or a sparse matrix; a list of tokens under each other."""
+    if is_sparse(part) or not isinstance(part, list):
+        return part if is_sparse(part) else np.asarray(part)
+    if any(is_sparse(token) for token in part):
+        return sp.vstack([sp.csr_array(token) for token in part], format="csr")
+    return np.asarray([read_container(token, name) if _is_container(token) else token for token in part])
 
 
 def _check_finite(flat: Inputs, chains: Chains) -> None:
@@ -330,9 +376,8 @@ def _check_finite(flat: Inputs, chains: Chains) -> None:
     place = np.argwhere(~np.isfinite(values))[0]
     row = int(np.searchsorted(flat.indptr, place[0], side="right")) - 1 if is_sparse(flat) else int(place[0])
     column = int(flat.indices[place[0]]) if is_sparse(flat) else int(place[1])
-    sample = int(np.searchsorted(chains.offsets, row, side="right")) - 1
     value = "NaN" if np.isnan(values[tuple(place)]) else values[tuple(place)]
     raise ValueError(
-        f"X has the value {value} in sequence {sample}, token {row - chains.offsets[sample]}, feature "
-        f"{column}: expected finite numbers; sklearn.impute.SimpleImputer fills in missing ones"
+        f"X has the value {value} in {chains.place(row)}, feature {column}: expected finite numbers; "
+        "sklearn.impute.SimpleImputer fills in missing ones"
     )

@@ -6,7 +6,7 @@ needs. Neighbouring parts are then joined into as many as the engine asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,11 +20,11 @@ from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.corpora.shards import SharedSequences
 from kernelcrf.engines.cluster import Cluster
 from kernelcrf.estimators.constraints import check_legal
-from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.labels import LabelReader, flat_labels
 from kernelcrf.estimators.parts import Sequences, raw_parts, runs_of
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.survey import Survey
-from kernelcrf.estimators.weights import sequence_weights
+from kernelcrf.estimators.weights import checked_weights, sequence_weights
 from kernelcrf.graphs.structure import Chains, Legal
 
 
@@ -94,6 +94,13 @@ def read_training(
     """
     raw = raw_parts(X, y, sample_weight, cluster)
     survey: Survey = cluster.sum(cluster.each(Survey.of, raw, shared=(hash_features, moments)))
+    if any(survey.failed):
+        failed = survey.failed.index(True)
+        cluster.fetch(
+            [cluster.call(Survey.check_part, raw[failed], hash_features, moments, int(survey.firsts[failed]))]
+        )
+    if survey.counted == 0 and any(survey.sequences):
+        raise ValueError("sample_weight is zero for every sequence: expected at least one above zero")
     if earlier is None:
         reader, labels = survey.reader(hash_features), LabelReader.of(list(survey.shown), classes)
     else:
@@ -102,14 +109,16 @@ def read_training(
     if class_weight == "balanced":
         known = {label: count for label, count in survey.counts.items() if label in labels.classes.tolist()}
         class_weight = {label: sum(known.values()) / (len(known) * count) for label, count in known.items()}
+    if isinstance(class_weight, Mapping) and all(class_weight.get(label, 1) == 0 for label in survey.counts):
+        raise ValueError("class_weight leaves no sequence with a weight above zero: expected at least one")
     filled = np.flatnonzero(survey.tokens)
     runs = runs_of(np.array(survey.tokens)[filled], cluster.parts_of(survey.n_bytes(n_components), len(filled)))
     read = partial(_read, reader, labels, legal, class_weight)
     parts = [
-        cluster.call(read, int(survey.firsts[own[0]]), [raw[k] for k in own], place=at / len(runs))
+        cluster.call(read, survey.firsts[own].tolist(), [raw[k] for k in own], place=at / len(runs))
         for at, own in enumerate(filled[run] for run in runs)
     ]
-    size = sum(survey.sequences), sum(survey.tokens)
+    size = survey.counted, sum(survey.tokens)
     data = SharedSequences(cluster, parts, len(labels.classes), reader.n_features, survey.is_sparse, size)
     return Training(reader, labels, legal, data, survey)
 
@@ -119,22 +128,26 @@ def _read(
     labels: LabelReader,
     legal: Legal | None,
     class_weight: Any,
-    first: int,
+    firsts: list[int],
     parts: list[Sequences],
 ) -> LabelledSequences:
-    """What a worker does: parts with at least one token, as one."""
-    read = [reader.read(part.X, part.lengths) for part in parts]
+    """Read parts with at least one token as one, on a worker; `firsts` are the numbers of their first sequences."""
+    read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
-    chains = Chains.from_lengths(np.concatenate([own.lengths for _, own in read]))
-    flat_y = [part.y if part.lengths is not None else list(chain.from_iterable(part.y)) for part in parts]
+    numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]
+    lengths = Chains.from_lengths(np.concatenate([own.lengths for _, own in read]))
+    chains = Chains(lengths.offsets, np.concatenate(numbers))
+    flat_y = [
+        flat_labels(part.y, own, flat=part.lengths is not None) for part, (_, own) in zip(parts, read, strict=True)
+    ]
     indices, allowed = labels.encode(list(chain.from_iterable(flat_y)), chains, flat=True)
     if legal is not None:
-        check_legal(legal, chains, indices, labels, first)
-    given = [np.ones(len(part)) if part.weights is None else np.asarray(part.weights, np.float64) for part in parts]
+        check_legal(legal, chains, indices, labels)
+    given = [
+        np.ones(len(part)) if part.weights is None else checked_weights(part.weights, len(part), "sequence", part=True)
+        for part in parts
+    ]
     weights = None if all(part.weights is None for part in parts) else np.concatenate(given)
-    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise ValueError("weights of a part are not finite or below 0: expected a finite number >= 0 for each sequence")
-    by_label = sequence_weights(None, class_weight, chains, indices, labels)
-    if by_label is not None:
-        weights = by_label if weights is None else weights * by_label
-    return LabelledSequences(flat, chains, indices, len(labels.classes), allowed, weights, legal, first)
+    by_label = sequence_weights(weights, class_weight, chains, indices, labels.classes, part=True)
+    data = LabelledSequences(flat, chains, indices, len(labels.classes), allowed, by_label, legal)
+    return data if weights is None else data.only(weights > 0)

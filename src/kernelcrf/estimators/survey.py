@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.estimators import feature_dicts
-from kernelcrf.estimators.labels import SETS, shown_labels
+from kernelcrf.estimators.containers import is_missing_value
+from kernelcrf.estimators.labels import SETS, flat_labels, shown_labels
 from kernelcrf.estimators.parts import Sequences
 from kernelcrf.estimators.sequences import WORDS, Kind, SequenceReader, kind_of
-from kernelcrf.graphs.structure import Chains
+from kernelcrf.estimators.weights import checked_weights
 from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.validation import shown
 
 SPARSE_BYTES = 24
 
@@ -53,7 +55,9 @@ class Moments:
 class Survey:
     """What is known of some parts: their size, their kind and columns, what labels they show and how often.
 
-    tokens : of each part.
+    tokens : of each part, in sequences that count for anything.
+    counted : sequences that count for anything.
+    failed : whether each part could not be read.
     n_values : stored numbers, or features of all tokens.
     names : columns of feature dicts by name, where they make a vocabulary.
     """
@@ -69,37 +73,61 @@ class Survey:
     names: frozenset[str]
     moments: Moments | None
     ends: tuple[Any, Any] | None = None
+    counted: int = 0
+    failed: tuple[bool, ...] = (False,)
 
     @classmethod
     def of(cls, part: Sequences, hash_features: int | None, moments: bool) -> Survey:
-        """Of one part; `moments` are those of its inputs, where they are needed."""
+        """Survey one part; `moments` are those of its inputs, if they are needed.
+
+        What is wrong with a part can be told by the numbers of sequences in the user's data once all parts are
+        counted: `check_part` raises it then.
+        """
+        try:
+            return cls.check_part(part, hash_features, moments, 0)
+        except (ValueError, TypeError):
+            return cls(
+                (len(part),), (0,), None, None, 0, 0, {}, Counter(), frozenset(), None, part.ends, failed=(True,)
+            )
+
+    @classmethod
+    def check_part(cls, part: Sequences, hash_features: int | None, moments: bool, first: int) -> Survey:
+        """Survey a part whose first sequence has the number `first` in the user's data, or raise what is wrong."""
         if part.y is None:
             raise ValueError("y is missing in a part of the data: expected labels for all sequences")
-        kind, chains = kind_of(part.X, part.lengths) if len(part) else (None, Chains.from_lengths([]))
-        size = (len(part),), (chains.n_nodes,)
-        if kind is None or chains.n_nodes == 0:
-            return cls(*size, None, None, 0, 0, {}, Counter(), frozenset(), None, part.ends)
+        if not len(part):
+            return cls((0,), (0,), None, None, 0, 0, {}, Counter(), frozenset(), None, part.ends)
+        kind, chains = kind_of(part.X, part.lengths, first)
+        kept = np.ones(len(part), bool)
+        if part.weights is not None:
+            kept = checked_weights(part.weights, len(part), "sequence", first=first, part=True) > 0
         flat_y = part.lengths is not None
-        shown = dict.fromkeys(shown_labels(part.y, chains, flat=flat_y))
-        labels = part.y if flat_y else chain.from_iterable(part.y)
-        counts = Counter(label for label in labels if not isinstance(label, (*SETS, type(None))))
+        seen = dict.fromkeys(shown_labels(part.y, chains, flat=flat_y))
+        nodes = np.repeat(kept, chains.lengths)
+        size = (len(part),), (int(nodes.sum()),)
+        rest = part.ends, int(kept.sum())
+        if kind is None or chains.n_nodes == 0:
+            return cls(*size, None, None, 0, 0, {}, Counter(), frozenset(), None, *rest)
+        labels = compress(flat_labels(part.y, chains, flat=flat_y), nodes.tolist())
+        counts = Counter(label for label in labels if not (isinstance(label, SETS) or is_missing_value(label)))
         n_features, names, itemsize, found = None, frozenset[str](), 8, None
         if kind == "dicts" and hash_features is not None and not moments:
             named = isinstance(part.X, feature_dicts.NamedTokens)
             n_values = len(part.X.ids) if named else sum(len(token) for sequence in part.X for token in sequence)
         else:
-            reader, flat, _ = SequenceReader.fit(part.X, part.lengths, hash_features)
+            reader, flat, _ = SequenceReader.fit(part.X, part.lengths, hash_features, part.weights, first)
+            flat = flat if kept.all() else flat[nodes]
             n_features = None if kind == "dicts" else reader.n_features
             names = frozenset(reader.feature_names or ())
             n_values, itemsize = int(flat.nnz if is_sparse(flat) else flat.size), flat.dtype.itemsize
             found = Moments.of(flat) if moments else None
-        return cls(*size, kind, n_features, n_values, itemsize, shown, counts, names, found, part.ends)
+        return cls(*size, kind, n_features, n_values, itemsize, seen, counts, names, found, *rest)
 
     def __add__(self, other: Survey) -> Survey:
         if self.ends and other.ends and self.ends[1] == other.ends[0]:
             raise ValueError(
-                f"sequence {self.ends[1]!r} goes on from one part into the next: expected parts with whole sequences; "
-                "write the file anew with all rows of a sequence in one file"
+                f"sequence {shown(self.ends[1])} goes on from one part into the next: expected parts with whole "
+                "sequences; write the file anew with all rows of a sequence in one file"
             )
         for what in ("kind", "n_features"):
             mine, theirs = getattr(self, what), getattr(other, what)
@@ -121,6 +149,8 @@ class Survey:
             self.names | other.names,
             moments,
             (self.ends[0], other.ends[1]) if self.ends and other.ends else self.ends or other.ends,
+            self.counted + other.counted,
+            self.failed + other.failed,
         )
 
     @property
@@ -142,7 +172,8 @@ class Survey:
         """Of all parts."""
         if self.kind is None or not sum(self.tokens):
             raise ValueError(
-                f"X has {sum(self.sequences)} sequence(s) and no token: expected at least one token to fit"
+                f"X has {sum(self.sequences)} sequence(s), {self.counted} of them with a sample_weight above zero, and "
+                "no token in these: expected at least one token to fit"
             )
         if self.kind != "dicts":
             return SequenceReader(self.kind, int(self.n_features or 0))

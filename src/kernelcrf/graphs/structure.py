@@ -8,12 +8,14 @@ of one template share one potential (27), so that a template is the unit of para
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from kernelcrf.validation import shown
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,19 @@ class Structure(Protocol):
 
 @dataclass(frozen=True)
 class Chains:
-    """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25)."""
+    """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25).
+
+    numbers : (m,) the numbers of the sequences in the user's data, for messages; None numbers them from 0.
+    """
 
     offsets: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
         if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(
-                f"offsets={self.offsets!r}: expected a 1-D array that starts at 0 and never falls, "
+                f"offsets={shown(self.offsets)}: expected a 1-D array that starts at 0 and never falls, "
                 "one entry more than there are sequences; Chains.from_lengths makes it from lengths"
             )
         object.__setattr__(self, "offsets", offsets)
@@ -67,6 +73,25 @@ class Chains:
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.asarray(lengths, np.int64).cumsum(out=offsets[1:])
         return cls(offsets)
+
+    def part(self, low: int, high: int) -> Chains:
+        """Return the sequences low to high, with their numbers."""
+        numbers = np.arange(low, high) if self.numbers is None else self.numbers[low:high]
+        return Chains(self.offsets[low : high + 1] - self.offsets[low], numbers)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Chains:
+        """Return the sequences that are kept (m,), with their numbers."""
+        numbers = np.flatnonzero(kept) if self.numbers is None else self.numbers[kept]
+        return replace(Chains.from_lengths(self.lengths[kept]), numbers=numbers)
+
+    def number(self, sample: int) -> int:
+        """Return the number that a sequence has in the user's data."""
+        return int(sample if self.numbers is None else self.numbers[sample])
+
+    def place(self, node: int) -> str:
+        """Return the sequence and the token of a node, in words for messages."""
+        sample = int(np.searchsorted(self.offsets, node, side="right")) - 1
+        return f"sequence {self.number(sample)}, token {node - self.offsets[sample]}"
 
     @property
     def n_samples(self) -> int:

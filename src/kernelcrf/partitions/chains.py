@@ -72,7 +72,6 @@ class ChainPartition(Resident):
     allowed : (N, L) booleans, the labels that a token may have, or None where all are observed.
     weights : (m,), what each sequence counts for, or None for one each.
     legal : what labelings may be, or None for any.
-    first : the place of the first sequence among all of the data, for messages.
     """
 
     chains: Chains
@@ -82,7 +81,6 @@ class ChainPartition(Resident):
     allowed: npt.NDArray[np.bool_] | None = None
     weights: Floats | None = None
     legal: Legal | None = None
-    first: int = 0
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -179,7 +177,7 @@ class ChainPartition(Resident):
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
-            raise InfeasibleSequenceError(self.first + error.sample, error.token) from None
+            raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
 
     def _residuals(self, scores: ChainScores, n_jobs: int, curvature: bool) -> ChainResiduals:
         batch = Batch(scores.s, np.ascontiguousarray(scores.w), self.chains, self.weights)
@@ -288,12 +286,11 @@ class ChainPartition(Resident):
         nodes = slice(int(offsets[low]), int(offsets[high]))
         return replace(
             self,
-            chains=Chains(offsets[low : high + 1] - offsets[low]),
+            chains=self.chains.part(low, high),
             labels=self.labels[nodes],
             features={name: features.part(nodes) for name, features in self.features.items()},
             allowed=None if self.allowed is None else self.allowed[nodes],
             weights=None if self.weights is None else self.weights[low:high],
-            first=self.first + low,
         )
 
     def cut(self) -> list[ChainPartition]:

@@ -1,0 +1,129 @@
+"""Weights of samples and classes: one check for all estimators, scores and metrics; weight 0 is a sample less."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clusters import Inline
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+
+DATA = make_sequences(14, random_state=3)
+X, Y = DATA.X, [labels.tolist() for labels in DATA.y]
+WORDS = [[{"w": f"{label}{t % 3}"} for t, label in enumerate(labels)] for labels in Y]
+ROWS, LABELS = np.concatenate(X)[:60], np.concatenate(Y)[:60]
+FAR = np.full((3, X[0].shape[1]), 40.0)
+
+CHAINS = {
+    "dense": (ChainCRF(n_components=8, random_state=0, pivots="greedy"), X),
+    "balanced": (ChainCRF(n_components=8, random_state=0, class_weight="balanced"), X),
+    "dicts": (ChainCRF("rbf", n_components=8, random_state=0), WORDS),
+    "linear": (ChainCRF("linear", class_weight="balanced"), WORDS),
+}
+
+
+class Local(Inline):
+    """A cluster of two parts in this process."""
+
+    def __init__(self):
+        super().__init__(2, forgetful=False)
+
+
+def bad_weights(m):
+    """Weights of m samples that are none."""
+    ones = np.ones(m)
+    return {
+        "negative": np.where(np.arange(m) == 2, -1.0, ones),
+        "nan": np.where(np.arange(m) == 2, np.nan, ones),
+        "infinite": np.where(np.arange(m) == 2, np.inf, ones),
+        "zero": 0 * ones,
+        "short": ones[:-1],
+        "matrix": ones[:, None],
+        "strings": ["1"] * m,
+        "number": 1.0,
+        "complex": ones + 1j,
+        "objects": [None] * m,
+        "iterator": iter(ones.tolist()),
+    }
+
+
+@pytest.mark.parametrize("kind", bad_weights(1))
+@pytest.mark.parametrize("where", ["fit", "score", "cluster"])
+def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
+    weights = bad_weights(len(X))[kind]
+    crf = ChainCRF("linear", engine=Local() if where == "cluster" else None)
+    method = ChainCRF("linear").fit(X, Y).score if where == "score" else crf.fit
+    with pytest.raises((ValueError, TypeError), match=r"^sample_weight") as raised:
+        method(X, Y, sample_weight=weights)
+    assert len(str(raised.value)) < 300
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, "2", None, [1.0]])
+@pytest.mark.parametrize("engine", [None, Local()])
+def test_a_class_weight_that_is_none_is_refused_by_name(weight, engine):
+    with pytest.raises(ValueError, match=r"^class_weight"):
+        ChainCRF("linear", class_weight={0: 1.0, 1: weight}, engine=engine).fit(X, Y)
+
+
+def test_class_weights_that_leave_nothing_are_refused():
+    for engine in (None, Local()):
+        with pytest.raises(ValueError, match="class_weight leaves no sequence"):
+            ChainCRF("linear", class_weight=dict.fromkeys(range(3), 0.0), engine=engine).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_a_sequence_of_weight_0_is_a_sequence_less(name, on_cluster):
+    """To the bit, with inputs far away and a word of its own, though its labels are still checked."""
+    crf, inputs = CHAINS[name]
+    crf = ChainCRF(**crf.get_params()).set_params(engine=Local() if on_cluster else None)
+    odd = FAR if inputs is X else [{"w": "unseen"}] * 3
+    weights = np.linspace(0.5, 1.5, len(inputs))
+    more, labels = [*inputs[:4], odd, *inputs[4:]], [*Y[:4], [0, 1, 2], *Y[4:]]
+    without = crf.fit(inputs, Y, sample_weight=weights)
+    theta, kernel, places = without._theta, without.kernel_, without.landmark_positions_
+    objective, names = without.certificate_.objective, without.n_features_in_
+    fitted = crf.fit(more, labels, sample_weight=np.insert(weights, 4, 0.0))
+    if on_cluster:
+        # Parts are cut elsewhere, and sums over them are made in another order.
+        np.testing.assert_allclose(fitted.certificate_.objective, objective, rtol=1e-4)
+        np.testing.assert_allclose(fitted.kernel_.gamma or 0, kernel.gamma or 0, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(fitted._theta, theta)
+        assert fitted.kernel_.to_config() == kernel.to_config()
+        assert fitted.certificate_.objective == objective
+        if places is not None:
+            moved = places + np.array([[1, 0]]) * (places[:, :1] >= 4)
+            np.testing.assert_array_equal(fitted.landmark_positions_, moved)
+    assert fitted.n_features_in_ == names
+    assert fitted.landmark_positions_ is None or 4 not in fitted.landmark_positions_[:, 0]
+
+
+def test_labels_of_weight_0_are_classes_still():
+    labels = [*Y[:-1], ["new"] * len(Y[-1])]
+    crf = ChainCRF("linear").fit(X, labels, sample_weight=[1.0] * (len(X) - 1) + [0.0])
+    assert "new" in crf.classes_.tolist()
+    with pytest.raises(ValueError, match=r"y\[13\] has 1 labels"):
+        ChainCRF("linear").fit(X, [*Y[:-1], ["a"]], sample_weight=[1.0] * (len(X) - 1) + [0.0])
+
+
+def test_weights_go_by_position():
+    weights = np.linspace(0.1, 2.0, len(X))
+    shuffled = pd.Series(weights, index=np.random.default_rng(0).permutation(len(X)))
+    known = ChainCRF("linear").fit(X, Y, sample_weight=weights)
+    fitted = ChainCRF("linear").fit(X, Y, sample_weight=shuffled)
+    np.testing.assert_array_equal(known._theta, fitted._theta)
+    assert known.score(X, Y, sample_weight=shuffled) == known.score(X, Y, sample_weight=weights)
+
+
+def test_a_score_of_nothing_is_refused():
+    crf = ChainCRF("linear").fit(X, Y)
+    for y in ([None] * len(own) for own in Y[:1]):
+        with pytest.raises(ValueError, match="no token with a known label"):
+            crf.score(X[:1], [y])
+    for inputs, y in (([], []), ([np.empty((0, X[0].shape[1]))], [[]])):
+        with pytest.raises(ValueError, match="no token with a known label"):
+            crf.score(inputs, y)
+    with pytest.raises(ValueError, match="sample_weight is zero for every token with a known label"):
+        crf.score(X[:2], [Y[0], [None] * len(Y[1])], sample_weight=[0.0, 1.0])
