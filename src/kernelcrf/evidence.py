@@ -72,7 +72,7 @@ def choose_C(fitted: Fit, settings: Settings, callback: Callback = None, *, n_dr
     fitted, converged = _at_fixed_point(fitted, settings, preconditioning, callback)
     C, own = fitted.layout.blocks[0].C, _moved(preconditioning, fitted)
     found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
-    return Selected(fitted, replace(settings, C=C, C_edge=C), found, converged)
+    return Selected(fitted, settings.with_variance(C), found, converged)
 
 
 def _at_fixed_point(
@@ -226,7 +226,7 @@ class _Search:
     def settings_at(self, x: Floats) -> Settings:
         kernel = with_hyperparameters(self.settings.kernel, x[:-1] if self.with_C else x)
         C = float(np.exp(x[-1])) if self.with_C else self.settings.C
-        return replace(self.settings, kernel=kernel, C=C, C_edge=C)
+        return replace(self.settings, kernel=kernel).with_variance(C)
 
     def fitted_at(self, x: Floats, near: Fit) -> Fit:
         """The fit at x, on the landmarks and from the function of another."""

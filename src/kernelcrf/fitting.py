@@ -41,7 +41,8 @@ IN_SPAN_SHARE = 0.25
 class Settings:
     """What a fit is asked for.
 
-    C, C_edge, C_bias : prior variances of node weights, of edge weights and of label biases; C_bias=None has no biases.
+    C, C_edge, C_bias : prior variances of node weights, of edge weights and of label biases. C_edge=None has no edges,
+        as samples of one node need none; C_bias=None has no biases.
     edge_kernel : of cliques (x_t, y_{t-1}, y_t), beside the constant transitions; None has no such cliques.
     n_components : atoms of the basis; None takes every distinct input, "auto" as many as `tol` needs.
     max_components : the most that "auto" may take.
@@ -52,7 +53,7 @@ class Settings:
     kernel: InputKernel
     edge_kernel: InputKernel | None = None
     C: float = 1.0
-    C_edge: float = 1.0
+    C_edge: float | None = 1.0
     C_bias: float | None = None
     label_kernel: str | npt.ArrayLike = "delta"
     n_components: int | str | None = None
@@ -63,6 +64,10 @@ class Settings:
     max_iter: int = 1000
     certify_full: bool = False
     random_state: Any = None
+
+    def with_variance(self, C: float) -> Settings:
+        """Return the same with one prior variance for all templates that there are."""
+        return replace(self, C=C, C_edge=None if self.C_edge is None else C)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,13 +146,12 @@ def fit(
 
 def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
     k_y, delta = LabelKernel.of(settings.label_kernel, n_labels), LabelKernel("delta", n_labels)
-    blocks = [
-        TemplateBlock(CliqueKernel("node", 1, k_y, settings.kernel), n, settings.C),
-        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, settings.C_edge),
-    ]
+    blocks = [TemplateBlock(CliqueKernel("node", 1, k_y, settings.kernel), n, settings.C)]
+    if settings.C_edge is not None:
+        blocks.append(TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, settings.C_edge))
     if settings.C_bias is not None:
         blocks.append(TemplateBlock(CliqueKernel("bias", 1, delta, None), 1, settings.C_bias))
-    if settings.edge_kernel is not None:
+    if settings.C_edge is not None and settings.edge_kernel is not None:
         blocks.append(TemplateBlock(CliqueKernel("steps", 2, delta, settings.edge_kernel), n_edge, settings.C_edge))
     return Layout(tuple(blocks))
 

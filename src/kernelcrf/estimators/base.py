@@ -58,6 +58,7 @@ class KernelEstimator(SavedEstimator):
     verbose: int
 
     C_: float
+    _has_edges = True
     _kernel: InputKernel
     _edge_kernel: InputKernel | None
     _map: FeatureMap
@@ -104,7 +105,7 @@ class KernelEstimator(SavedEstimator):
             kernel,
             edge_kernel,
             C=C,
-            C_edge=C,
+            C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,
             n_components=self.n_components,
             rule=self.pivots,

@@ -117,6 +117,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
 
     classes_: Array
     _weights: Weights
+    _has_edges = False
 
     def __init__(
         self,
@@ -176,7 +177,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
                     f"y has the classes {classes.tolist()[:10]} and the previous fit had "
                     f"{self.classes_.tolist()[:10]}: expected the same for a warm start; set warm_start=False"
                 )
-            start = Start(self._map, None, self._theta)
+            # Models of earlier versions have weights of steps too.
+            start = Start(self._map, None, self._layout.split(self._theta)["node"].ravel())
         weights = self._row_weights(sample_weight, y)
         if weights is not None and not weights.all():
             # A row that counts for nothing is not there: neither as a landmark nor in gamma.

@@ -27,6 +27,7 @@ from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions import fused
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import Local, Sums, Total
 
 Array = npt.NDArray[Any]
@@ -38,7 +39,7 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 @dataclass(frozen=True, eq=False)
 class ChainScores(Resident):
-    """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition."""
+    """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition; (0, 0) if it has no edges."""
 
     s: Array
     w: Array
@@ -60,7 +61,7 @@ class ChainResiduals(Resident):
     r: Array
     q: Array
     nodes: Array
-    curvature: Linearisation | fused.Messages | None
+    curvature: Linearisation | fused.Messages | Softmax | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +106,16 @@ class ChainPartition(Resident):
         weights = np.repeat(self.weights, self.chains.lengths)
         return np.asarray(rows * weights.reshape(-1, *(1,) * (rows.ndim - 1)), rows.dtype)
 
+    def has_edges(self, layout: Layout) -> bool:
+        """Return whether labels depend on each other, or are restricted by what is legal or allowed."""
+        templates = any(block.clique.nodes == 2 for block in layout.blocks)
+        return templates or self.legal is not None or self.allowed is not None
+
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
         """Node scores (N, L), and edge scores (L, L) where no edge template has inputs, else (N, L, L)."""
         n_nodes, L = self.chains.n_nodes, self.n_labels
-        s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((L, L), self.dtype)
+        n_steps = L if self.has_edges(layout) else 0
+        s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
         for block, W in zip(layout.blocks, layout.split(theta).values(), strict=True):
             Z = W[0].astype(self.dtype)
             if block.clique.name in self.features:
@@ -179,7 +186,19 @@ class ChainPartition(Resident):
         except InfeasibleSequenceError as error:
             raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
 
+    def _independent_residuals(self, s: Array, w: Array, curvature: bool) -> ChainResiduals:
+        """Loss and residuals of tokens without edges."""
+        model = Softmax.of(s)
+        tokens = np.arange(self.chains.n_nodes)
+        losses = model.log_partition - s[tokens, self.labels]
+        r = model.p.copy()
+        r[tokens, self.labels] -= 1
+        loss = float(self.weighted(losses).sum())
+        return ChainResiduals(loss, self.weighted(r), np.zeros_like(w), model.p, model if curvature else None)
+
     def _residuals(self, scores: ChainScores, n_jobs: int, curvature: bool) -> ChainResiduals:
+        if not scores.w.size:
+            return self._independent_residuals(scores.s, scores.w, curvature)
         batch = Batch(scores.s, np.ascontiguousarray(scores.w), self.chains, self.weights)
         linearisation = Linearisation.of(batch, n_jobs) if curvature else None
         model = linearisation.moments if linearisation else forward_backward(batch, n_jobs, keep=False).moments
@@ -225,6 +244,8 @@ class ChainPartition(Resident):
 
     def _edge_block(self, at: Local, dw: Array) -> Array:
         """sum_t of q_t o (dw - <q_t, dw>), or each of them where dw is one a token."""
+        if not dw.size:
+            return dw
         q = edge_marginals(at.scores.s, at.scores.w, self.chains)
         means = np.einsum("tij,ij->t" if dw.ndim == 2 else "tij,tij->t", q, dw)
         if dw.ndim == 3:
@@ -234,6 +255,8 @@ class ChainPartition(Resident):
 
     def entropy(self, at: Local, n_jobs: int) -> float:
         """sum_i omega_i H(p_i)."""
+        if not at.scores.w.size:
+            return float(self.weighted(Softmax.of(at.scores.s).entropy).sum())
         h = entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs)
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 

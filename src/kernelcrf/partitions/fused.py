@@ -73,6 +73,8 @@ class Templates:
         with_inputs = [block for block in layout.blocks if block.clique.name in partition.features]
         if partition.allowed is not None or len(with_inputs) != 1 or with_inputs[0].clique.nodes != 1:
             return None
+        if not partition.has_edges(layout):
+            return None
         features = partition.features[with_inputs[0].clique.name]
         if features.is_sparse or features.index is not None or not features.F.flags.c_contiguous:
             return None

@@ -32,13 +32,13 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
     """Node marginals p, summed edge marginals q and the entropy of one sequence with node scores a and edge scores b.
 
     What is not legal has potential 0; a and b stay finite. Sets failed[0] where scaled messages may not represent them,
-    by the rules of `inference.scaled`.
+    by the rules of `inference.scaled`. A sequence of one node may come without edge scores: b is (0, 0).
     """
     n_nodes, n_labels = p.shape
-    width = u.shape[1]
+    width, n_steps = u.shape[1], b.shape[0]
     top, lowest, guarded = -np.inf, np.inf, False
-    for i in range(n_labels):
-        for j in range(n_labels):
+    for i in range(n_steps):
+        for j in range(n_steps):
             if steps[i, j]:
                 top, lowest = max(top, b[i, j]), min(lowest, b[i, j])
             else:
@@ -46,11 +46,11 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
     top, lowest = (top, lowest) if top > -np.inf else (0.0, 0.0)
     guarded = guarded or top - lowest > FREE
     failed[0] = guarded and top - lowest > EDGE_RANGE
-    for i in range(n_labels):
-        for j in range(n_labels):
+    for i in range(n_steps):
+        for j in range(n_steps):
             e[0, i, j] = np.exp(b[i, j] - top) if steps[i, j] else 0.0
-    for i in range(n_labels):
-        for j in range(n_labels):
+    for i in range(n_steps):
+        for j in range(n_steps):
             e_T[0, j, i] = e[0, i, j]
     for t in range(n_nodes):
         at_first, at_last = t == 0, t == n_nodes - 1
@@ -70,8 +70,8 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
     shift[0] = top
     forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
     backward(offsets, e_T, True, failed, alpha, u, p)
-    for i in range(width):
-        for j in range(width):
+    for i in range(len(q)):
+        for j in range(len(q)):
             q[i, j] = 0
     for t in range(1, n_nodes):
         for i in range(n_labels):
@@ -79,8 +79,8 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
             for j in range(width):
                 q[i, j] += x * u[t, j]
     energy = 0.0
-    for i in range(n_labels):
-        for j in range(n_labels):
+    for i in range(n_steps):
+        for j in range(n_steps):
             q[i, j] *= e[0, i, j]
             energy += q[i, j] * b[i, j]
     for t in range(n_nodes):
@@ -92,11 +92,12 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 @compiled
 def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
     """Marginals and entropies of all sequences with scores a and b; returns how many failed."""
-    n_labels, longest, n_failed = p.shape[1], 0, 0
+    longest, n_failed, n_steps = 0, 0, b.shape[1]
+    square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    e, e_T, q_i = np.zeros((1, width, width)), np.zeros((1, width, width)), np.empty((width, width))
+    e, e_T, q_i = np.zeros((1, square, square)), np.zeros((1, square, square)), np.empty((square, square))
     highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
     own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
     for i in range(len(offsets) - 1):
@@ -109,8 +110,8 @@ def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
             u[:T], alpha[:T], p[low:high], q_i, log_z, failed,
         )  # fmt: skip
         n_failed += failed[0]
-        for k in range(n_labels):
-            for j in range(n_labels):
+        for k in range(n_steps):
+            for j in range(n_steps):
                 q[i, k, j] = q_i[k, j]
     return n_failed
 
@@ -121,15 +122,16 @@ def epoch(
     lam, lam_edge, W, w, a, b, p, q, entropies, etas,
 ):  # fmt: skip
     """One step for each sequence, in the given order."""
-    n_labels, width, longest = p.shape[1], W.shape[1], 0
+    n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
+    square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     s, change = np.empty((longest, width)), np.empty(width)
-    new_a, new_b = np.empty((longest, n_labels)), np.empty((n_labels, n_labels))
-    new_p, new_q = np.empty((longest, n_labels)), np.empty((width, width))
-    step, step_edge = np.zeros((longest, width)), np.empty((n_labels, n_labels))
+    new_a, new_b = np.empty((longest, n_labels)), np.empty((n_steps, n_steps))
+    new_p, new_q = np.empty((longest, n_labels)), np.empty((square, square))
+    step, step_edge = np.zeros((longest, width)), np.empty((n_steps, n_steps))
     u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    e, e_T = np.zeros((1, width, width)), np.zeros((1, width, width))
+    e, e_T = np.zeros((1, square, square)), np.zeros((1, square, square))
     highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
     own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
     for i in order:
@@ -143,8 +145,8 @@ def epoch(
             for t in range(T):
                 for j in range(n_labels):
                     new_a[t, j] = (1 - eta) * a[low + t, j] + eta * s[t, j]
-            for k in range(n_labels):
-                for j in range(n_labels):
+            for k in range(n_steps):
+                for j in range(n_steps):
                     new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
             entropy = infer(
                 new_a[:T], new_b, first, last, steps, own, highest, shift, e, e_T,
@@ -156,8 +158,8 @@ def epoch(
             for t in range(T):
                 for j in range(n_labels):
                     step[t, j] = scale * (p[low + t, j] - new_p[t, j])
-            for k in range(n_labels):
-                for j in range(n_labels):
+            for k in range(n_steps):
+                for j in range(n_steps):
                     step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
             for j in range(width):
                 change[j] = 0
@@ -173,8 +175,8 @@ def epoch(
             norms, norms_edge = 0.0, 0.0
             for j in range(width):
                 norms += change[j]
-            for k in range(n_labels):
-                for j in range(n_labels):
+            for k in range(n_steps):
+                for j in range(n_steps):
                     norms_edge += step_edge[k, j] * (2 * w[k, j] + step_edge[k, j])
                     w[k, j] += step_edge[k, j]
             gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
@@ -182,8 +184,8 @@ def epoch(
                 for t in range(T):
                     for j in range(n_labels):
                         a[low + t, j], p[low + t, j] = new_a[t, j], new_p[t, j]
-                for k in range(n_labels):
-                    for j in range(n_labels):
+                for k in range(n_steps):
+                    for j in range(n_steps):
                         b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
                 entropies[i] = entropy
                 eta = min(GROWTH * eta, 1.0)
@@ -194,8 +196,8 @@ def epoch(
                     x, column = values[k], columns[k]
                     for j in range(width):
                         W[column, j] -= x * step[t, j]
-            for k in range(n_labels):
-                for j in range(n_labels):
+            for k in range(n_steps):
+                for j in range(n_steps):
                     w[k, j] -= step_edge[k, j]
             eta *= 0.5
         etas[i] = eta

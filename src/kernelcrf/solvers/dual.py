@@ -67,16 +67,24 @@ class Dual:
 
     @staticmethod
     def suits(objective: Objective) -> bool:
-        """Whether labels are all observed, node features sparse, edges without inputs, and no label kernel given."""
-        if not objective.is_convex or len(objective.partitions) != 1 or len(objective.layout.blocks) != 2:
+        """Whether labels are all observed, node features sparse, edges without inputs, and no label kernel given.
+
+        Samples of one node may do without edges.
+        """
+        if not objective.is_convex or len(objective.partitions) != 1:
             return False
         if not isinstance(objective.partitions[0], ChainPartition):
             return False
-        features = objective.partitions[0].features
-        node, edge = objective.layout.blocks
-        sparse = node.clique.name in features and features[node.clique.name].is_sparse
-        plain = node.clique.k_y.is_identity and edge.clique.k_y.is_identity and edge.clique.k_x is None
-        return sparse and plain and (node.clique.nodes, edge.clique.nodes) == (1, 2)
+        partition, blocks = objective.partitions[0], objective.layout.blocks
+        expected = (1, 2) if partition.has_edges(objective.layout) else (1,)
+        if tuple(block.clique.nodes for block in blocks) != expected:
+            return False
+        if len(expected) == 1 and partition.chains.lengths.max(initial=0) > 1:
+            return False
+        name = blocks[0].clique.name
+        sparse = name in partition.features and partition.features[name].is_sparse
+        plain = all(block.clique.k_y.is_identity for block in blocks)
+        return sparse and plain and all(block.clique.k_x is None for block in blocks[1:])
 
     def check(self, objective: Objective) -> None:
         """Refuse what the loops do not know."""
@@ -136,7 +144,7 @@ class Ascent:
     """alpha, theta and D as they go.
 
     W (d, width) and w (L, L) are theta; a (N, L), b (m, L, L) the scores of alpha; p (N, L), q (m, L, L) its marginals,
-    q summed over the steps of a sequence; etas (m,) the last steps taken.
+    q summed over the steps of a sequence; etas (m,) the last steps taken. Without edges w, b and q are empty.
     """
 
     objective: Objective
@@ -166,28 +174,33 @@ class Ascent:
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
         p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
         width = padded_width(n_labels)
-        if loops.moments(offsets, width, *_legality(partition), a, b, p, q, entropies):
+        if loops.moments(offsets, width, *_legality(objective), a, b, p, q, entropies):
             return None
         r = -p
         r[np.arange(len(a)), partition.labels] += 1
-        steps = partition.observed_steps - np.einsum("i,ijk->jk", _weights(partition), q)
+        steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
         ascent = partition.pull_back(layout, partition.weighted(r), steps, objective.engine.n_jobs)
-        node, edge = (block.C * part for block, part in zip(layout.blocks, layout.split(ascent).values(), strict=True))
+        node, *edges = (
+            block.C * part for block, part in zip(layout.blocks, layout.split(ascent).values(), strict=True)
+        )
         W = np.zeros((len(node), width))
         W[:, :n_labels] = node
-        return cls(objective, W, edge[0], a, b, p, q, entropies, np.full(len(b), FIRST_ETA))
+        edge = edges[0][0] if edges else np.zeros_like(steps)
+        return cls(objective, W, edge, a, b, p, q, entropies, np.full(len(b), FIRST_ETA))
 
     @property
     def value(self) -> float:
         """D(alpha)."""
-        node, edge = self.objective.layout.blocks
-        penalty = float(np.vdot(self.W, self.W)) / node.C + float(np.vdot(self.w, self.w)) / edge.C
+        penalty = sum(
+            float(np.vdot(part, part)) / block.C
+            for part, block in zip((self.W, self.w), self.objective.layout.blocks, strict=False)
+        )
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
     def theta(self) -> Floats:
         """The parameters as one vector."""
-        return np.concatenate((self.W[:, : len(self.w)].ravel(), self.w.ravel()))
+        return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
     def epoch(self, rng: np.random.Generator) -> None:
         """One step for every sequence, in random order."""
@@ -195,8 +208,8 @@ class Ascent:
         features = partition.features[blocks[0].clique.name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
-        lams = [1.0 / block.C for block in blocks]
-        data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(partition), *lams)
+        lams = 1.0 / blocks[0].C, 1.0 / blocks[-1].C
+        data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(self.objective), *lams)
         state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas)
         loops.epoch(rng.permutation(len(self.b)), *data, *state)
 
@@ -211,13 +224,15 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     """Scores under which tokens have their labels with probability 1 - delta, for the delta that makes D greatest."""
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
-    own, nothing = np.zeros((n_nodes, n_labels)), np.zeros((n_labels, n_labels))
+    observed = _observed_steps(objective)
+    own, nothing = np.zeros((n_nodes, n_labels)), np.zeros_like(observed)
     own[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
         return own, nothing
-    away = (n_labels * np.eye(n_labels) - 1) / (n_labels - 1)
-    steps = away @ partition.observed_steps + partition.observed_steps @ away
-    moved = partition.weighted(away[partition.labels])
+    # Of labels, and of both ends of steps: 1 for the observed one, and -1 / (L - 1) for each other.
+    sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
+    steps = (2 * n_labels * observed - sums) / (n_labels - 1)
+    moved = partition.weighted((n_labels * own - 1) / (n_labels - 1))
     direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
     curvature = sum(objective.layout.squared_dual_norms(direction).values())
     mass = float(partition.weighted(np.ones(n_nodes)).sum())
@@ -243,9 +258,17 @@ def _weights(partition: ChainPartition) -> Floats:
     return np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
 
 
-def _legality(partition: ChainPartition) -> tuple[Array, Array, Array]:
-    """First labels, last labels and steps that are legal."""
+def _observed_steps(objective: Objective) -> Floats:
+    """Return how often the labels step from one to another, (L, L), or (0, 0) without edges."""
+    partition = _chains(objective)
+    return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
+
+
+def _legality(objective: Objective) -> tuple[Array, Array, Array]:
+    """Return the first labels, last labels and steps that are legal."""
+    partition = _chains(objective)
     if partition.legal is not None:
         return partition.legal.first, partition.legal.last, partition.legal.steps
     every = np.ones(partition.n_labels, bool)
-    return every, every, np.ones((partition.n_labels, partition.n_labels), bool)
+    n_steps = partition.n_labels if partition.has_edges(objective.layout) else 0
+    return every, every, np.ones((n_steps, n_steps), bool)

@@ -64,7 +64,7 @@ def advance(x, t, matrices, k, y, r):
 
 @compiled
 def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_partition, failed):
-    width = e.shape[1]
+    width = alpha.shape[1]
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
         total, product = 0.0, 1.0
@@ -128,7 +128,7 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
 
 @compiled
 def backward(offsets, e_T, tied, failed, alpha, v, nodes):
-    width, n_labels = e_T.shape[1], nodes.shape[1]
+    width, n_labels = alpha.shape[1], nodes.shape[1]
     beta = np.empty((1, width), alpha.dtype)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]

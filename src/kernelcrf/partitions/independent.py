@@ -1,0 +1,55 @@
+"""Tokens whose labels do not depend on each other: a softmax for each.
+
+    log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>)
+
+Without edge templates a chain is no more than its tokens, and edge scores are an empty array. Rows of a classifier
+are such chains: time and memory grow with the number of labels, not with its square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.engines.cluster import Resident
+from kernelcrf.inference.tangents import Tangents
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(Resident):
+    """Node marginals p (N, L) and the log-partition (N,) of each token."""
+
+    p: Array
+    log_partition: Floats
+
+    @classmethod
+    def of(cls, s: Array) -> Softmax:
+        """Return the probabilities of labels with scores s (N, L)."""
+        top = s.max(axis=1, keepdims=True)
+        if not np.isfinite(top).all():
+            raise ValueError(
+                f"the scores of row {int(np.argmin(np.isfinite(top)))} are beyond the range of {s.dtype}: scale the "
+                "inputs, or lower C"
+            )
+        p = np.exp(s - top)
+        total = p.sum(axis=1, keepdims=True)
+        p /= total
+        return cls(p, top[:, 0].astype(np.float64) + np.log(total[:, 0], dtype=np.float64))
+
+    def tangents(self, ds: Array, dw: Array) -> Tangents:
+        """Return the derivatives of p along a direction ds (N, L) of the scores."""
+        mean = np.einsum("tj,tj->t", self.p, ds)[:, None]
+        return Tangents(self.p * (ds - mean), dw)
+
+    @property
+    def entropy(self) -> Floats:
+        """Return -sum_j p_t(j) log p_t(j) of each token, (N,)."""
+        p = self.p.astype(np.float64, copy=False)
+        logs = np.log(p, where=p > 0, out=np.zeros_like(p))
+        return np.asarray(-np.einsum("tj,tj->t", p, logs))
