@@ -1,0 +1,300 @@
+"""Random problems of ChainCRF and their twins."""
+
+import itertools
+from functools import cached_property
+
+import numpy as np
+
+from certificates.kernel_problem import DENSE_ONLY, NO_MEANS, KernelProblem
+from certificates.twins import Sample, Term, Twin
+from kernelcrf import ChainCRF
+
+LONGEST = {2: 6, 3: 5, 4: 4, 5: 3}
+BIO = ("B", "I", "O")
+
+
+class ChainProblem(KernelProblem):
+    """Sequences of a few tokens."""
+
+    estimator = ChainCRF
+
+    def draw(self):
+        pick = self.dice.pick
+        self.edge_kernel = pick("edge_kernel", None, "linear", "rbf", "poly", "laplacian", share=0.2)
+        self.constraints = pick("constraints", None, "pairs", "BIO", share=0.2)
+        self.missing = pick("missing", None, "None", "-1", "sets", share=0.15)
+        self.checkpoint = pick("checkpoint", None, "resumed", "other data", "other weights", share=0.2)
+        self.names = pick("labels", "numbers", "strings")
+        self.more_classes = pick("classes", None, "more", share=0.15)
+        super().draw()
+        self.classes = self._classes()
+        self.lengths = self._lengths("lengths")
+        self.rows = self._rows("inputs")
+        self.truth = self._labels("labels of tokens", self.rows)
+        self.allowed = [[self._allowed(i, t) for t in range(len(y))] for i, y in enumerate(self.truth)]
+        self.draw_weights(len(self.lengths), [int(label) for y in self.truth for label in y])
+
+    def mend(self):
+        super().mend()
+        if self.constraints == "BIO":
+            self.L, self.names = 3, self.dice.replace("labels", "strings")
+            self.more_classes = self.dice.replace("classes", None)
+        if self.missing == "-1":
+            self.names = self.dice.replace("labels", "numbers")
+        if self.stays_odd:
+            return
+        if self.missing:
+            self.laplace = self.dice.replace("laplace", False)
+            self.by_evidence = self.dice.replace("C by evidence", False)
+        if self.by_evidence:
+            self.checkpoint = self.dice.replace("checkpoint", None)
+        if self.n_components == "auto":
+            self.edge_kernel = self.dice.replace("edge_kernel", None)
+            self.checkpoint = self.dice.replace("checkpoint", None)
+        if self.checkpoint and self.kernel == "tent":
+            self.checkpoint = self.dice.replace("checkpoint", None)
+        if self.solver == "dual":
+            self.edge_kernel = self.dice.replace("edge_kernel", None)
+            self.missing = self.dice.replace("missing", None)
+
+    @property
+    def refusal(self):
+        """Return a word of the error that this problem has to end with, or None."""
+        if self.is_sparse and self.kernel in DENSE_ONLY:
+            return "dense"
+        if self.checkpoint and (self.n_components == "auto" or self.by_evidence):
+            return "checkpoint="
+        if self.checkpoint and self.kernel == "tent":
+            return "kernel="
+        if self.n_components == "auto" and self.edge_kernel:
+            return "edge_kernel"
+        if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
+            counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
+            U = len(np.unique(np.vstack(counted), axis=0))
+            few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
+            if few and self.pivots in ("kmeans", "lloyd"):
+                if self.is_sparse:
+                    return "sparse"
+                if self.kernel in NO_MEANS:
+                    return "callable"
+            if few and self.pivots == "exact":
+                return "exact"
+        dual = self.kernel == "linear" and self.is_sparse and not self.missing and not self.edge_kernel
+        if self.solver == "dual" and not (dual and self.label_kernel == "delta"):
+            return "dual"
+        return "missing" if (self.laplace or self.by_evidence) and self.is_missing else None
+
+    @property
+    def is_missing(self):
+        weights = np.ones(len(self.rows)) if self.weights is None else self.weights
+        return any(len(one) > 1 for sets, w in zip(self.allowed, weights, strict=True) if w for one in sets)
+
+    def _classes(self):
+        names = list(range(self.L)) if self.names == "numbers" else list("abcd"[: self.L])
+        if self.constraints == "BIO":
+            names = list(BIO)
+        if self.more_classes:
+            names.append(7 if self.names == "numbers" else "z")
+        return names
+
+    def _lengths(self, stream):
+        rng, L = self.dice.stream(stream), len(self.classes)
+        if self.n_components == "auto" and self.dice.pick("large", True, False):
+            # More inputs than the first basis takes, so that it has to grow.
+            return rng.integers(1, 4, size=36)
+        lengths = rng.integers(1, LONGEST[L] + 1, size=rng.integers(2, 6))
+        if rng.random() < 0.1:
+            lengths[rng.integers(len(lengths))] = 0
+        if lengths.sum() < 2:
+            lengths[0] += 2
+        return lengths
+
+    def _rows(self, stream):
+        X = self.inputs(int(self.lengths.sum()), stream)
+        return np.split(X, np.cumsum(self.lengths)[:-1])
+
+    def _labels(self, stream, rows):
+        """Return labels that follow the inputs and each other somewhat, all of those that y has to show among them."""
+        rng = self.dice.stream(stream)
+        truth = []
+        for x in rows:
+            noisy = x.sum(axis=1) + rng.normal(size=len(x)) if len(x) else np.empty(0)
+            truth.append(np.digitize(noisy, np.linspace(-1, 1, self.L - 1)))
+        if self.constraints == "BIO":
+            for y in truth:
+                for t in range(len(y)):
+                    if y[t] == 1 and (t == 0 or y[t - 1] == 2):
+                        y[t] = 0
+        flat = np.concatenate(truth)
+        if len(set(flat.tolist())) < 2:
+            place = next(i for i, y in enumerate(truth) if len(y))
+            truth[place][-1] = 2 if flat[0] == 0 and self.constraints == "BIO" else (flat[0] + 1) % self.L
+        return truth
+
+    @cached_property
+    def pairs(self):
+        """Return the steps that constraints by pairs allow: those that occur, and others."""
+        rng, L = self.dice.stream("pairs"), len(self.classes)
+        steps = {(int(a), int(b)) for y in self.truth for a, b in itertools.pairwise(y)}
+        steps |= {(a, b) for a in range(L) for b in range(L) if rng.random() < 0.5}
+        first = {int(y[0]) for y in self.truth if len(y)} if rng.random() < 0.5 else set(range(L))
+        last = {int(y[-1]) for y in self.truth if len(y)} if rng.random() < 0.5 else set(range(L))
+        return steps, first, last
+
+    def is_legal(self, y):
+        """Tell whether constraints allow a labelling."""
+        if self.constraints == "BIO":
+            return all(label != 1 or (t > 0 and y[t - 1] != 2) for t, label in enumerate(y))
+        if self.constraints == "pairs":
+            steps, first, last = self.pairs
+            inside = all(pair in steps for pair in itertools.pairwise(y))
+            return inside and (not y or (y[0] in first and y[-1] in last))
+        return True
+
+    def _allowed(self, i, t):
+        """Return the labels that a token may have."""
+        rng, own = self.dice.stream(f"missing {i} {t}"), int(self.truth[i][t])
+        if self.missing is None or rng.random() > 0.3 or (i, t) == self._first_token:
+            return {own}
+        every = set(range(len(self.classes)))
+        return every if self.missing != "sets" else {own, int(rng.integers(len(self.classes)))}
+
+    @property
+    def _first_token(self):
+        return next(i for i, length in enumerate(self.lengths) if length), 0
+
+    @property
+    def y(self):
+        """Return labels as a user hands them in."""
+        absent = {"None": None, "-1": -1}.get(self.missing)
+        given = []
+        for sets in self.allowed:
+            labels = []
+            for one in sets:
+                if len(one) == 1:
+                    labels.append(self.classes[next(iter(one))])
+                else:
+                    labels.append({self.classes[k] for k in one} if self.missing == "sets" else absent)
+            given.append(labels)
+        return given
+
+    def given(self, rows):
+        """Return X, y and lengths for `rows`, as a user hands them in."""
+        if self.container != "flat":
+            return {"X": self.X(rows), "y": self.y, "lengths": None}
+        return {
+            "X": self.matrix(np.vstack([x.reshape(-1, self.d) for x in rows])),
+            "y": list(itertools.chain.from_iterable(self.y)),
+            "lengths": self.lengths.tolist(),
+        }
+
+    def X(self, rows):
+        """Return sequences in the container that was drawn."""
+        if self.container == "dicts":
+            return [[{f"x{j}": float(v) for j, v in enumerate(x)} for x in one] for one in rows]
+        return [self.matrix(one.reshape(-1, self.d)) for one in rows]
+
+    @property
+    def parameters(self):
+        parameters = super().parameters
+        if self.edge_kernel is not None:
+            parameters["edge_kernel"] = self.edge_kernel
+        if self.constraints == "BIO":
+            parameters["constraints"] = "BIO"
+        if self.constraints == "pairs":
+            steps, first, last = self.pairs
+            named = [(self.classes[a], self.classes[b]) for a, b in sorted(steps)]
+            named += [(None, self.classes[a]) for a in sorted(first)] + [(self.classes[a], None) for a in sorted(last)]
+            parameters["constraints"] = named
+        shown = {
+            label for sets in self.allowed for one in sets if len(one) == 1 or self.missing == "sets" for label in one
+        }
+        if self.more_classes or len(shown) < len(self.classes):
+            parameters["classes"] = self.classes
+        return parameters | {"class_weight": self.named_class_weight}
+
+    def fit(self, folder):
+        """Return the fitted model, after whatever was to happen before."""
+        model, own = ChainCRF(**self.parameters), self.given(self.rows)
+        other = self.given([x[::-1] for x in self._rows("other inputs")])
+        if self.warm_start == "other data":
+            model.fit(**other)
+        if self.warm_start == "other C":
+            model.set_params(C=self.C * 30).fit(**own)
+            model.set_params(C=self.parameters["C"])
+        if self.checkpoint:
+            model.set_params(checkpoint=str(folder / "run.ckpt"))
+            before = ChainCRF(**model.get_params(deep=False)).set_params(warm_start=False)
+            if self.checkpoint == "resumed":
+                before.set_params(max_iter=2).fit(**own, sample_weight=self.weights)
+            elif self.checkpoint == "other data":
+                before.fit(**other, sample_weight=self.weights)
+            else:
+                weights = self.dice.stream("other weights").uniform(0.5, 2, len(self.rows))
+                before.fit(**own, sample_weight=weights)
+        return model.fit(**own, sample_weight=self.weights)
+
+    @property
+    def sequence_weights(self):
+        """Return what sequences count for: their weight times the mean class weight of their known tokens."""
+        weights = np.ones(len(self.rows)) if self.weights is None else np.array(self.weights, float)
+        if self.class_weight is None:
+            return weights
+        known = [[next(iter(one)) for one in sets if len(one) == 1] for sets in self.allowed]
+        by_class = self.class_weights(
+            [label for labels, w in zip(known, weights, strict=True) if w for label in labels]
+        )
+        means = [np.mean(by_class[labels]) if labels else 1.0 for labels in known]
+        return weights * np.array(means)
+
+    def twin(self, model, *, exact):
+        """Return the dense twin, on all functions or on those in the span of the model's landmarks."""
+        X, L = np.vstack([x.reshape(-1, self.d) for x in self.rows]), len(self.classes)
+        options = {"exact": exact}
+        terms = {
+            "node": Term(
+                self.features(self.kernel, X, model.kernel_, model.landmarks_, **options), self.label_gram, model.C_
+            ),
+            "edge": Term(np.ones((len(X), 1)), np.eye(L * L), model.C_),
+        }
+        if self.edge_kernel is not None:
+            landmarks = getattr(model._edge_map, "landmarks", None)
+            A = self.features(self.edge_kernel, X, model._edge_kernel, landmarks, exact=exact)
+            terms["steps"] = Term(A, np.eye(L * L), model.C_)
+        samples, first = [], 0
+        for sets, weight in zip(self.allowed, self.sequence_weights, strict=True):
+            T = len(sets)
+            every = [y for y in itertools.product(range(L), repeat=T) if self.is_legal(y)]
+            labellings = np.array(every, int).reshape(len(every), T)
+            allowed = np.array([all(label in one for label, one in zip(y, sets, strict=True)) for y in every])
+            pairs = labellings[:, :-1] * L + labellings[:, 1:]
+            into = np.arange(first + 1, first + T)
+            cliques = {"node": (np.arange(first, first + T), labellings), "edge": (into, pairs), "steps": (into, pairs)}
+            samples.append(Sample(labellings, allowed, cliques, weight))
+            first += T
+        return Twin(terms, samples)
+
+    def weights_of(self, model):
+        """Return the weights that the model reports, by term."""
+        L = len(self.classes)
+        weights = {"node": model.coef_, "edge": model.transitions_.reshape(1, L * L)}
+        if self.edge_kernel is not None:
+            weights["steps"] = model.edge_coef_.reshape(-1, L * L)
+        return weights
+
+    def check_predictions(self, model, twin, z, atol):
+        """Compare marginals and log-probabilities with enumeration."""
+        X = self.X(self.rows)
+        for p, expected in zip(model.predict_proba(X), twin.marginals(z, len(self.classes)), strict=True):
+            np.testing.assert_allclose(p, expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(-model.log_prob(X, self.y), twin.loss(z), rtol=atol, atol=10 * atol)
+
+    def held_out(self):
+        """Return data to calibrate a temperature with."""
+        return self.X(self.rows), self.y
+
+    def check_same(self, model, again):
+        """Compare two models to the bit."""
+        X = self.X(self.rows)
+        for p, q in zip(model.predict_proba(X), again.predict_proba(X), strict=True):
+            np.testing.assert_array_equal(p, q)

@@ -1,0 +1,147 @@
+"""What a fitted model says of itself, held against its twin."""
+
+import warnings
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from certificates.chains import ChainProblem
+from certificates.classifiers import ClassifierProblem
+from certificates.graphs import GraphProblem
+from certificates.label_sets import MultiLabelProblem
+from certificates.tables import MarkovProblem
+from kernelcrf import TemperatureScaling, load
+
+ROUNDING = {np.float64: 1e-11, np.float32: 5e-6}
+"""What a sum of scores may lose to the arithmetic of the features, relative to their size."""
+
+STATUSES = ("optimal", "stationary", "max_iter", "max_components", "stalled")
+
+KINDS = (
+    (ChainProblem, 0.45),
+    (ClassifierProblem, 0.6),
+    (GraphProblem, 0.8),
+    (MultiLabelProblem, 0.9),
+    (MarkovProblem, 1.0),
+)
+"""Estimators, with the share of the seeds up to which each is drawn."""
+
+
+def draw(seed):
+    """Return the problem of a seed."""
+    share = np.random.default_rng(seed).random()
+    return next(kind for kind, upto in KINDS if share < upto)(seed)
+
+
+def check(problem, folder):
+    """Fit a problem and compare all that its certificate says with the truth; return how the fit ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if problem.refusal is not None:
+            return _refused(problem, folder)
+        try:
+            model = problem.fit(folder)
+        except ValueError as error:
+            if str(getattr(problem, "checkpoint", None)).startswith("other") and "checkpoint=" in str(error):
+                return "refused"
+            raise
+    twin = problem.twin(model, exact=False)
+    z = twin.coordinates(problem.weights_of(model))
+    slack = rounding(problem, twin, z)
+    certificate = model.certificate_
+    assert certificate.status in STATUSES, certificate.status
+    problem.check_gamma(model)
+    if hasattr(problem, "is_bound") and problem.is_bound(model):
+        _bound(certificate, twin, z, slack)
+        return certificate.status
+    close(certificate.objective, twin.value(z), slack, "the objective is not that of the weights")
+    problem.check_predictions(model, twin, z, 1e-7 if problem.dtype == np.float64 else 1e-3)
+    if twin.is_convex:
+        _convex(problem, model, twin, slack)
+        if getattr(problem, "laplace", False):
+            close(model.log_marginal_likelihood(), twin.log_evidence(z), 100 * slack, "the evidence is not Laplace's")
+    else:
+        assert certificate.status != "optimal", "optimal, with labels missing"
+        assert certificate.lower_bound == -np.inf
+        if certificate.status == "stationary":
+            g = twin.gradient(z)
+            assert 0.5 * g @ g <= problem.tol * abs(certificate.objective) + slack, "stationary, with a gradient"
+    _saved(problem, model, folder)
+    _tempered(problem, model)
+    return certificate.status
+
+
+def rounding(problem, twin, z):
+    """Return the rounding that is granted: relative to P and to the scores that it is a difference of."""
+    scores = np.maximum.reduceat(np.abs(twin.phi @ z), twin.starts)
+    return ROUNDING[problem.dtype] * (1.0 + abs(twin.value(z)) + float(twin.omega @ scores))
+
+
+def _convex(problem, model, twin, slack):
+    certificate, tol = model.certificate_, problem.tol
+    objective = certificate.objective
+    span = twin.optimum()
+    assert span.lower <= objective + slack, "the objective is below the optimum in the span"
+    assert certificate.lower_bound <= span.upper + slack, "the lower bound is above the optimum in the span"
+    if certificate.status == "optimal":
+        assert objective - span.lower <= tol * abs(objective) + slack, "optimal, but not in the span"
+        assert certificate.relative_gap <= tol
+    if certificate.gap_full is None:
+        return
+    # gap_full speaks of all functions in the space of the kernel.
+    full = problem.twin(model, exact=True).optimum()
+    assert full.lower <= span.upper + slack, "the twins disagree"
+    assert objective - certificate.gap_full <= full.upper + slack, "gap_full is below the distance to the optimum"
+    if certificate.status == "optimal" and problem.n_components == "auto":
+        assert certificate.gap_full <= tol * abs(objective), "optimal, but gap_full is above tol"
+        assert objective - full.lower <= tol * abs(objective) + slack, "optimal, but not in the kernel's space"
+
+
+def _bound(certificate, twin, z, slack):
+    """An objective that is an upper bound on the negative log posterior is one, and so is above every optimum."""
+    assert certificate.objective >= twin.value(z) - slack, "the objective is below what it bounds"
+    assert certificate.lower_bound <= certificate.objective + slack
+
+
+def _refused(problem, folder):
+    with pytest.raises((ValueError, TypeError), match=problem.refusal):
+        problem.fit(folder)
+    return "refused"
+
+
+def _saved(problem, model, folder):
+    """A model that is loaded has the certificate that was saved, and the same probabilities to the bit."""
+    if getattr(problem, "kernel", None) == "tent":
+        return
+    model.save(folder / "model.kcrf")
+    again = load(folder / "model.kcrf")
+    for one in fields(model.certificate_):
+        assert getattr(again.certificate_, one.name) == getattr(model.certificate_, one.name), one.name
+    problem.check_same(model, again)
+
+
+def _tempered(problem, model):
+    """A model that was calibrated is another one: what it says of itself holds for its own weights."""
+    if not hasattr(problem, "held_out") or problem.missing or not problem.dice.pick("tempered", False, True, share=0.2):
+        return
+    scaled = TemperatureScaling(model).fit(*problem.held_out()).model_
+    certificate = getattr(scaled, "certificate_", None)
+    if certificate is None:
+        return
+    if np.isnan(certificate.objective):
+        assert certificate.status != "optimal"
+        assert certificate.lower_bound == -np.inf
+        return
+    twin = problem.twin(scaled, exact=False)
+    z = twin.coordinates(problem.weights_of(scaled))
+    slack = rounding(problem, twin, z)
+    close(certificate.objective, twin.value(z), slack, "the objective is not that of the calibrated weights")
+    if certificate.status == "optimal":
+        assert certificate.objective - twin.optimum().lower <= problem.tol * abs(certificate.objective) + slack
+
+
+def close(got, expected, slack, message):
+    """Raise unless two numbers agree up to rounding."""
+    assert abs(got - expected) <= slack, f"{message}: {got!r} for {expected!r}, rounding {slack:.1e}"

@@ -1,0 +1,109 @@
+"""Random problems of KernelClassifier and their twins."""
+
+import numpy as np
+
+from certificates.kernel_problem import DENSE_ONLY, NO_MEANS, KernelProblem
+from certificates.twins import Sample, Term, Twin
+from kernelcrf import KernelClassifier
+
+
+class ClassifierProblem(KernelProblem):
+    """Rows of a table."""
+
+    estimator = KernelClassifier
+    checkpoint = missing = edge_kernel = None
+
+    def draw(self):
+        super().draw()
+        self.container = "sparse" if self.container == "dicts" else self.container
+        self.classes = list("abcd"[: self.L])
+        large = self.n_components == "auto" and self.dice.pick("large", True, False)
+        self.n = 75 if large else self.dice.count("rows", 4, 24)
+        X = self.inputs(self.n, "inputs")
+        self.rows = list(X[:, None])
+        self.truth = self._labels("labels of rows", X)
+        self.draw_weights(self.n, self.truth.tolist())
+
+    def _labels(self, stream, X):
+        rng = self.dice.stream(stream)
+        truth = np.digitize(X.sum(axis=1) + rng.normal(size=len(X)), np.linspace(-1, 1, self.L - 1))
+        truth[: self.L] = np.arange(self.L)
+        return truth
+
+    @property
+    def refusal(self):
+        """Return a word of the error that this problem has to end with, or None."""
+        if self.is_sparse and self.kernel in DENSE_ONLY:
+            return "dense"
+        weights = self.sequence_weights
+        if self.kernel != "linear":
+            U = len(np.unique(np.vstack(self.rows)[weights > 0], axis=0))
+            few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
+            if few and self.pivots in ("kmeans", "lloyd"):
+                if self.is_sparse:
+                    return "sparse"
+                if self.kernel in NO_MEANS:
+                    return "callable"
+            if few and self.pivots == "exact":
+                return "exact"
+        if self.solver == "dual" and not (self.kernel == "linear" and self.is_sparse and self.label_kernel == "delta"):
+            return "dual"
+        return None
+
+    @property
+    def parameters(self):
+        return super().parameters | {"class_weight": self.named_class_weight}
+
+    @property
+    def y(self):
+        return np.array(self.classes)[self.truth]
+
+    def X(self, rows):
+        return self.matrix(np.vstack(rows))
+
+    def fit(self, folder):
+        """Return the fitted model, after whatever was to happen before."""
+        model, X, y = KernelClassifier(**self.parameters), self.X(self.rows), self.y
+        if self.warm_start == "other data":
+            other = self.inputs(self.n, "other inputs")
+            model.fit(self.matrix(other), y)
+        if self.warm_start == "other C":
+            model.set_params(C=self.C * 30).fit(X, y)
+            model.set_params(C=self.parameters["C"])
+        return model.fit(X, y, self.weights)
+
+    @property
+    def sequence_weights(self):
+        """Return what rows count for: their weight times that of their class."""
+        weights = np.ones(self.n) if self.weights is None else np.array(self.weights, float)
+        by_class = None if self.class_weight is None else self.class_weights(self.truth[weights > 0])
+        return weights if by_class is None else weights * by_class[self.truth]
+
+    def twin(self, model, *, exact):
+        """Return the dense twin, on all functions or on those in the span of the model's landmarks."""
+        X, L = np.vstack(self.rows), self.L
+        A = self.features(self.kernel, X, model.kernel_, model.landmarks_, exact=exact)
+        labellings = np.arange(L)[:, None]
+        samples = [
+            Sample(labellings, labellings[:, 0] == own, {"node": (np.array([i]), labellings)}, weight)
+            for i, (own, weight) in enumerate(zip(self.truth, self.sequence_weights, strict=True))
+        ]
+        return Twin({"node": Term(A, self.label_gram, model.C_)}, samples)
+
+    def weights_of(self, model):
+        """Return the weights that the model reports."""
+        return {"node": model.coef_}
+
+    def check_predictions(self, model, twin, z, atol):
+        """Compare probabilities with those of the twin."""
+        expected = np.vstack(twin.marginals(z, self.L))
+        np.testing.assert_allclose(model.predict_proba(self.X(self.rows)), expected, rtol=0, atol=atol)
+
+    def held_out(self):
+        """Return data to calibrate a temperature with."""
+        return self.X(self.rows), self.y
+
+    def check_same(self, model, again):
+        """Compare two models to the bit."""
+        X = self.X(self.rows)
+        np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))

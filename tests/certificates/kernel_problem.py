@@ -1,0 +1,133 @@
+"""What random problems of ChainCRF and KernelClassifier share."""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from certificates import kernels
+from certificates.problem import Problem
+from certificates.twins import psd_factor, whitened
+
+SOLVERS = ("lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace")
+NO_MEANS = ("tent",)
+DENSE_ONLY = ("chi2", *kernels.PROCESSES)
+
+
+class KernelProblem(Problem):
+    """The draws that ChainCRF and KernelClassifier share."""
+
+    def draw(self):
+        pick = self.dice.pick
+        self.kernel = pick("kernel", "rbf", *kernels.NAMES, share=0.8)
+        self.container = pick("container", "dense", "sparse", "dicts", "flat", share=0.5)
+        self.dtype = np.float32 if pick("dtype", "float64", "float32", share=0.35) == "float32" else np.float64
+        self.n_components = pick("n_components", "some", "all", "auto", share=0.4)
+        self.pivots = pick("pivots", "auto", "greedy", "random", "uniform", "kmeans", "lloyd", "exact", share=0.7)
+        self.gamma = pick("gamma", "number", "scale", "auto", share=0.3)
+        self.label_kernel = pick("label_kernel", "delta", "centred", "matrix", share=0.35)
+        self.warm_start = pick("warm_start", None, "other data", "other C", share=0.2)
+        self.laplace = pick("laplace", False, True, share=0.1)
+        self.by_evidence = pick("C by evidence", False, True, share=0.05)
+        self.draw_common(SOLVERS)
+        self.d = self.dice.count("d", 1, 3)
+        self.L = self.dice.count("L", 2, 4)
+        self.mend()
+
+    def mend(self):
+        """Most draws that do not go together give way; the others stay, and have to be refused."""
+        if self.is_sparse and self.kernel in DENSE_ONLY:
+            self.container = self.dice.replace("container", "dense")
+        if self.stays_odd:
+            return
+        if self.warm_start or self.weighting == "extreme":
+            self.by_evidence = self.dice.replace("C by evidence", False)
+        if self.pivots == "exact" and self.kernel != "linear" and self.n_components != "all":
+            self.n_components = self.dice.replace("n_components", "all")
+        if self.pivots in ("kmeans", "lloyd") and (self.is_sparse or self.kernel in NO_MEANS):
+            self.pivots = self.dice.replace("pivots", "random")
+        if self.solver == "dual":
+            self.kernel = self.dice.replace("kernel", "linear")
+            self.label_kernel = self.dice.replace("label_kernel", "delta")
+            if not self.is_sparse:
+                self.container = self.dice.replace("container", "sparse")
+
+    @property
+    def is_sparse(self):
+        return self.container in ("sparse", "dicts")
+
+    def inputs(self, n, stream):
+        """Return n inputs as a user may have them, dense in double precision, with repetitions."""
+        rng = self.dice.stream(stream)
+        X = rng.normal(size=(n, self.d))
+        if self.repeats:
+            X = np.round(X)
+        if self.container == "dicts":
+            X = np.round(2 * X)
+        elif self.container == "sparse":
+            X[rng.random(X.shape) < 0.4] = 0
+        if self.kernel == "chi2" or getattr(self, "edge_kernel", None) == "chi2":
+            X = np.abs(X)
+        return (self.scale * X).astype(self.dtype).astype(np.float64)
+
+    def matrix(self, X):
+        """Return dense inputs in the container that was drawn."""
+        X = X.astype(self.dtype)
+        return sp.csr_matrix(X) if self.container == "sparse" else X
+
+    @property
+    def parameters(self):
+        """Return what the estimator is made with."""
+        parameters = {
+            "kernel": kernels.argument(self.kernel),
+            "gamma": self.gamma_number if self.gamma == "number" else self.gamma,
+            "degree": self.degree,
+            "coef0": self.coef0,
+            "C": "evidence" if self.by_evidence else self.C,
+            "n_components": {"all": None, "auto": "auto", "some": self.n_landmarks}[self.n_components],
+            "pivots": self.pivots,
+            "label_kernel": self.label_gram if self.label_kernel == "matrix" else self.label_kernel,
+            "laplace": self.laplace,
+            "warm_start": self.warm_start is not None,
+        }
+        return parameters | self.solver_parameters
+
+    @cached_property
+    def n_landmarks(self):
+        return self.dice.count("landmarks", 1, 12)
+
+    @cached_property
+    def label_gram(self):
+        """Return k_y (L, L)."""
+        L = len(self.classes)
+        if self.label_kernel == "matrix":
+            A = self.dice.stream("label matrix").normal(size=(L, self.dice.count("label rank", 1, L)))
+            return A @ A.T
+        return np.eye(L) - (1.0 / L if self.label_kernel == "centred" else 0.0)
+
+    def features(self, kernel, X, fitted, landmarks, *, exact):
+        """Return A with A A' = K, or = K_xB K_BB^-1 K_Bx for the span of landmarks; `fitted` knows gamma."""
+        if kernel == "linear":
+            return X
+        numbers = fitted.gamma, self.degree, self.coef0
+        if exact:
+            return psd_factor(kernels.gram(kernel, X, X, *numbers))
+        B = landmarks.toarray() if sp.issparse(landmarks) else landmarks
+        return whitened(kernels.gram(kernel, X, B, *numbers), kernels.gram(kernel, B, B, *numbers))
+
+    def balanced(self, labels):
+        """Return scikit-learn's balanced weights by class, one for classes that do not occur."""
+        counts = np.bincount(labels, minlength=len(self.classes))
+        weights = np.ones(len(self.classes))
+        weights[counts > 0] = len(labels) / ((counts > 0).sum() * counts[counts > 0])
+        return weights
+
+    def check_gamma(self, model):
+        """Compare gamma with its definition, if rows count alike."""
+        if self.kernel in ("linear", "cosine", "tent", *kernels.PROCESSES) or self.warm_start == "other data":
+            return
+        expected = {"number": self.gamma_number, "auto": 1.0 / self.d}.get(self.gamma)
+        if self.gamma == "scale" and self.weights is None and self.class_weight is None:
+            expected = kernels.gamma_by_scale(np.vstack(self.rows))
+        if expected is not None:
+            np.testing.assert_allclose(model.kernel_.gamma, expected, rtol=1e-5)

@@ -1,0 +1,67 @@
+"""What random problems of all estimators share: the solver, the weights, and the line that makes one again."""
+
+import numpy as np
+
+from certificates.dice import Dice
+
+
+class Problem:
+    """A random problem; subclasses draw the data, fit a model and build its twin."""
+
+    estimator = None
+    missing = None
+
+    def __init__(self, seed):
+        self.dice = Dice(seed)
+        self.draw()
+
+    def __repr__(self):
+        drawn = ", ".join(f"{name}={value!r}" for name, value in self.dice.drawn.items())
+        return f"{type(self).__name__}({self.dice.seed})  # {drawn}"
+
+    def draw_common(self, solvers):
+        """Draw what all estimators have."""
+        pick = self.dice.pick
+        self.stays_odd = pick("odd", False, True, share=0.08)
+        self.solver = pick("solver", "auto", *solvers, share=0.8)
+        self.tol = pick("tol", 1e-4, 1e-1, 1e-2, 1e-3, 1e-6, 1e-9)
+        self.max_iter = pick("max_iter", 300, 0, 1, 3, 10, share=0.15)
+        self.weighting = pick("weights", None, "uniform", "zeros", "extreme", share=0.4)
+        self.class_weight = pick("class_weight", None, "balanced", "dict", "zero", share=0.3)
+        self.repeats = pick("repeats", False, True, share=0.3)
+        self.scale = pick("scale", 1.0, 0.1, 10.0, share=0.2)
+        self.C = self.dice.power("C", -2, 3)
+        self.gamma_number = self.dice.power("gamma value", -2, 1)
+        self.degree = self.dice.count("degree", 1, 3)
+        self.coef0 = float(pick("coef0", 1.0, 0.0, 2.0))
+
+    @property
+    def solver_parameters(self):
+        return {"solver": self.solver, "tol": self.tol, "max_iter": self.max_iter, "random_state": 0}
+
+    def draw_weights(self, n, labels):
+        """Draw weights of samples, and of classes; one sample at least counts."""
+        rng = self.dice.stream("sample weights")
+        self.weights = None
+        if self.weighting is not None:
+            weights = rng.uniform(0.2, 3.0, n)
+            if self.weighting == "zeros":
+                weights[rng.permutation(n)[: n // 2]] = 0.0
+            if self.weighting == "extreme":
+                weights = 10.0 ** rng.uniform(-6, 6, n)
+            self.weights = weights.tolist()
+        self.by_class = np.round(rng.uniform(0.1, 4.0, len(self.classes)), 2)
+        if self.class_weight == "zero":
+            self.by_class[labels[0]] = 0.0
+            if not self.sequence_weights.any():
+                self.by_class[labels[0]] = 0.5
+
+    def class_weights(self, labels):
+        """Return the weight of each class, given all known labels."""
+        return self.balanced(np.array(labels)) if self.class_weight == "balanced" else self.by_class
+
+    @property
+    def named_class_weight(self):
+        if self.class_weight in ("dict", "zero"):
+            return dict(zip(self.classes, self.by_class.tolist(), strict=True))
+        return self.class_weight

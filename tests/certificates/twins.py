@@ -1,0 +1,178 @@
+"""A dense twin of every model, written from the mathematics: it enumerates labellings and uses none of the library.
+
+The score of a labelling y is a sum over terms and over the cliques c of each term of f(c, y_c), where f has the prior
+covariance C K(c, c') k_y(s, s'). With K = A A' and k_y = B B', f = sqrt(C) A Z B' with Z standard normal, so that
+
+    P(z) = sum_i omega_i [log sum_y exp <phi_i(y), z> - log sum_{y allowed} exp <phi_i(y), z>] + |z|^2 / 2
+
+is the negative log posterior. If one labelling per sample is allowed, P - |z|^2 / 2 is convex, hence
+
+    P(z) - |grad P(z)|^2 / 2 <= min P <= P(z)
+
+at every z: the twin brackets its own optimum and does not have to be trusted.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import cholesky, solve, solve_triangular
+from scipy.optimize import minimize
+
+RANK = 1e-13
+
+
+def psd_factor(K):
+    """Return A with A A' = K, from the eigenvectors of K."""
+    values, vectors = np.linalg.eigh(K)
+    kept = values > RANK * max(values[-1], 0.0)
+    return vectors[:, kept] * np.sqrt(values[kept])
+
+
+def whitened(K_xB, K_BB):
+    """Return F = K_xB R^-T with K_BB = R R': the features in which the library reports its weights."""
+    R = cholesky(K_BB, lower=True)
+    return solve_triangular(R, K_xB.T, lower=True).T
+
+
+@dataclass(frozen=True)
+class Term:
+    """A function of cliques and their joint labels: A (cliques, r) factors K, and k_y is (S, S)."""
+
+    A: np.ndarray
+    k_y: np.ndarray
+    C: float
+
+    @property
+    def B(self):
+        return psd_factor(self.k_y)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Labellings (n, V) that are possible, which of them are allowed (n,), and what each term sees of them.
+
+    cliques : for each term the rows (k,) of A and the joint labels (n, k) of these cliques under each labelling.
+    """
+
+    labellings: np.ndarray
+    allowed: np.ndarray
+    cliques: dict
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Numbers between which an optimum lies."""
+
+    lower: float
+    upper: float
+
+
+@dataclass
+class Twin:
+    """The negative log posterior of samples under named terms."""
+
+    terms: dict
+    samples: list
+    phi: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        self.factors = {name: term.B for name, term in self.terms.items()}
+        self.phi = np.vstack([self._design(sample) for sample in self.samples])
+        sizes = [len(sample.labellings) for sample in self.samples]
+        self.starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(int)
+        self.owner = np.repeat(np.arange(len(sizes)), sizes)
+        self.omega = np.array([sample.weight for sample in self.samples])
+        self.allowed = np.concatenate([sample.allowed for sample in self.samples])
+
+    def _design(self, sample):
+        """Return phi (n, D), the derivative of the scores of all labellings in z."""
+        columns = []
+        for name, term in self.terms.items():
+            rows, labels = sample.cliques[name]
+            A, B = term.A[rows], self.factors[name]
+            block = np.einsum("kx,nkr->nxr", A, B[labels])
+            columns.append(np.sqrt(term.C) * block.reshape(len(sample.labellings), -1))
+        return np.hstack(columns)
+
+    @property
+    def is_convex(self):
+        """Whether one labelling is allowed in every sample that counts."""
+        counts = np.add.reduceat(self.allowed.astype(int), self.starts)
+        return bool((counts[self.omega > 0] == 1).all())
+
+    def coordinates(self, weights):
+        """Return z of weights W (r, S) on the features of each term: f = A W."""
+        parts = []
+        for name, term in self.terms.items():
+            inverse = np.linalg.pinv(self.factors[name].T)
+            parts.append((np.asarray(weights[name], np.float64) @ inverse / np.sqrt(term.C)).ravel())
+        return np.concatenate(parts)
+
+    def _log_sums(self, scores):
+        top = np.maximum.reduceat(scores, self.starts)
+        powers = np.exp(scores - top[self.owner])
+        sums = np.add.reduceat(powers, self.starts)
+        return top + np.log(sums), powers / sums[self.owner]
+
+    def probabilities(self, z):
+        """Return p(y | x) of all labellings, a list with one array per sample."""
+        return np.split(self._log_sums(self.phi @ z)[1], self.starts[1:])
+
+    def loss(self, z):
+        """Return -log p(allowed | x) of each sample."""
+        scores = self.phi @ z
+        within = np.where(self.allowed, scores, -np.inf)
+        return self._log_sums(scores)[0] - self._log_sums(within)[0]
+
+    def value(self, z):
+        """Return P."""
+        return float(self.omega @ self.loss(z) + 0.5 * z @ z)
+
+    def gradient(self, z):
+        """Return the gradient of P."""
+        scores = self.phi @ z
+        surplus = self._log_sums(scores)[1] - self._log_sums(np.where(self.allowed, scores, -np.inf))[1]
+        return self.phi.T @ (self.omega[self.owner] * surplus) + z
+
+    def hessian(self, z):
+        """Return the Hessian of P if all labels are observed."""
+        p = self._log_sums(self.phi @ z)[1]
+        means = np.add.reduceat(p[:, None] * self.phi, self.starts)
+        weights = self.omega[self.owner] * p
+        return self.phi.T @ (weights[:, None] * self.phi) - means.T @ (self.omega[:, None] * means) + np.eye(len(z))
+
+    def optimum(self):
+        """Bracket the least value of P: by SciPy, then by Newton steps while they shorten the gradient."""
+        options = {"maxiter": 2000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-5}
+        z = minimize(self.value, np.zeros(self.phi.shape[1]), jac=self.gradient, method="L-BFGS-B", options=options).x
+        z, g = self._polished(z)
+        if g @ g > 1e-10 * (1.0 + abs(self.value(z))):
+            rest = {"jac": self.gradient, "hess": self.hessian, "method": "trust-exact"}
+            z, g = self._polished(minimize(self.value, z, **rest, options={"gtol": 1e-7, "maxiter": 100}).x)
+        value = self.value(z)
+        return Bracket(value - 0.5 * float(g @ g), value)
+
+    def _polished(self, z):
+        g = self.gradient(z)
+        for _ in range(50):
+            if g @ g <= 1e-18 * (1.0 + abs(self.value(z))):
+                break
+            nearer = z + solve(self.hessian(z), -g, assume_a="pos")
+            gradient = self.gradient(nearer)
+            if not gradient @ gradient < 0.25 * (g @ g):
+                break
+            z, g = nearer, gradient
+        return z, g
+
+    def log_evidence(self, z):
+        """Return Laplace's approximation of log p(y | X) at z."""
+        return -self.value(z) - 0.5 * np.linalg.slogdet(self.hessian(z))[1]
+
+    def marginals(self, z, n_labels):
+        """Return p(y_v = l | x), one (V, n_labels) array per sample."""
+        found = []
+        for sample, p in zip(self.samples, self.probabilities(z), strict=True):
+            onehot = sample.labellings[:, :, None] == np.arange(n_labels)
+            found.append(np.einsum("n,nvl->vl", p, onehot))
+        return found
