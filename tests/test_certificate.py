@@ -54,6 +54,15 @@ def test_a_newton_step_ahead_the_bound_is_close_to_the_truth(seed):
     assert ahead <= at.value - at.lower_bound + 1e-12
 
 
+@given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 5.0]))
+def test_looking_ahead_is_never_worse_than_lemma_9_at_the_point_itself(seed, scale):
+    objective = random_objective(seed, strength=3.0)
+    start = scale * np.random.default_rng(seed).normal(size=objective.layout.size)
+    at = objective.evaluate(start, curvature=True)
+    optimum = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
+    assert at.lower_bound <= look_ahead(objective, at) <= optimum + 1e-9 * abs(optimum)
+
+
 def test_a_gap_below_zero_raises_and_rounding_does_not():
     assert Certificate(1.0, 1.0 + 1e-12, "optimal").gap_in_span < 0
     with pytest.raises(ArithmeticError, match=r"gap_in_span is -0\.1"):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from kernelcrf import ChainCRF
 from kernelcrf.corpora.sequences import LabelledSequences
+from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
@@ -52,6 +54,33 @@ def test_a_cap_ends_the_growth_with_an_honest_gap(data, exact):
     assert found.features.F.shape[1] == 70
     assert found.certificate.gap_full > 1e-6 * found.certificate.objective
     assert found.certificate.gap_full >= found.certificate.objective - exact
+    assert found.certificate.status == "max_components"
+    assert found.solution.status == "optimal"
+
+
+def test_a_warm_start_grows_its_basis_to_what_other_data_need():
+    data = make_sequences(60, random_state=0)
+    settings = {"gamma": 5.0, "tol": 1e-3, "random_state": 0}
+    whole = ChainCRF(n_components=None, **settings).fit(data.X, data.y).certificate_.objective
+    crf = ChainCRF(n_components="auto", warm_start=True, **settings).fit(data.X[:5], data.y[:5])
+    n = len(crf.landmarks_)
+    certificate = crf.fit(data.X, data.y).certificate_
+    assert certificate.status == "optimal"
+    assert certificate.gap_full <= 1e-3 * certificate.objective
+    assert certificate.objective <= whole * (1 + 2e-3)
+    assert len(crf.landmarks_) > n
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_basis_that_grows_is_optimal_only_within_the_tolerance_of_the_whole_space(dtype):
+    data = make_sequences(30, random_state=0)
+    X = [x.astype(dtype) for x in data.X]
+    for gamma, tol in ((5.0, 1e-3), (0.1, 1e-4), (0.01, 1e-6)):
+        certificate = (
+            ChainCRF(n_components="auto", gamma=gamma, C=100.0, tol=tol, random_state=0).fit(X, data.y).certificate_
+        )
+        assert (certificate.status == "optimal") == (certificate.gap_full <= tol * certificate.objective)
 
 
 def test_the_linear_kernel_is_primal_and_sparse_equals_dense(data):

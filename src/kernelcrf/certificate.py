@@ -35,6 +35,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 GRAM_ROWS = 1024
+TEMPERED = "tempered"
 ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 
@@ -42,10 +43,10 @@ ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 class Certificate:
     """What is known of a fitted model.
 
-    objective : P at the solution.
-    lower_bound : below which P cannot be, within the span of the basis; -inf where P is not convex (missing labels).
+    objective : P at the solution; nan if it is not known, as after `TemperatureScaling` changed the weights.
+    lower_bound : below which P cannot be, within the span of the basis; -inf if P is not convex (missing labels).
     gap_full : bound on the distance to the optimum of the kernel's whole space; None where it was not computed.
-    status : of the solver.
+    status : how the fit ended. "optimal" is certified; "stationary" is the end of a fit with missing labels.
     rounding : how far below zero, relative to |P|, a gap may come out by the precision of the features.
 
     Examples
@@ -66,6 +67,16 @@ class Certificate:
         for name, gap in (("gap_in_span", self.gap_in_span), ("gap_full", self.gap_full)):
             if gap is not None and gap < -self.rounding * max(1.0, abs(self.objective)):
                 raise ArithmeticError(f"{name} is {gap:.3g}, below zero by more than rounding: the bound is broken")
+
+    @classmethod
+    def of_tempered(cls) -> Certificate:
+        """Return what is known after weights were divided by a temperature: nothing."""
+        return cls(np.nan, -np.inf, TEMPERED)
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether there is a bound on the distance to the optimum."""
+        return bool(np.isfinite(self.objective) and np.isfinite(self.lower_bound))
 
     @property
     def gap_in_span(self) -> float:
@@ -90,11 +101,14 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
 
 
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
-    """The bound of the point one Newton step ahead: close to the optimum itself where `at` is close to it."""
+    """Return the greater of the bounds at a point and one Newton step ahead of it.
+
+    The latter is close to the optimum itself if `at` is close to it; far from the optimum it may be the lower of the two.
+    """
     n = objective.layout.size
     H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)
     step, _ = cg(H, -at.gradient, rtol=tol, maxiter=n)
-    return objective.evaluate(at.theta + step).lower_bound
+    return max(at.lower_bound, objective.evaluate(at.theta + step).lower_bound)
 
 
 def residual_products(kernel: InputKernel, X: Any, F: Any, R: Array, engine: LocalEngine) -> Floats:

@@ -230,7 +230,8 @@ class _Search:
 
     def fitted_at(self, x: Floats, near: Fit) -> Fit:
         """The fit at x, on the landmarks and from the function of another."""
-        settings = self.settings_at(x)
+        # The landmarks stay: a basis that grows would make the evidence jump from point to point.
+        settings = replace(self.settings_at(x), n_components=None)
         return fit(self.data, settings, self.engine, self.callback, _carried(near, settings))
 
     def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:

@@ -3,7 +3,8 @@
 With n_components = "auto" a small basis is solved first. Its residuals R, summed onto the distinct inputs, give the
 gradient out of its span, E R with E = K - F F', and with it `gap_full`. An input u added to the basis opens one
 direction, along which the squared gradient is |(E R)_u|^2 / E_uu: the inputs with the most of it come next
-(Corollary 10). Old features keep their columns and old weights their values, until gap_full <= tol |P|.
+(Corollary 10). Old features keep their columns and old weights their values, until gap_full <= tol |P|. A fit that
+ends before, because there are no more inputs or components, is not "optimal".
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.solvers import Record, Solution, solver_named
-from kernelcrf.solvers.loop import minimise
+from kernelcrf.solvers import Record, Solution, first_point, solver_named
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, minimise
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -128,14 +129,14 @@ def fit(
     """
     kernels = [kernel for kernel in (settings.kernel, settings.edge_kernel) if kernel is not None]
     corpus = data.corpus(matched=not (data.is_sparse and all(kernel.name == "linear" for kernel in kernels)))
+    if settings.n_components == "auto":
+        return _grown(corpus, settings, engine, callback, start)
     if start is not None:
         features = corpus.carried_over(start.map, settings.kernel, engine)
         edges = None
         if start.edge_map is not None and settings.edge_kernel is not None:
             edges = corpus.carried_over(start.edge_map, settings.edge_kernel, engine)
         return _solved(corpus, features, edges, settings, engine, callback, start.theta, keep, start.history)
-    if settings.n_components == "auto":
-        return _grown(corpus, settings, engine, callback)
     if isinstance(settings.n_components, str):
         raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
     chosen = settings.n_components, settings.rule, settings.random_state, engine
@@ -170,7 +171,7 @@ def _solved(
     by_template = {"node": features} | ({} if edges is None else {"steps": edges})
     layout = _layout(settings, features.map.n, 0 if edges is None else edges.map.n, corpus.n_labels)
     objective = Objective(layout, corpus.partitions(by_template), engine)
-    start = np.zeros(layout.size) if theta is None else theta
+    start = first_point(objective, settings.random_state) if theta is None else theta
     if start.shape != (layout.size,):
         raise ValueError(
             f"start has {start.size} weights but this fit has {layout.size}: expected an earlier fit with the same "
@@ -200,6 +201,7 @@ def _grown(
     settings: Settings,
     engine: LocalEngine,
     callback: Callable[[Record], None] | None,
+    start: Start | None,
 ) -> Fit:
     if settings.edge_kernel is not None:
         raise ValueError(
@@ -207,21 +209,42 @@ def _grown(
         )
     most = corpus.n_inputs if settings.max_components is None else min(settings.max_components, corpus.n_inputs)
     chosen = settings.random_state, engine
-    features = corpus.features(settings.kernel, min(FIRST_ATOMS, most), settings.rule, *chosen)
-    inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     theta: Floats | None = None
+    if start is None:
+        features = corpus.features(settings.kernel, min(FIRST_ATOMS, most), settings.rule, *chosen)
+    else:
+        features, theta = corpus.carried_over(start.map, settings.kernel, engine), start.theta
+    inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:
         fitted = _solved(corpus, features, None, inner, engine, callback, theta)
         at = fitted.solution.evaluation
         gap, scores = corpus.gap_full(fitted.objective, at, {"node": features})
-        certificate = replace(fitted.certificate, gap_full=gap)
-        n = features.map.n
-        if gap <= settings.tol * abs(at.value) or n >= most or not scores.any():
-            return replace(fitted, certificate=certificate)
+        if features.basis is None and fitted.objective.is_convex:
+            # The span is the whole space, and bounds of other points than the last one count as well.
+            gap = fitted.certificate.gap_in_span
+        n, reached = features.map.n, gap <= settings.tol * abs(at.value)
+        if reached or n >= most or not scores.any() or fitted.solution.status == INTERRUPTED:
+            limited = n >= most and most < corpus.n_inputs
+            return replace(fitted, certificate=_in_whole_space(fitted, gap, reached, limited))
         features = corpus.features(settings.kernel, min(2 * n, most), Gradient(scores), *chosen, features.basis)
         grown = features.map.n
         if grown == n:
-            return replace(fitted, certificate=certificate)
+            return replace(fitted, certificate=_in_whole_space(fitted, gap, reached, False))
         weights = dict(fitted.weights)
         weights["node"] = np.vstack((weights["node"], np.zeros((grown - n, weights["node"].shape[1]))))
         theta = _layout(settings, grown, 0, corpus.n_labels).join(weights)
+
+
+def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
+    """Return the certificate of a fit that was asked for the optimum of the kernel's whole space.
+
+    reached : whether the gap, in the whole space, is at most what `tol` asks for.
+    limited : whether `max_components` kept the basis from taking more inputs.
+    """
+    certificate, is_convex = fitted.certificate, fitted.objective.is_convex
+    status = certificate.status
+    if reached and status != INTERRUPTED:
+        status = OPTIMAL if is_convex else STATIONARY
+    elif status in (OPTIMAL, STATIONARY):
+        status = OUT_OF_COMPONENTS if limited else STALLED
+    return replace(certificate, status=status, gap_full=gap if is_convex else None)

@@ -32,7 +32,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
-from kernelcrf.solvers import Record, Solution, solver_named
+from kernelcrf.solvers import Record, Solution, first_point, solver_named
 from kernelcrf.solvers.loop import minimise
 
 Array = npt.NDArray[Any]
@@ -143,11 +143,15 @@ class Network:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a network is solved; `tol` is the relative certified gap."""
+    """How a network is solved; `tol` is the relative certified gap.
+
+    random_state : where a fit with missing labels starts; without them it has no effect.
+    """
 
     solver: str = "auto"
     tol: float = 1e-4
     max_iter: int = 1000
+    random_state: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +316,7 @@ def fit(
     solution = minimise(
         objective,
         solver_named(settings.solver, objective),
-        theta_of(objective.layout, start or {}),
+        first_point(objective, settings.random_state) if start is None else theta_of(objective.layout, start),
         tol=settings.tol,
         max_iter=settings.max_iter,
         callback=callback,

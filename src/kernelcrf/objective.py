@@ -114,6 +114,12 @@ class Objective:
         lower = value - 0.5 * sum(self.layout.squared_dual_norms(gradient).values()) if self.is_convex else -np.inf
         return Evaluation(theta, value, gradient, lower, tuple(parts))
 
+    def gap(self, at: Evaluation) -> float:
+        """Return P minus its bound at a point; if P is not convex, the same expression of the gradient."""
+        if self.is_convex:
+            return at.value - at.lower_bound
+        return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
+
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """The line from an evaluation along a direction: half a pass."""
         n_jobs = self.engine.n_jobs

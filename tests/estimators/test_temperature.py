@@ -5,9 +5,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from kernelcrf import ChainCRF, KernelClassifier, TemperatureScaling
+from kernelcrf import ChainCRF, KernelClassifier, TemperatureScaling, load
 from kernelcrf.datasets import make_sequences
+from kernelcrf.estimators.facts import facts_of
 from kernelcrf.metrics import log_loss
+from kernelcrf.report import make_report
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,21 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     short = [x[:3] for x in test.X[:4]]
     total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.model_.decode(short, n_best=27)]
     np.testing.assert_allclose(total, 1.0)
+
+
+def test_divided_weights_have_no_certificate(sharp, data, tmp_path):
+    _, held, _ = data
+    before = sharp.certificate_
+    model = TemperatureScaling(sharp).fit(held.X, held.y).model_
+    model.save(tmp_path / "model")
+    for tempered in (model, load(tmp_path / "model")):
+        found = tempered.certificate_
+        assert (found.status, found.lower_bound, found.is_certified) == ("tempered", -np.inf, False)
+        assert np.isnan([found.objective, found.gap_in_span, found.relative_gap]).all()
+        assert not {"objective", "certified gap", "full gap"} & set(facts_of(tempered))
+    assert "nothing is certified" in make_report(model, held.X, held.y)
+    assert sharp.certificate_ == before
+    assert TemperatureScaling(sharp, posterior="laplace").fit(held.X, held.y).model_.certificate_ == before
 
 
 def test_a_variance_temperature_is_never_worse_on_held_out_data(sharp, data):

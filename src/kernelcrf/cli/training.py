@@ -24,6 +24,7 @@ from kernelcrf.cli.data import inputs
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, read
 from kernelcrf.persistence import check_target
 from kernelcrf.solvers import Record as Point
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
 
 class TimeLeft(ProgressColumn):
@@ -92,7 +93,7 @@ def fit(
     if made is not None:
         made.attach(crf)
     crf.save(model)
-    if certificate.status != "optimal":
+    if certificate.status not in (OPTIMAL, STATIONARY):
         gap = crf.gap_curve_[-1, 0]
         warnings.warn(
             f"{model}: the fit ended with status {certificate.status!r} at a relative gap of {gap:.1e}, above "
@@ -101,8 +102,8 @@ def fit(
             stacklevel=1,
         )
     width = "features" if crf.landmarks_ is None else "landmarks"
-    certified = "no certificate (labels are missing)"
-    if np.isfinite(certificate.lower_bound):
+    certified = f"{certificate.status}, without a certificate (labels are missing)"
+    if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
     typer.echo(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "

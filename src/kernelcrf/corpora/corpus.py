@@ -59,7 +59,10 @@ class Corpus(Protocol):
     def gap_full(
         self, objective: Objective, at: Evaluation, by_template: Mapping[str, Features]
     ) -> tuple[float, Floats]:
-        """P minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes."""
+        """Return P minus a lower bound over the kernels' whole spaces, and the score of each input as an atom of nodes.
+
+        If P is not convex, the first number bounds nothing: it measures how stationary the point is in those spaces.
+        """
         ...
 
     def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:

@@ -150,7 +150,7 @@ class LocalCorpus:
         self, objective: Objective, at: Evaluation, by_template: Mapping[str, Features]
     ) -> tuple[float, Floats]:
         """Residuals, summed onto distinct inputs, against blocks of K - F F'."""
-        gap, scores = at.value - at.lower_bound, np.zeros(self.found.U)
+        gap, scores = objective.gap(at), np.zeros(self.found.U)
         for block in objective.layout.blocks:
             features = by_template.get(block.clique.name)
             if features is None or features.basis is None or block.clique.k_x is None:

@@ -151,7 +151,7 @@ class SharedCorpus:
         self, objective: Objective, at: Evaluation, by_template: Mapping[str, Features]
     ) -> tuple[float, Floats]:
         """Residuals of each part against blocks of K - F F' with every other."""
-        gap, scores = at.value - at.lower_bound, np.zeros(self.n_inputs)
+        gap, scores = objective.gap(at), np.zeros(self.n_inputs)
         shards = objective.partitions[0]
         if not isinstance(shards, Shards):
             raise TypeError(f"partition is of type {type(shards).__name__}: expected shards")

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.basis.features import FeatureMap
+from kernelcrf.certificate import Certificate
 from kernelcrf.checkpoints import Checkpoint, digest
 from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
@@ -77,8 +78,12 @@ class KernelEstimator(SavedEstimator):
         return self._kept_laplace.error
 
     def _tempered(self, temperature: float) -> Self:
-        """A copy with the weights divided by a temperature; its posterior, that of other weights, is left out."""
+        """Return a copy with the weights divided by a temperature.
+
+        The posterior and the certificate speak of the weights of the fit, and are left out.
+        """
         model = copy(self)
+        model.certificate_ = Certificate.of_tempered()
         model._theta, model._laplace = self._theta / temperature, None
         model.coef_ = self.coef_ / temperature
         return model
@@ -127,7 +132,7 @@ class KernelEstimator(SavedEstimator):
                 self._laplace = found if self.laplace else replace(found, posterior=None)
             else:
                 self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
-        warn_where_short(fitted.solution, self.tol)
+        warn_where_short(fitted.certificate, fitted.solution.history[-1], self.tol)
         self.C_, self._kernel, self._edge_kernel = settings.C, settings.kernel, edge_kernel
         self._map, self._theta, self._layout = fitted.features.map, fitted.solution.theta, fitted.layout
         self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map

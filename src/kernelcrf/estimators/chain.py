@@ -110,7 +110,7 @@ class ChainCRF(KernelEstimator):
     checkpoint : None, str or kernelcrf.checkpoints.Checkpoint
         A file, or the URL of one, that is written as the fit goes and from which a fit of the same problem goes on.
     random_state : int, RandomState or None
-        Of the landmarks.
+        Seed for the choice of landmarks and, if labels are missing, for the point where the fit starts.
     verbose : int
         1 shows the objective and its certified gap as the fit goes.
 
@@ -125,7 +125,8 @@ class ChainCRF(KernelEstimator):
         landmark that is none; None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit, found or given.
     log_marginal_likelihood_error_ : the standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
-    certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit.
+    certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit. With missing labels the status
+        is "stationary" and the lower bound -inf.
     objective_curve_ : (n_iter_ + 1,) the objective as the fit went.
     gap_curve_ : (n_iter_ + 1, 3) the relative certified gap, and passes over the data and seconds until then.
     metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.

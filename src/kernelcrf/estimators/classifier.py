@@ -79,7 +79,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     n_jobs : int
         Threads; -1 takes all cores. Results do not depend on it.
     random_state : int, RandomState or None
-        Of the landmarks.
+        Seed for the choice of landmarks.
     verbose : int
         1 shows the objective and its certified gap as the fit goes.
 

@@ -190,7 +190,7 @@ class GraphCRF(NetworkEstimator):
         learn = is_learned(self.cliques)
         present = [name for name in cliques if not learn or name in ("nodes", "edges")]
         others = [name for name in cliques if name not in present]
-        fitted = self._fit_network(network, present, others, learn=learn)
+        fitted = self._fit_network(network, present, others, self._seed, learn=learn)
         self._labels, self._directed = reader, graphs.directed
         self._has_edge_features = graphs.edge_features is not None
         self.n_features_in_ = graphs.nodes.shape[1]

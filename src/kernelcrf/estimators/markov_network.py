@@ -58,6 +58,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         given ones.
     structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
     n_jobs, verbose : as in ChainCRF
+    random_state : int, RandomState or None
+        Seed for the point where a fit with missing values starts.
 
     Attributes
     ----------
@@ -107,6 +109,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         tol: float = 1e-6,
         max_iter: int = 1000,
         n_jobs: int = 1,
+        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
@@ -120,6 +123,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.random_state = random_state
         self.verbose = verbose
 
     @all_or_nothing
@@ -135,9 +139,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         cards = np.array([len(values) for values in self.categories_])
         pairs = self._pairs(labels, cards, weights)
         network = self._network(labels, cards, weights, pairs)
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         nodes = [_node(v) for v in range(len(cards))]
         edges = [_edge(*pair) for pair in pairs]
-        fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
+        fitted = self._fit_network(network, nodes, edges, seed, learn=is_learned(self.structure))
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
         self._take(Potentials.of(fitted).tables(Exact(fitted.graph), 1, {}, self._engine), fitted.graph)
         return self

@@ -179,7 +179,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         network = self._network(labels, weights, inputs, edge_inputs, pairs)
         nodes = [_node(j) for j in range(n_labels)]
         edges = [_edge(*pair) for pair in pairs]
-        fitted = self._fit_network(network, nodes, edges, learn=is_learned(self.structure))
+        fitted = self._fit_network(network, nodes, edges, seed, learn=is_learned(self.structure))
         self._values = values
         self.edges_ = np.array([pair for pair in pairs if _edge(*pair) in fitted.templates], np.int64).reshape(-1, 2)
         self._take(Potentials.of(fitted), fitted.graph)

@@ -44,10 +44,13 @@ class NetworkEstimator(SavedEstimator):
         return self._laplace.log_evidence
 
     def _fit_network(
-        self, network: Network, present: Sequence[str], others: Sequence[str], *, learn: bool
+        self, network: Network, present: Sequence[str], others: Sequence[str], seed: int, *, learn: bool
     ) -> NetworkFit:
-        """Solve with the templates present and all others, or with those of the others that a search lets join."""
-        settings, engine = Settings(self.solver, self.tol, self.max_iter), self._engine
+        """Solve with the templates present and all others, or with those of the others that a search lets join.
+
+        seed : where a fit with missing labels starts.
+        """
+        settings, engine = Settings(self.solver, self.tol, self.max_iter, seed), self._engine
         self.search_ = None
         with progress(type(self).__name__, self.verbose) as callback:
             if learn:
@@ -55,7 +58,7 @@ class NetworkEstimator(SavedEstimator):
                 fitted, self.search_ = search(network, present, others, settings, rule, engine, callback)
             else:
                 fitted = fit(network, [*present, *others], settings, engine, callback)
-        warn_where_short(fitted.solution, self.tol)
+        warn_where_short(fitted.certificate, fitted.solution.history[-1], self.tol)
         self.certificate_, self.n_iter_ = fitted.certificate, fitted.solution.n_iter
         self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
         return fitted

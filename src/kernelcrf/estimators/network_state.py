@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
@@ -138,7 +137,7 @@ def _restore(model: NetworkEstimator, config: Mapping[str, Any], kernels: Mappin
     for name, own in kernels.items():
         parameters[name] = InputKernel.from_config(own).kernel
     parts.set_parameters(model, parameters)
-    model.certificate_ = Certificate(**config["certificate"])
+    model.certificate_ = parts.certificate_from_config(config["certificate"])
     model.n_iter_ = int(config["n_iter"])
     model.search_ = parts.search_from_config(config["search"])
     model._laplace = parts.restored_laplace(config["laplace"], {}, np.empty(0))

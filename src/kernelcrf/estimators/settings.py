@@ -12,10 +12,14 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
+from kernelcrf.certificate import Certificate
 from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
-from kernelcrf.solvers import Record, Solution
+from kernelcrf.solvers import Record
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
 Floats = npt.NDArray[np.float64]
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def input_kernel(
@@ -89,12 +93,19 @@ def progress(
         yield show
 
 
-def warn_where_short(solution: Solution, tol: float) -> None:
-    """Say so where a fit did not reach `tol`."""
-    if solution.status != "optimal":
-        warnings.warn(
-            f"the fit ended with status {solution.status!r} at a relative certified gap of "
-            f"{solution.history[-1].relative_gap:.1e}, above tol={tol:g}: raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+def warn_where_short(certificate: Certificate, last: Record, tol: float) -> None:
+    """Warn if a fit did not reach `tol`; `last` is the last point of its run."""
+    if certificate.status in (OPTIMAL, STATIONARY):
+        return
+    if certificate.gap_full is not None:
+        kind, gap = "gap in the kernel's whole space", certificate.gap_full / max(abs(certificate.objective), TINY)
+    else:
+        kind = "certified gap" if np.isfinite(certificate.lower_bound) else "size of the gradient"
+        gap = last.relative_gap
+    above = f", above tol={tol:g}" if gap > tol else ""
+    warnings.warn(
+        f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: "
+        "raise max_iter or tol",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

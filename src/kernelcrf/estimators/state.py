@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
@@ -159,6 +158,6 @@ def _restore(
     model._laplace = parts.restored_laplace(config["laplace"], arrays, model._theta)
     model.n_iter_ = int(config["n_iter"])
     model.objective_curve_ = parts.checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
-    model.certificate_ = Certificate(**config["certificate"])
+    model.certificate_ = parts.certificate_from_config(config["certificate"])
     model.C_ = float(config["C"])
     LocalEngine(model.n_jobs)

@@ -20,6 +20,7 @@ from kernelcrf.estimators.labels import label_from_json, label_to_json
 from kernelcrf.kernels.inputs import is_sparse
 from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.structure_search import Candidate, Round, Search
 
 Array = npt.NDArray[Any]
@@ -75,6 +76,15 @@ def set_parameters(model: BaseEstimator, parameters: Mapping[str, Any]) -> None:
 def certificate_config(certificate: Certificate) -> dict[str, Any]:
     """What `Certificate(**config)` takes."""
     return {name: plain(value, name) for name, value in asdict(certificate).items()}
+
+
+def certificate_from_config(config: Mapping[str, Any]) -> Certificate:
+    """Return the certificate that `certificate_config` described."""
+    certificate = Certificate(**config)
+    if certificate.status == OPTIMAL and not certificate.is_certified:
+        # Files of earlier versions call a fit with missing labels optimal.
+        return replace(certificate, status=STATIONARY)
+    return certificate
 
 
 def search_config(search: Search | None) -> dict[str, Any] | None:

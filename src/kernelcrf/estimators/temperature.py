@@ -42,7 +42,8 @@ class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     Attributes
     ----------
     temperature_ : T, or tau.
-    model_ : for posterior="map", the estimator with its weights divided by T; else the estimator itself.
+    model_ : for posterior="map", the estimator with its weights divided by T; else the estimator itself. Divided
+        weights are no optimum: the status of their certificate is "tempered", with no objective and no bound.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF
+from kernelcrf.certificate import TEMPERED
 from kernelcrf.estimators.explanation import Explanation
 from kernelcrf.estimators.facts import facts_of
 from kernelcrf.metrics import (
@@ -22,6 +23,7 @@ from kernelcrf.metrics import (
 )
 from kernelcrf.report.charts import gap_chart, reliability_chart
 from kernelcrf.report.page import Markup, cards, section, table, text
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
 TITLES = {
     "span_f1": "F1 of spans",
@@ -41,7 +43,9 @@ LONGEST, LONGEST_LABEL = 60, 24
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
     """Sizes, and how far the fit is from the optimum."""
     certificate, facts = crf.certificate_, facts_of(crf)
-    if not np.isfinite(certificate.lower_bound):
+    if certificate.status == TEMPERED:
+        said = "The weights were divided by a temperature after the fit, so nothing is certified of them."
+    elif not certificate.is_certified:
         said = "Labels were missing in training, so the objective is not convex and nothing is certified."
     else:
         said = (
@@ -52,7 +56,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
     if certificate.gap_full is not None:
         share = 100 * certificate.gap_full / abs(certificate.objective)
         said += f" In the kernel's whole space it is at most {share:.2g} % above the least."
-    if certificate.status != "optimal":
+    if certificate.status not in (OPTIMAL, STATIONARY, TEMPERED):
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
     shown = [

@@ -7,6 +7,7 @@ from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
 from kernelcrf.solvers.newton import Newton
 from kernelcrf.solvers.newton_cg import NewtonCG
+from kernelcrf.solvers.start import first_point
 from kernelcrf.solvers.subspace import Subspace
 from kernelcrf.validation import either, one_of
 
@@ -59,6 +60,7 @@ __all__ = [
     "Solution",
     "Solver",
     "Subspace",
+    "first_point",
     "minimise",
     "solver_named",
 ]

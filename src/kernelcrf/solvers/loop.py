@@ -1,8 +1,9 @@
 """What all solvers share: the record of a run, its stopping rule, and the loop of those that go by directions.
 
 A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
-Where labels are missing there is no such bound, and the same expression of the gradient, sum_k |g_k|^2 / (2 lam_k),
-measures how stationary the point is.
+If labels are missing, P is not convex and has no such bound. The same expression of the gradient,
+sum_k |g_k|^2 / (2 lam_k), then measures how stationary a point is, and a run that makes it small enough ends "stationary",
+never "optimal".
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kernelcrf.validation import POSITIVE, either, validated, whole
 
 Floats = npt.NDArray[np.float64]
 
-OPTIMAL, OUT_OF_ITERATIONS, STALLED, INTERRUPTED = "optimal", "max_iter", "stalled", "interrupted"
+OPTIMAL, STATIONARY = "optimal", "stationary"
+OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
+STALLED, INTERRUPTED = "stalled", "interrupted"
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Solution:
 
     @property
     def status(self) -> str:
-        """How the run ended: optimal, max_iter, stalled or interrupted."""
+        """How the run ended: optimal, stationary, max_iter, stalled or interrupted."""
         return self.certificate.status
 
     @property
@@ -167,9 +170,11 @@ class Progress:
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """What the run found."""
+        """Return what the run found. A solver that says "optimal" of an objective that is not convex means stationary."""
         if self.best is None:
             raise KeyboardInterrupt
+        if status == OPTIMAL and not self.objective.is_convex:
+            status = STATIONARY
         rounding = ROUNDING[self.objective.dtype]
         certificate = Certificate(self.best.value, self.lower_bound, status, rounding=rounding)
         return Solution(self.best, certificate, tuple(self.history))

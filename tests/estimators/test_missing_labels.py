@@ -1,0 +1,125 @@
+"""Missing and ambiguous labels make the objective non-convex: such fits are stationary, and start off the saddle."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, load
+from kernelcrf.datasets import make_sequences
+from kernelcrf.solvers import SOLVERS
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_sequences(20, random_state=0)
+
+
+def ambiguous(y):
+    """Labels 0 and 1 are never told apart."""
+    return [[{0, 1} if label < 2 else int(label) for label in labels] for labels in y]
+
+
+def missing(y):
+    return [[None if t % 3 == 1 else int(label) for t, label in enumerate(labels)] for labels in y]
+
+
+def graphs(X):
+    return [(x, np.column_stack((np.arange(len(x) - 1), np.arange(1, len(x))))) for x in X]
+
+
+def rows(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 2))
+    Y = np.column_stack((X[:, 0] > 0, X[:, 1] > 0, X.sum(axis=1) > 0)).astype(int)
+    Y[rng.random(Y.shape) < 0.3] = -1
+    return X, Y
+
+
+def table():
+    rng = np.random.default_rng(0)
+    Z = rng.integers(0, 3, size=(80, 3)).astype(object)
+    Z[:, 1] = Z[:, 0]
+    Z[rng.random(Z.shape) < 0.3] = None
+    return Z
+
+
+FITS = {
+    "ChainCRF": lambda data, seed: ChainCRF(n_components=20, random_state=seed).fit(data.X, missing(data.y)),
+    "ChainCRF with sets": lambda data, seed: ChainCRF(random_state=seed, n_components=20).fit(
+        data.X, ambiguous(data.y)
+    ),
+    "ChainCRF auto": lambda data, seed: ChainCRF(n_components="auto", tol=1e-2, random_state=seed).fit(
+        data.X, missing(data.y)
+    ),
+    "GraphCRF": lambda data, seed: GraphCRF(n_components=20, random_state=seed).fit(graphs(data.X), missing(data.y)),
+    "GraphCRF loopy": lambda data, seed: GraphCRF(n_components=20, inference="loopy", random_state=seed).fit(
+        graphs(data.X), missing(data.y)
+    ),
+    "MultiLabelCRF": lambda data, seed: MultiLabelCRF("linear", random_state=seed).fit(*rows()),
+    "MarkovNetwork": lambda data, seed: MarkovNetwork(random_state=seed).fit(table()),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_with_missing_labels_is_stationary_and_repeats_with_its_seed(data, name, tmp_path):
+    model, again = FITS[name](data, 3), FITS[name](data, 3)
+    certificate = model.certificate_
+    assert (certificate.status, certificate.lower_bound, certificate.gap_full) == ("stationary", -np.inf, None)
+    assert not certificate.is_certified
+    assert again.certificate_ == certificate
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").certificate_ == certificate
+
+
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"dual"}))
+def test_labels_that_the_data_treat_alike_are_told_apart(data, solver):
+    """From zero, no descent separates them: it ends at a saddle with the objective 25.0."""
+    y = ambiguous(data.y)
+    for seed in range(3):
+        model = ChainCRF(C=10.0, n_components=20, solver=solver, random_state=seed).fit(data.X, y)
+        assert model.certificate_.status == "stationary"
+        assert model.certificate_.objective < 22.0
+        assert np.abs(model.coef_[:, 0] - model.coef_[:, 1]).max() > 1.0
+
+
+def test_a_fit_in_which_every_label_is_ambiguous_does_not_stay_at_zero():
+    """Every pair of three labels is shown equally often at every input: the gradient at zero vanishes."""
+    x = np.array([[-1.0], [0.0], [1.0]])
+    pairs = ({"a", "b"}, {"b", "c"}, {"a", "c"})
+    X, y = [x for _ in range(30)], [[pairs[(i + t) % 3] for t in range(3)] for i in range(30)]
+    fits = [ChainCRF(gamma=1.0, C=100.0, n_components=None, random_state=seed).fit(X, y) for seed in range(3)]
+    at_zero = 30 * 3 * np.log(3 / 2)
+    for model in fits:
+        assert model.certificate_.objective < at_zero - 1.0
+        assert np.abs(model.transitions_).max() > 0.1
+
+
+def test_a_fit_with_all_labels_has_the_bits_of_any_seed(data):
+    fits = [ChainCRF("linear", random_state=seed, solver="lbfgs").fit(data.X, data.y) for seed in (0, 1)]
+    assert fits[0].certificate_.status == "optimal"
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_a_fit_that_ends_stationary_does_not_warn_and_one_that_falls_short_does(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ChainCRF(n_components=20, random_state=0).fit(data.X, missing(data.y))
+    with pytest.warns(match=r"status 'max_iter' at a relative size of the gradient of .*, above tol=0.0001"):
+        model = ChainCRF(n_components=20, random_state=0, max_iter=2).fit(data.X, missing(data.y))
+    assert model.certificate_.status == "max_iter"
+
+
+def test_a_file_that_calls_a_fit_with_missing_labels_optimal_is_read_as_stationary(data, tmp_path):
+    """Files of earlier versions do."""
+    from safetensors.numpy import load_file, save_file
+
+    from kernelcrf.persistence import read
+
+    path = tmp_path / "model"
+    ChainCRF(n_components=20, random_state=0).fit(data.X, missing(data.y)).save(path)
+    config, _ = read(path)
+    config["certificate"]["status"] = "optimal"
+    save_file(load_file(path), path, metadata={"config": json.dumps(config)})
+    assert load(path).certificate_.status == "stationary"
