@@ -103,7 +103,7 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
     """Return the greater of the bounds at a point and one Newton step ahead of it.
 
-    The latter is close to the optimum itself if `at` is close to it; far from the optimum it may be the lower of the two.
+    The latter is close to the optimum itself if `at` is close to it; far away it may be the lower of the two.
     """
     n = objective.layout.size
     H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)

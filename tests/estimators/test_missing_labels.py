@@ -85,15 +85,12 @@ def test_labels_that_the_data_treat_alike_are_told_apart(data, solver):
 
 
 def test_a_fit_in_which_every_label_is_ambiguous_does_not_stay_at_zero():
-    """Every pair of three labels is shown equally often at every input: the gradient at zero vanishes."""
-    x = np.array([[-1.0], [0.0], [1.0]])
-    pairs = ({"a", "b"}, {"b", "c"}, {"a", "c"})
-    X, y = [x for _ in range(30)], [[pairs[(i + t) % 3] for t in range(3)] for i in range(30)]
-    fits = [ChainCRF(gamma=1.0, C=100.0, n_components=None, random_state=seed).fit(X, y) for seed in range(3)]
-    at_zero = 30 * 3 * np.log(3 / 2)
-    for model in fits:
-        assert model.certificate_.objective < at_zero - 1.0
-        assert np.abs(model.transitions_).max() > 0.1
+    """Inputs 1 and -1 both have the labels a or b, never c: the gradient at zero vanishes, but zero is a saddle."""
+    X, y = [np.array([[1.0]]), np.array([[-1.0]])] * 10, [[{"a", "b"}]] * 20
+    for seed in range(3):
+        model = ChainCRF("linear", C=10.0, classes=["a", "b", "c"], random_state=seed).fit(X, y)
+        assert model.certificate_.objective < 0.5 * 20 * np.log(3 / 2)
+        assert model.coef_[0, 0] * model.coef_[0, 1] < -1.0
 
 
 def test_a_fit_with_all_labels_has_the_bits_of_any_seed(data):

@@ -130,7 +130,7 @@ def test_missing_labels_are_fitted_to_a_stationary_point():
     objective = random_objective(4, missing=0.5, lengths=(5,) * 10)
     for name in EVERY:
         found = minimise(objective, SOLVERS[name](), np.zeros(objective.layout.size), tol=1e-8, max_iter=3000)
-        assert found.status == "optimal", name
+        assert found.status == "stationary", name
         assert np.abs(found.evaluation.gradient).max() < 1e-2
         assert found.certificate.lower_bound == -np.inf
         values = [record.value for record in found.history]

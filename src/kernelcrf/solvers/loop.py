@@ -2,8 +2,8 @@
 
 A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
 If labels are missing, P is not convex and has no such bound. The same expression of the gradient,
-sum_k |g_k|^2 / (2 lam_k), then measures how stationary a point is, and a run that makes it small enough ends "stationary",
-never "optimal".
+sum_k |g_k|^2 / (2 lam_k), then measures how stationary a point is, and a run that makes it small enough ends
+"stationary", never "optimal".
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Progress:
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return what the run found. A solver that says "optimal" of an objective that is not convex means stationary."""
+        """Return what the run found; "optimal" becomes "stationary" if the objective is not convex."""
         if self.best is None:
             raise KeyboardInterrupt
         if status == OPTIMAL and not self.objective.is_convex:
