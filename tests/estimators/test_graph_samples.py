@@ -22,29 +22,29 @@ def network(node=1.0, edge=None):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (X, "X is one array: expected a list of graphs"),
+        (X, r"X is one array, of shape \(3, 2\): expected a list of graphs"),
         (sp.csr_array(X), "X is one array"),
         ([], "X is empty"),
         ([(X, EDGES), X], "mixes sequences and graphs"),
-        ([(X, EDGES, np.ones((1, 2)))], "graph 0 has 2 edges and 1 rows of edge features"),
-        ([(X, [[0, 1, 2]])], r"edges of graph 0 have shape \(1, 3\)"),
+        ([(X, EDGES, np.ones((1, 2)))], r"X\[0\] has 2 edges and 1 rows of edge features"),
+        ([(X, [[0, 1, 2]])], r"edges of X\[0\] have shape \(1, 3\)"),
         ([(X, [[0.5, 1.0]])], "expected .* numbers of nodes"),
         ([(X, [[0, 3]])], "name nodes from 0 to 3: expected 0 to 2"),
         ([(X, [[1, 1]])], "joins node 1 to itself"),
-        ([(X, EDGES), (X[:, :1], EDGES)], "graph 1 has 1 node features but graph 0 has 2"),
-        ([(X, EDGES), (X, EDGES, np.ones((2, 1)))], "some graphs have edge features and some have none"),
+        ([(X, EDGES), (X[:, :1], EDGES)], r"X\[1\] has 1 node features but X\[0\] has 2"),
+        ([(X, EDGES), (X, EDGES, np.ones((2, 1)))], "X has some graphs with edge features and some without"),
         ([(X, EDGES, np.ones((2, 2))), (X, EDGES, np.ones((2, 1)))], "differ in the number of their edge features"),
-        ([([["a"], ["b"]], [[0, 1]])], "expected numbers, a row for each"),
-        ([(np.array([[np.nan], [0.0]]), [[0, 1]])], "contain NaN or infinity"),
-        ([nx.path_graph(3)], "graph 0 lacks features"),
-        ([network(node=[1.0, 2.0])], "graph 0 lacks features: expected .* of one length"),
-        ([network(node=np.nan)], "node features of graph 0 contain NaN"),
-        ([network(edge=np.inf)], "edge features of graph 0 contain NaN or infinity"),
-        ([network(edge=[1.0, 2.0])], "edges of graph 0 have attributes 'x' that are not numbers of one length"),
+        ([([["a"], ["b"]], [[0, 1]])], r"X\[0\]\[0\] has dtype <U1"),
+        ([(np.array([[np.nan], [0.0]]), [[0, 1]])], r"X\[0\]\[0\] contains NaN or infinity"),
+        ([nx.path_graph(3)], r"X\[0\] lacks features"),
+        ([network(node=[1.0, 2.0])], r"X\[0\] lacks features: expected .* of one length"),
+        ([network(node=np.nan)], r"X\[0\], the attributes 'x' of nodes, contains NaN"),
+        ([network(edge=np.inf)], r"X\[0\], the attributes 'x' of edges, contains NaN or infinity"),
+        ([network(edge=[1.0, 2.0])], r"edges of X\[0\] have attributes 'x' that are not numbers of one length"),
     ],
 )
 def test_what_is_no_graph_is_named(samples, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         GraphSamples.read(samples, directed=False)
 
 
@@ -62,10 +62,10 @@ def test_paths_of_three_nodes_go_the_way_of_the_edges(directed):
 
 
 def test_weights_and_structures_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(1,\), one a graph"):
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(1,\), .* for each graph"):
         GraphCRF("linear").fit([(X, EDGES)], [[0, 1, 0]], sample_weight=[1.0, 2.0])
     table = np.array([[0, 1], [1, 0], [1, 1]])
-    with pytest.raises(ValueError, match=r"sample_weight has shape \(1,\): expected \(3,\), one a row"):
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(1,\): expected \(3,\), .* for each row"):
         MarkovNetwork().fit(table, sample_weight=[1.0])
     with pytest.raises(ValueError, match="structure='ring'"):
         MarkovNetwork(structure="ring").fit(table)

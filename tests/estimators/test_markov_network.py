@@ -88,7 +88,7 @@ def test_frames_of_words_and_numbers():
         MarkovNetwork("rbf").fit(frame)
     with pytest.raises(ValueError, match="X has 3 columns: expected 2"):
         model.score_samples([["grey", 1, 2]])
-    with pytest.raises(ValueError, match="variable 1 has no value"):
+    with pytest.raises(ValueError, match="variable 1 of X has no value"):
         MarkovNetwork().fit([["a", None], ["b", None]])
     with pytest.raises(ValueError, match="values of different types"):
         MarkovNetwork().fit([["a", 1], [2, 0]])
@@ -122,7 +122,7 @@ def test_values_whose_kernel_overflows_are_refused():
 
 def test_continuous_columns_are_refused_with_the_way_out():
     X = np.random.default_rng(0).normal(size=(60, 3))
-    with pytest.raises(ValueError, match=r"variable 0 is continuous, with 60 different values in 60 rows.*KBinsDisc"):
+    with pytest.raises(ValueError, match=r"variable 0 of X is continuous, with 60 different .* 60 rows.*KBinsDisc"):
         MarkovNetwork().fit(X)
     binned = KBinsDiscretizer(4, encode="ordinal", quantile_method="averaged_inverted_cdf").fit_transform(X)
     assert [len(values) for values in MarkovNetwork().fit(binned).categories_] == [4, 4, 4]

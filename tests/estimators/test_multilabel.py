@@ -141,5 +141,5 @@ def test_what_does_not_fit_is_refused_by_name():
     model = MultiLabelCRF(structure="none").fit(X, Y)
     with pytest.raises(ValueError, match="y has 3 columns: expected 4"):
         model.log_prob(X, Y[:, :3])
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match="y has 9 rows and X has 10"):
         model.log_prob(X, Y[:9])

@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from clusters import Inline
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 from kernelcrf.datasets import make_sequences
 
 DATA = make_sequences(14, random_state=3)
@@ -57,6 +58,54 @@ def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
         method(X, Y, sample_weight=weights)
     assert len(str(raised.value)) < 300
     assert "\n" not in str(raised.value)
+
+
+SETS = np.column_stack((LABELS > 0, ROWS[:, 0] > 0, LABELS == 2)).astype(int)
+RINGS = [(x, [[0, 1], [1, 2]]) for x in (ROWS[3 * i : 3 * i + 3] for i in range(12))]
+OTHERS = {
+    "rows": (KernelClassifier(n_components=6, random_state=0), ROWS, LABELS),
+    "balanced rows": (KernelClassifier("linear", class_weight="balanced"), ROWS, LABELS),
+    "sets": (MultiLabelCRF(n_components=6, random_state=0), ROWS, SETS),
+    "graphs": (GraphCRF(n_components=6, edge_kernel="rbf", random_state=0), RINGS, LABELS[:36].reshape(12, 3)),
+    "table": (MarkovNetwork(structure="full"), SETS, None),
+}
+
+
+@pytest.mark.parametrize("kind", bad_weights(1))
+@pytest.mark.parametrize("name", OTHERS)
+def test_weights_of_other_samples_that_are_none_are_refused_by_name(name, kind):
+    model, inputs, labels = OTHERS[name]
+    with pytest.raises((ValueError, TypeError), match=r"^sample_weight"):
+        clone(model).fit(inputs, labels, sample_weight=bad_weights(len(inputs))[kind])
+    if labels is not None:
+        fitted = clone(model).fit(inputs, labels)
+        with pytest.raises((ValueError, TypeError), match=r"^sample_weight"):
+            fitted.score(inputs, labels, sample_weight=bad_weights(len(inputs))[kind])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_sample_of_weight_0_is_a_sample_less(name):
+    """To the bit: predictions and objective, with inputs far away."""
+    model, inputs, labels = OTHERS[name]
+    m = len(inputs)
+    weights = np.linspace(0.5, 1.5, m)
+    if name == "graphs":
+        more, new = [*inputs[:4], (FAR, [[0, 1]]), *inputs[4:]], [*labels[:4], [0, 1, 2], *labels[4:]]
+    elif name == "table":
+        more, new = np.insert(inputs, 4, inputs[0], axis=0), None
+    else:
+        more, new = np.insert(inputs, 4, FAR[0], axis=0), np.insert(labels, 4, labels[0], axis=0)
+    without = clone(model).fit(inputs, labels, sample_weight=weights)
+    fitted = clone(model).fit(more, new, sample_weight=np.insert(weights, 4, 0.0))
+    assert fitted.certificate_.objective == without.certificate_.objective
+    for own, other in zip(fitted.predict_proba(inputs), without.predict_proba(inputs), strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, "2", None, [1.0]])
+def test_a_class_weight_of_rows_that_is_none_is_refused_by_name(weight):
+    with pytest.raises(ValueError, match=r"^class_weight"):
+        KernelClassifier("linear", class_weight={0: 1.0, 1: weight}).fit(ROWS, LABELS)
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, "2", None, [1.0]])

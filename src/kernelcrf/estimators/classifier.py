@@ -19,24 +19,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.base import KernelEstimator
+from kernelcrf.estimators.rows import fit_rows, read_classes, read_rows, read_targets, row_accuracy
 from kernelcrf.estimators.state import restore_classifier, state_of_classifier
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
-from kernelcrf.estimators.weights import checked_weights
+from kernelcrf.estimators.weights import row_weights
 from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.validation import shown, shown_list
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-DTYPES = (np.float64, np.float32)
 TINY = np.finfo(np.float64).tiny
 
 
@@ -165,21 +163,20 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> KernelClassifier:
         """Fit to rows X (N, d), dense or sparse, and their labels y (N,)."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+        X, y = fit_rows(self, X, y)
+        classes, labels = read_classes(y)
         if len(classes) < 2:
-            raise ValueError(f"y has one class, {classes[0]!r}: a classifier needs samples of at least 2 classes")
+            raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
         start = None
         if self.warm_start and hasattr(self, "_map"):
             if not np.array_equal(classes, self.classes_):
                 raise ValueError(
-                    f"y has the classes {classes.tolist()[:10]} and the previous fit had "
-                    f"{self.classes_.tolist()[:10]}: expected the same for a warm start; set warm_start=False"
+                    f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
+                    f"{shown_list(self.classes_.tolist())}: expected the same for a warm start; set warm_start=False"
                 )
             # Models of earlier versions have weights of steps too.
             start = Start(self._map, None, self._layout.split(self._theta)["node"].ravel())
-        weights = self._row_weights(sample_weight, y)
+        weights = row_weights(sample_weight, self.class_weight, labels, classes)
         if weights is not None and not weights.all():
             # A row that counts for nothing is not there: neither as a landmark nor in gamma.
             X, labels, weights = X[weights > 0], labels[weights > 0], weights[weights > 0]
@@ -238,7 +235,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
 
         Each is (N,), of f = f_1 - f_0, for two classes as in GaussianProcessClassifier; (N, L), of f_l, for more.
         """
-        X = self._rows(X)
+        X = read_rows(self, X)
         means, covariances = (
             self._weights.scores(X, self._engine),
             self._score_posterior.node_covariances(X, self._engine),
@@ -247,6 +244,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
             contrast = np.array([-1.0, 1.0])
             return np.asarray(means @ contrast, np.float64), np.einsum("i,tij,j->t", contrast, covariances, contrast)
         return np.asarray(means, np.float64), np.einsum("tii->ti", covariances).copy()
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy over the rows; `sample_weight` is that of rows."""
+        return row_accuracy(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -263,17 +264,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         """What prediction reads: the weights as functions of inputs, once they are fitted or loaded."""
         self._weights = fold(self._map, self.coef_)
 
-    def _rows(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=DTYPES)
-
     def _scores(self, X: Any) -> Array:
-        rows = self._rows(X)
+        rows = read_rows(self, X)
         return self._weights.scores(rows, self._engine)
 
     def _drawn(self, X: Any, n_samples: int | None, temperature: float, random_state: Any) -> Iterator[Array]:
         """Probabilities (N, L) under draws from the posterior."""
-        for scores, _ in self._drawn_scores(self._rows(X), n_samples, temperature, random_state):
+        for scores, _ in self._drawn_scores(read_rows(self, X), n_samples, temperature, random_state):
             yield softmax(scores, axis=1)
 
     def _tempered(self, temperature: float) -> KernelClassifier:
@@ -286,15 +283,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
 
     def _mean_log_probability(self, X: Any, y: Any, proba: Array) -> float:
         """The mean log-probability of labels y (N,)."""
-        labels = np.asarray(y)
+        labels = np.asarray(read_targets(y))
+        if labels.shape != (len(proba),):
+            raise ValueError(f"y has shape {labels.shape}: expected ({len(proba)},), one label per row of X")
         columns = np.searchsorted(self.classes_, labels)
         if not np.array_equal(self.classes_[np.minimum(columns, len(self.classes_) - 1)], labels):
-            raise ValueError(f"y has labels that are not among the classes {self.classes_.tolist()[:10]}")
+            raise ValueError(f"y has labels that are not among the classes {shown_list(self.classes_.tolist())}")
         return float(np.log(np.maximum(proba[np.arange(len(labels)), columns], TINY)).mean())
-
-    def _row_weights(self, sample_weight: npt.ArrayLike | None, y: Array) -> Floats | None:
-        weights = None if sample_weight is None else checked_weights(sample_weight, len(y), "row")
-        if self.class_weight is None:
-            return weights
-        by_class = compute_sample_weight(self.class_weight, y)
-        return np.asarray(by_class if weights is None else by_class * weights, np.float64)

@@ -14,6 +14,7 @@ refused, because their order is not that of the data. Masked numbers are refused
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Set
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from kernelcrf.validation import shown
 Array: TypeAlias = npt.NDArray[Any]
 
 DATES = "mM"
+LABELS = "a sequence of labels, one per token; labels without sequences go with lengths="
 
 
 def read_list(values: Any, name: str, expected: str = "a list of sequences") -> list[Any]:
@@ -73,13 +75,12 @@ def read_container(values: Any, name: str, expected: str = "a sequence of tokens
     raise TypeError(f"{name} is of type {type(values).__name__}: expected {expected}")
 
 
-def read_labels(labels: Any, name: str) -> list[Any]:
+def read_labels(labels: Any, name: str, expected: str = LABELS) -> list[Any]:
     """Return the labels of one sequence by position, None where one is masked; a string is its letters."""
     if type(labels) is list:
         return labels
     if isinstance(labels, str):
         return list(labels)
-    expected = "a sequence of labels, one per token; labels without sequences go with lengths="
     if isinstance(labels, np.ma.MaskedArray):
         labels = _filled(labels)
     if hasattr(labels, "to_list") and not is_frame(labels):
@@ -112,9 +113,34 @@ def read_lengths(lengths: Any) -> npt.NDArray[np.int64]:
     return sizes.astype(np.int64)
 
 
+def read_table(values: Any, name: str) -> Array:
+    """Return a table (m, n) of any values by position, with None where an entry is masked."""
+    expected = "a table, one row per sample"
+    if isinstance(values, np.ma.MaskedArray):
+        return _filled(values)
+    values = read_container(values, name, expected)
+    if is_sparse(values):
+        raise TypeError(f"{name} is a sparse matrix: expected {expected}; {name}.toarray() makes one of it")
+    if not isinstance(values, list):
+        return np.asarray(values, dtype=object if is_frame(values) else None)
+    rows = [read_labels(row, f"{name}[{i}]", expected) for i, row in enumerate(values)]
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError(f"{name} has rows of different lengths: expected {expected}, with as many values in each")
+    table = np.empty((len(rows), len(rows[0]) if rows else 0), object)
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            table[i, j] = value
+    return table
+
+
 def is_frame(values: Any) -> bool:
     """Whether a container is a data frame, of pandas, polars or another library."""
     return hasattr(values, "columns") and hasattr(values, "shape") and not isinstance(values, np.ndarray)
+
+
+def is_collection(value: Any) -> bool:
+    """Whether a value may hold a sequence, a row or a token of numbers, rather than being one itself."""
+    return not isinstance(value, str | bytes | Mapping | Number)
 
 
 def is_missing_value(label: Any) -> bool:

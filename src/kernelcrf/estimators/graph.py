@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.attempt import all_or_nothing
-from kernelcrf.estimators.graph_samples import GraphSamples
+from kernelcrf.estimators.graph_samples import GraphSamples, read_graphs
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_graph, state_of_graph
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.settings import input_kernel
+from kernelcrf.estimators.weights import checked_weights, score_weights
 from kernelcrf.graphs.structure import Chains, Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
@@ -170,9 +171,11 @@ class GraphCRF(NetworkEstimator):
         order = Chains(graphs.offsets)
         reader = LabelReader.fit(y, order, None, flat=False)
         labels = _known(*reader.encode(y, order, flat=False))
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        if weights is not None and weights.shape != (graphs.n_samples,):
-            raise ValueError(f"sample_weight has shape {weights.shape}: expected ({graphs.n_samples},), one a graph")
+        weights = None if sample_weight is None else checked_weights(sample_weight, graphs.n_samples, "graph")
+        if weights is not None and not weights.all():
+            # A graph that counts for nothing is not there: neither as landmarks nor in gamma.
+            labels, graphs = labels[weights[graphs.samples] > 0], graphs.only(weights > 0)
+            weights = weights[weights > 0]
         engine, L = self._engine, len(reader.classes)
         terms = self._terms(graphs, L, engine)
         cliques = self._members(graphs)
@@ -199,12 +202,16 @@ class GraphCRF(NetworkEstimator):
 
     def predict(self, X: Any) -> list[Array]:
         """A label array for each graph: the likeliest labelling; that of the likeliest single labels unless exact."""
+        if self._is_empty(X):
+            return Ragged()
         graphs, inference, tables = self._tables(X)
         labels, _ = inference.best(tables, self._n_threads)
         return Ragged(self._labels.decode(labels[0], Chains(graphs.offsets)))
 
     def predict_proba(self, X: Any) -> list[Array]:
         """(V_i, L) for each graph: p(y_v = classes_[j] | x)."""
+        if self._is_empty(X):
+            return Ragged()
         graphs, inference, tables = self._tables(X)
         nodes = inference.moments(tables, self._n_threads).cliques[0, inference.graph.slices["nodes"]]
         return Ragged(np.split(nodes.reshape(-1, len(self.classes_)), graphs.offsets[1:-1]))
@@ -214,7 +221,7 @@ class GraphCRF(NetworkEstimator):
         if self.inference != "exact":
             raise ValueError(f"decode ranks labelings by exact inference: inference={self.inference!r} cannot")
         found = []
-        for x in X:
+        for x in read_graphs(X):
             _, inference, tables = self._tables([x])
             ((labels, scores),) = inference.k_best(tables, n_best)
             log_z = inference.log_partition(tables)[0, 0]
@@ -225,6 +232,9 @@ class GraphCRF(NetworkEstimator):
         """log p(y|x) of each graph, (m,): a lower bound on it with inference="loopy"."""
         if self.inference == "gibbs":
             raise ValueError("samples give no log p(y|x): expected inference='exact', or 'loopy' for a bound on it")
+        if self._is_empty(X):
+            self._labels.encode(y, Chains.from_lengths([]))
+            return np.empty(0)
         graphs, inference, tables = self._tables(X)
         labels = _known(*self._labels.encode(y, Chains(graphs.offsets), flat=False))[None]
         log_z = inference.log_partition(tables, self._n_threads)
@@ -235,12 +245,16 @@ class GraphCRF(NetworkEstimator):
 
     def entropy(self, X: Any) -> Floats:
         """-sum_y p(y|x) log p(y|x) of each graph, (m,)."""
+        if self._is_empty(X):
+            return np.empty(0)
         graphs, inference, tables = self._tables(X)
         return _of_all(graphs, inference.entropy(tables, self._n_threads)[0])
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[Array]:
         """(n_samples, V_i) labels for each graph, drawn from p(y|x): exactly, or by Gibbs sampling unless exact."""
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        if self._is_empty(X):
+            return Ragged()
         graphs, inference, tables = self._tables(X)
         if isinstance(inference, Exact):
             draws = inference.calibrate(tables).sample(n_samples, rng)[0]
@@ -254,8 +268,8 @@ class GraphCRF(NetworkEstimator):
         order = Chains(graphs.offsets)
         indices, _ = inference.best(tables, self._n_threads)
         right, known = self._labels.compare(indices[0], y, order, flat=False)
-        weights = np.ones(graphs.n_samples) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return float(np.average(right[known], weights=np.repeat(weights, order.lengths)[known]))
+        weights = score_weights(sample_weight, order.lengths, known, "node")
+        return float(np.average(right[known], weights=weights))
 
     def _take(self, potentials: Potentials) -> None:
         """Be the model of these potentials, which were fitted or loaded."""
@@ -320,6 +334,11 @@ class GraphCRF(NetworkEstimator):
     def _inputs(self, kernel: Any, X: Inputs, engine: LocalEngine) -> CliqueInputs:
         chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0)
         return CliqueInputs.of(chosen, X, self.n_components, self.pivots, self._seed, engine)
+
+    def _is_empty(self, X: Any) -> bool:
+        """Whether there is nothing to label."""
+        check_is_fitted(self)
+        return not read_graphs(X)
 
     def _tables(self, X: Any) -> tuple[GraphSamples, Any, Floats]:
         """The graphs of X as one, how to infer on them, and their tables."""

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from kernelcrf.estimators.containers import is_frame, read_container
+from kernelcrf.estimators.matrices import read_matrix
 from kernelcrf.kernels.inputs import Inputs, is_sparse
 
 Array = npt.NDArray[Any]
@@ -46,9 +48,7 @@ class GraphSamples:
     @classmethod
     def read(cls, X: Any, *, directed: bool) -> GraphSamples:
         """Check and join what a user handed in."""
-        if (isinstance(X, np.ndarray) and X.ndim < 3) or is_sparse(X):
-            raise ValueError("X is one array: expected a list of graphs, each (features, edges) or a networkx graph")
-        items = [_sample(x, i) for i, x in enumerate(X)]
+        items = [_sample(x, i) for i, x in enumerate(read_graphs(X))]
         if not items:
             raise ValueError("X is empty: expected at least one graph")
         chains = {item.is_chain for item in items}
@@ -65,6 +65,19 @@ class GraphSamples:
             np.concatenate([np.empty((0, 2), np.int64), *edges]),
             _joined(ends) if ends else None,
             directed or chains == {True},
+        )
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> GraphSamples:
+        """Return the samples that are kept (m,)."""
+        nodes = kept[self.samples]
+        edges = nodes[self.edges[:, 0]]
+        numbers = np.cumsum(nodes) - 1
+        return GraphSamples(
+            self.nodes[nodes],
+            np.concatenate(([0], np.cumsum(np.diff(self.offsets)[kept]))).astype(np.int64),
+            numbers[self.edges[edges]],
+            None if self.edge_features is None else self.edge_features[edges],
+            self.directed,
         )
 
     @property
@@ -117,19 +130,28 @@ class _Sample:
     is_chain: bool
 
 
+def read_graphs(X: Any) -> list[Any]:
+    """Return the graphs of a container by position."""
+    expected = "a list of graphs, each (features, edges) or a networkx graph, or of sequences (T, d)"
+    opened = read_container(X, "X", expected)
+    if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
+        raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}")
+    return list(opened)
+
+
 def _sample(x: Any, i: int) -> _Sample:
     if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
         return _from_networkx(x, i)
-    if isinstance(x, tuple | list) and len(x) in (2, 3) and not np.isscalar(x[0]):
-        features = _matrix(x[0], f"the node features of graph {i}")
+    if _is_graph(x):
+        features = _matrix(x[0], f"X[{i}][0]")
         edges = _edges(x[1], features.shape[0], i)
-        ends = None if len(x) == 2 else _matrix(x[2], f"the edge features of graph {i}")
+        ends = None if len(x) == 2 else _matrix(x[2], f"X[{i}][2]")
         if ends is not None and ends.shape[0] != len(edges):
             raise ValueError(
-                f"graph {i} has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected as many"
+                f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected as many"
             )
         return _Sample(features, edges, ends, False)
-    features = _matrix(x, f"sequence {i}")
+    features = _matrix(x, f"X[{i}]")
     steps = np.arange(features.shape[0])
     return _Sample(features, np.column_stack((steps[:-1], steps[1:])), None, True)
 
@@ -141,7 +163,7 @@ def _from_networkx(graph: Any, i: int) -> _Sample:
         features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
     except (KeyError, ValueError):
         raise ValueError(
-            f"graph {i} lacks features: expected an attribute 'x' of every node, numbers of one length"
+            f"X[{i}] lacks features: expected an attribute 'x' of every node, numbers of one length"
         ) from None
     pairs = list(graph.edges(data=True))
     edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i)
@@ -150,35 +172,48 @@ def _from_networkx(graph: Any, i: int) -> _Sample:
         try:
             ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
         except ValueError:
-            raise ValueError(f"the edges of graph {i} have attributes 'x' that are not numbers of one length") from None
-        ends = _matrix(ends, f"the edge features of graph {i}")
-    return _Sample(_matrix(features, f"the node features of graph {i}"), edges, ends, False)
+            raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers of one length") from None
+        ends = _matrix(ends, f"X[{i}], the attributes 'x' of edges,")
+    return _Sample(_matrix(features, f"X[{i}], the attributes 'x' of nodes,"), edges, ends, False)
+
+
+def _is_graph(x: Any) -> bool:
+    """Whether a tuple or list is (features, edges), and not the two or three tokens of a sequence."""
+    if not isinstance(x, tuple | list) or len(x) not in (2, 3):
+        return False
+    return any(_dimensions(part) > 1 for part in x)
+
+
+def _dimensions(part: Any) -> int:
+    try:
+        return 2 if is_sparse(part) or is_frame(part) else np.ndim(part)
+    except ValueError:  # rows of different lengths
+        return 2
 
 
 def _matrix(values: Any, name: str) -> Inputs:
-    matrix = values if is_sparse(values) else np.asarray(values)
-    if not is_sparse(matrix) and (matrix.dtype.kind not in "fiub" or matrix.ndim != 2):
-        raise ValueError(f"{name} have shape {matrix.shape} and type {matrix.dtype}: expected numbers, a row for each")
-    entries = matrix.data if is_sparse(matrix) else matrix
-    if not np.isfinite(entries).all():
-        raise ValueError(f"{name} contain NaN or infinity: expected finite numbers")
-    return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+    matrix = read_matrix(values, name)
+    if not np.isfinite(matrix.data if is_sparse(matrix) else matrix).all():
+        raise ValueError(f"{name} contains NaN or infinity: expected finite numbers")
+    return matrix
 
 
 def _edges(values: Any, n_nodes: int, i: int) -> Ints:
-    edges = np.asarray(values)
+    opened = read_container(values, f"the edges of X[{i}]", "(n_edges, 2) numbers of nodes")
+    try:
+        edges = np.asarray(opened)
+    except ValueError:
+        raise ValueError(f"the edges of X[{i}] are not pairs: expected (n_edges, 2) numbers of nodes") from None
     if edges.size == 0:
         return np.empty((0, 2), np.int64)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise ValueError(f"the edges of graph {i} have shape {edges.shape}: expected (n_edges, 2) numbers of nodes")
+        raise ValueError(f"the edges of X[{i}] have shape {edges.shape}: expected (n_edges, 2) numbers of nodes")
     if edges.min() < 0 or edges.max() >= n_nodes:
         raise ValueError(
-            f"the edges of graph {i} name nodes from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
+            f"the edges of X[{i}] name nodes from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
         )
     if (edges[:, 0] == edges[:, 1]).any():
-        raise ValueError(
-            f"graph {i} joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes"
-        )
+        raise ValueError(f"X[{i}] joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes")
     return edges.astype(np.int64)
 
 
@@ -186,12 +221,12 @@ def _check_alike(items: Sequence[_Sample]) -> None:
     widths = [item.features.shape[1] for item in items]
     if len(set(widths)) > 1:
         i = next(k for k, width in enumerate(widths) if width != widths[0])
-        raise ValueError(f"graph {i} has {widths[i]} node features but graph 0 has {widths[0]}: expected as many")
+        raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected as many")
     with_edges = [item for item in items if len(item.edges)]
     if len({item.edge_features is None for item in with_edges}) > 1:
-        raise ValueError("some graphs have edge features and some have none: expected all or none")
+        raise ValueError("X has some graphs with edge features and some without: expected all or none")
     if len({item.edge_features.shape[1] for item in with_edges if item.edge_features is not None}) > 1:
-        raise ValueError("graphs differ in the number of their edge features: expected as many for all")
+        raise ValueError("X has graphs that differ in the number of their edge features: expected as many for all")
 
 
 def _joined(parts: Sequence[Inputs]) -> Inputs:

@@ -8,7 +8,7 @@ by a kernel of numbers, such as "rbf", close values share strength. Pairs hold i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.estimators.attempt import all_or_nothing
+from kernelcrf.estimators.containers import is_missing_value, read_table
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_markov_network, state_of_markov_network
+from kernelcrf.estimators.weights import checked_weights
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -28,6 +30,7 @@ from kernelcrf.kernels.cliques import LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.networks import Network, Potentials, Term
+from kernelcrf.validation import shown, shown_list
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -133,9 +136,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         self.categories_ = [_values(table[:, v], v) for v in range(table.shape[1])]
         self.n_features_in_ = table.shape[1]
         labels = self._encoded(table)
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        if weights is not None and weights.shape != (len(labels),):
-            raise ValueError(f"sample_weight has shape {weights.shape}: expected ({len(labels)},), one a row")
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(labels), "row")
+        if weights is not None and not weights.all():
+            # A row that counts for nothing is not there, but for its values, which are among the categories.
+            labels, weights = labels[weights > 0], weights[weights > 0]
         cards = np.array([len(values) for values in self.categories_])
         pairs = self._pairs(labels, cards, weights)
         network = self._network(labels, cards, weights, pairs)
@@ -255,7 +259,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
 
     def _read(self, X: Any) -> npt.NDArray[np.int32]:
         check_is_fitted(self)
-        table = _table(X)
+        table = read_table(X, "X")
+        if not len(table):
+            return np.empty((0, self.n_features_in_), np.int32)
+        table = _table(table)
         if table.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {table.shape[1]} columns: expected {self.n_features_in_}, as in training")
         return self._encoded(table)
@@ -266,8 +273,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
             places = {value: k for k, value in enumerate(values.tolist())}
             for i, value in enumerate(table[:, v].tolist()):
                 if not _is_missing(value):
-                    if value not in places:
-                        raise ValueError(f"X[{i}, {v}] is {value!r}: expected one of {list(places)[:8]}, or None")
+                    if not isinstance(value, Hashable) or value not in places:
+                        raise ValueError(
+                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None"
+                        )
                     labels[i, v] = places[value]
         return labels
 
@@ -285,29 +294,34 @@ def _edge(u: int, v: int) -> str:
 
 
 def _table(X: Any) -> Array:
-    table = np.asarray(X, dtype=object if hasattr(X, "iloc") or isinstance(X, list) else None)
-    if table.ndim != 2 or 0 in table.shape:
+    table = read_table(X, "X")
+    if table.ndim != 2 or table.shape[1] == 0:
         raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), at least one of each")
     return table
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
+    return is_missing_value(value) or (isinstance(value, float) and value != value)
 
 
 def _values(column: Array, v: int) -> Array:
-    seen = {value for value in column.tolist() if not _is_missing(value)}
+    try:
+        seen = {value for value in column.tolist() if not _is_missing(value)}
+    except TypeError:
+        raise TypeError(f"X has values in column {v} that cannot be hashed: expected numbers or strings") from None
     if not seen:
-        raise ValueError(f"variable {v} has no value that is not missing: expected at least one")
+        raise ValueError(f"variable {v} of X has no value that is not missing: expected at least one")
     try:
         values = np.array(sorted(seen))
     except TypeError:
-        raise ValueError(f"variable {v} has values of different types: expected all numbers or all strings") from None
+        raise ValueError(
+            f"variable {v} of X has values of different types: expected all numbers or all strings"
+        ) from None
     n_rows = sum(not _is_missing(value) for value in column.tolist())
     many = len(values) > FEW_VALUES and n_rows < ROWS_PER_VALUE * len(values)
     if many and values.dtype.kind == "f" and (values != np.round(values)).any():
         raise ValueError(
-            f"variable {v} is continuous, with {len(values)} different values in {n_rows} rows: expected discrete "
+            f"variable {v} of X is continuous, with {len(values)} different values in {n_rows} rows: expected discrete "
             "values; cut it into intervals first, by scikit-learn's KBinsDiscretizer(encode='ordinal')"
         )
     return values

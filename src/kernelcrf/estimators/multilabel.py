@@ -16,18 +16,20 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_multilabel, state_of_multilabel
+from kernelcrf.estimators.rows import fit_rows, named_errors, read_rows, read_targets, row_accuracy
 from kernelcrf.estimators.settings import input_kernel
+from kernelcrf.estimators.weights import checked_weights
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped
-from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.kernels.inputs import Inputs, is_sparse
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
 
@@ -162,12 +164,10 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> MultiLabelCRF:
         """Fit to rows of X with label sets y; `sample_weight` (m,) says what each row counts for."""
         self._check_decoding()
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=1
-        )
+        X, y = fit_rows(self, X, y, multi_output=True, ensure_min_samples=1)
         self._one_column = y.ndim == 1
         values, labels = _encoded(_columns(y))
-        weights = None if sample_weight is None else _weights(sample_weight, len(labels))
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(labels), "row")
         if weights is not None and not weights.all():
             X, labels, weights = X[weights > 0], labels[weights > 0], weights[weights > 0]
         engine = self._engine
@@ -213,11 +213,11 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
 
     def log_prob(self, X: Any, y: Any) -> Floats:
         """log p(y|x) of each row, (m,); of all sets that agree with y where labels are missing."""
-        check_is_fitted(self)
-        labels = self._indices(y)
-        check_consistent_length(X, labels)
+        rows, labels = read_rows(self, X), self._indices(y)
+        if rows.shape[0] != len(labels):
+            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected the same")
         found, low = [], 0
-        for tables in self._tables(X):
+        for tables in self._row_tables(rows):
             own = labels[low : low + len(tables)]
             low += len(tables)
             target = clamped(self._exact.graph, tables, own)
@@ -237,6 +237,10 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         draws = [self._exact.calibrate(tables).sample(n_samples, rng) for tables in self._tables(X)]
         labels = np.concatenate(draws).astype(np.intp).transpose(1, 0, 2)
         return np.stack([self._decoded(one) for one in labels])
+
+    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy of whole label sets over the rows; `sample_weight` is that of rows."""
+        return row_accuracy(y, self.predict(X), sample_weight)
 
     def _take(self, potentials: Potentials, graph: Graph) -> None:
         """Be the model of these potentials, which were fitted or loaded."""
@@ -302,10 +306,12 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
 
     def _tables(self, X: Any) -> Iterator[Floats]:
         """The tables of new rows, block by block."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return self._row_tables(read_rows(self, X))
+
+    def _row_tables(self, X: Inputs) -> Iterator[Floats]:
+        """The tables of rows that were read, block by block; of no rows, one block without any."""
         engine, rows = self._engine, max(BLOCK_ENTRIES // self._exact.program.n_values, 1)
-        for low in range(0, X.shape[0], rows):
+        for low in range(0, max(X.shape[0], 1), rows):
             own = X[low : low + rows]
             inputs = dict.fromkeys(self._potentials.templates, own)
             yield self._potentials.tables(self._exact, own.shape[0], inputs, engine)
@@ -320,7 +326,9 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         return columns[0] if self._one_column else np.column_stack(columns)
 
     def _indices(self, y: Any) -> Array:
-        Y = _columns(check_array(y, accept_sparse="csr", ensure_2d=False, dtype=None))
+        with named_errors("y"):
+            y = check_array(read_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
+        Y = _columns(y) if y.shape[0] else np.empty((0, len(self._values)))
         if Y.shape[1] != len(self._values):
             raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self._values)}, one for each label")
         return np.column_stack([_column(Y[:, j], values, j) for j, values in enumerate(self._values)])
@@ -344,17 +352,6 @@ def _node(j: int) -> str:
 
 def _edge(j: int, k: int) -> str:
     return f"edge {j} {k}"
-
-
-def _weights(sample_weight: npt.ArrayLike, m: int) -> Floats:
-    weights = np.asarray(sample_weight, np.float64)
-    if not weights.any():
-        raise ValueError("sample_weight is zero for every row: expected at least one above 0")
-    if weights.shape != (m,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}: expected ({m},) numbers from 0 up, one for each row"
-        )
-    return weights
 
 
 def _columns(y: Any) -> Array:

@@ -25,10 +25,11 @@ from sklearn.feature_extraction import DictVectorizer
 
 from kernelcrf.basis.entries import Entries
 from kernelcrf.estimators import feature_dicts
-from kernelcrf.estimators.containers import is_frame, read_container, read_lengths, read_list
+from kernelcrf.estimators.containers import is_collection, is_frame, read_container, read_lengths, read_list
+from kernelcrf.estimators.matrices import read_matrix
 from kernelcrf.estimators.weights import counted_samples
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.kernels.inputs import Inputs, as_inputs, is_sparse
+from kernelcrf.kernels.inputs import Inputs, is_sparse
 from kernelcrf.validation import shown
 
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
@@ -195,7 +196,7 @@ def _parts(X: Any, lengths: Lengths | None, first: int = 0) -> tuple[Sequence[An
             f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
             "arrays; [X] is a single sequence, lengths= cuts it into several"
         )
-    X = [read_container(x, f"X[{first + i}]") if _is_container(x) else x for i, x in enumerate(read_list(opened, "X"))]
+    X = [read_container(x, f"X[{first + i}]") if is_collection(x) else x for i, x in enumerate(read_list(opened, "X"))]
     kinds = [_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(X)]
     seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
     if len(seen) > 1:
@@ -230,11 +231,6 @@ def _holds_tokens(table: Any) -> bool:
     """Whether a (m, T) array holds feature dicts, or lists of names: NumPy makes one of sequences of one length."""
     held = isinstance(table, np.ndarray) and table.dtype == object and table.size
     return bool(held and isinstance(table.flat[0], (Mapping, *feature_dicts.COLLECTIONS)))
-
-
-def _is_container(sequence: Any) -> bool:
-    """Whether a sequence is worth opening; what is none is named by `_kind`."""
-    return not isinstance(sequence, str | bytes | Mapping | Number)
 
 
 def _kind(sequence: Any, name: str) -> Kind | None:
@@ -308,7 +304,7 @@ def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
         return flat
     names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
     filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
-    arrays = [_array(part, name) for name, part in filled]
+    arrays = [read_matrix(part, name) for name, part in filled]
     width = arrays[0].shape[1]
     for (name, _), array in zip(filled, arrays, strict=True):
         if array.shape[1] != width:
@@ -332,41 +328,6 @@ def _form(part: Any) -> tuple[np.dtype[Any], int] | None:
     if type(part) is np.ndarray and part.ndim == 2 and part.dtype in FLOATS:
         return part.dtype, part.shape[1]
     return None
-
-
-def _array(part: Any, name: str) -> Inputs:
-    try:
-        array = _table(part, name)
-    except ValueError:
-        raise ValueError(f"{name} has tokens of different widths: expected a (T, d) array, d numbers a token") from None
-    if array.ndim != 2:
-        raise ValueError(
-            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), a row of features a token. "
-            + "Reshape your data: "
-            + (
-                "x.reshape(-1, 1) has one number a token; [X] is a single sequence if X is a list of tokens"
-                if array.ndim == 1
-                else "x.reshape(len(x), -1)"
-            )
-        )
-    if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
-    # Strings that look like numbers may be meant as names of features.
-    if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} has dtype object and a value that is no number: {shown(str(error))}") from None
-    return as_inputs(array, name)
-
-
-def _table(part: Any, name: str) -> Any:
-    """A sequence as an array or a sparse matrix; a list of tokens under each other."""
-    if is_sparse(part) or not isinstance(part, list):
-        return part if is_sparse(part) else np.asarray(part)
-    if any(is_sparse(token) for token in part):
-        return sp.vstack([sp.csr_array(token) for token in part], format="csr")
-    return np.asarray([read_container(token, name) if _is_container(token) else token for token in part])
 
 
 def _check_finite(flat: Inputs, chains: Chains) -> None:

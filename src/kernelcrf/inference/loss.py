@@ -93,7 +93,7 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
             place, card = graph.slices[name], graph.shape(name)[0]
             own = labels[:, nodes[:, 0]]
             free = (own[..., None] == np.arange(card)) | (own[..., None] < 0)
-            tables[:, place] = np.where(free.reshape(len(tables), -1), tables[:, place], -np.inf)
+            tables[:, place] = np.where(free.reshape(len(tables), nodes.shape[0] * card), tables[:, place], -np.inf)
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
