@@ -62,7 +62,7 @@ def test_missing_integers_of_pandas_are_none():
 @frames
 def test_what_the_frame_lacks_is_named(library):
     frame = library(TABLE)
-    with pytest.raises(ValueError, match=r"frame has no column 'y': expected one of \['doc'"):
+    with pytest.raises(ValueError, match=r"frame has no column 'y': expected one of 'doc'"):
         from_frame(frame, "doc", ["x"], "y")
     with pytest.raises(ValueError, match=r"features is empty"):
         from_frame(frame, "doc", [])

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.estimators.containers import is_frame, read_labels
+from kernelcrf.validation import shown, shown_list
+
 
 def from_frame(
     frame: Any, group: str, features: Sequence[str], label: str | None = None
@@ -32,11 +35,18 @@ def from_frame(
     ([(2, 1), (1, 1)], [['walk', 'run'], ['walk']])
     """
     if isinstance(features, str):
-        raise TypeError(f"features={features!r}: expected a list of column names; [{features!r}] is one of one column")
+        raise TypeError(
+            f"features={shown(features)}: expected a list of column names; pass [{shown(features)}] to select a single "
+            "column"
+        )
+    features = read_labels(features, "features", "a list of column names")
+    if not (is_frame(frame) and hasattr(frame, "__getitem__")):
+        raise TypeError(f"frame is of type {type(frame).__name__}: expected a data frame of pandas or polars")
     columns = list(frame.columns)
     for name in [group, *features, *([] if label is None else [label])]:
-        if name not in columns:
-            raise ValueError(f"frame has no column {name!r}: expected one of {columns}")
+        if columns.count(name) != 1:
+            times = f"{columns.count(name)} columns" if name in columns else "no column"
+            raise ValueError(f"frame has {times} {shown(name)}: expected one of {shown_list(columns)}")
     if not features:
         raise ValueError("features is empty: expected the names of the columns that describe a token")
     rows = _rows_by_group(_values(frame[group]), group)
@@ -70,12 +80,17 @@ def _numbers(column: Any) -> npt.NDArray[Any]:
 
 def _rows_by_group(groups: Sequence[Any], name: str) -> list[npt.NDArray[np.intp]]:
     number: dict[Any, int] = {}
-    codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))
-    if None in number:
-        row = int(np.flatnonzero(codes == number[None])[0])
+    missing = next((row for row, value in enumerate(groups) if value is None or value != value), None)
+    if missing is not None:
         raise ValueError(
-            f"frame has no value of group column {name!r} in row {row}: expected the sequence it belongs to"
+            f"frame has no value of group column {shown(name)} in row {missing}: expected the sequence it belongs to"
         )
+    try:
+        codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))
+    except TypeError:
+        raise TypeError(
+            f"frame has values of group column {shown(name)} that cannot be hashed: expected numbers or strings"
+        ) from None
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.cumsum(np.bincount(codes, minlength=len(number)))[:-1]) if len(codes) else []
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.metrics.pairs import is_missing, pair
 from kernelcrf.metrics.probabilities import confidence_bins
 from kernelcrf.metrics.schemes import spans
@@ -71,10 +72,10 @@ def bootstrap(
         raise ValueError(
             f"level={level!r}, n_resamples={n_resamples!r}: expected 0 < level < 1 and at least 1 resample"
         )
-    y_true = [list(labels) for labels in y_true]
-    sums = _label_sums(y_true, list(y_pred), scheme)
+    y_true = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
+    sums = _label_sums(y_true, read_list(y_pred, "y_pred"), scheme)
     if y_proba is not None and classes is not None:
-        sums |= _probability_sums(y_true, list(y_proba), list(classes), n_bins)
+        sums |= _probability_sums(y_true, read_list(y_proba, "y_proba"), read_labels(classes, "classes"), n_bins)
     m, rng = len(y_true), np.random.default_rng(random_state)
     drawn: list[dict[str, Floats]] = []
     for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):

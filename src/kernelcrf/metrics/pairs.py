@@ -16,6 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelcrf.estimators.containers import is_missing_value, read_labels, read_list
+from kernelcrf.estimators.weights import checked_weights
+from kernelcrf.validation import shown
+
+SEQUENCES = "a list of sequences, [y] for a single one"
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -47,7 +53,7 @@ class Pairs:
 
 def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike | None, name: str = "y_pred") -> Pairs:
     """The pairs of m true label sequences and m predicted ones, which errors call `name`."""
-    y_true, y_pred = list(y_true), list(y_pred)
+    y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
         raise ValueError(
             f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number, one each"
@@ -70,8 +76,8 @@ def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike 
 
 
 def is_missing(label: Any) -> bool:
-    """Whether a true label is unknown: None or the integer -1."""
-    return label is None or (isinstance(label, Integral) and label == -1)
+    """Whether a true label is unknown: None, the NA of pandas, or the integer -1."""
+    return is_missing_value(label) or (isinstance(label, Integral) and label == -1)
 
 
 def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
@@ -86,8 +92,12 @@ def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
 
 def _tokens(sequence: Any, name: str) -> list[Any]:
     if isinstance(sequence, str) or not isinstance(sequence, Iterable):
-        raise TypeError(f"{name}={sequence!r} is not a sequence: expected a list of sequences, [y] for a single one")
-    return list(sequence)
+        raise TypeError(
+            f"{name}={shown(sequence)} is not a sequence: expected a list of sequences, [y] for a single one"
+        )
+    if isinstance(sequence, np.ndarray) and sequence.ndim == 2:
+        return list(sequence)  # rows of probabilities
+    return read_labels(sequence, name)
 
 
 def _check_hashable(labels: list[Hashable], name: str) -> None:
@@ -95,18 +105,13 @@ def _check_hashable(labels: list[Hashable], name: str) -> None:
         set(labels)
     except TypeError as error:
         raise TypeError(
-            f"{name} has a label that is not hashable ({error}): expected one label a token, None to leave it out"
+            f"{name} has a label that is not hashable ({shown(str(error))}): expected one label a token, "
+            "None to leave it out"
         ) from None
 
 
 def _weights(sample_weight: ArrayLike, true: list[list[Hashable]]) -> NDArray[np.float64]:
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (len(true),):
-        raise ValueError(
-            f"sample_weight has shape {weight.shape}: expected ({len(true)},), one weight for each sequence"
-        )
-    if not (np.isfinite(weight) & (weight >= 0)).all():
-        raise ValueError("sample_weight has negative or non-finite entries: expected numbers >= 0")
+    weight = checked_weights(sample_weight, len(true), "sequence", part=True)
     if not weight[[bool(labels) for labels in true]].any():
         raise ValueError("sample_weight is 0 for every sequence with a known label: expected a positive weight")
     return weight

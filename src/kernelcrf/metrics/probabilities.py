@@ -20,7 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
+from kernelcrf.estimators.containers import read_labels, read_list
+from kernelcrf.estimators.matrices import read_matrix
 from kernelcrf.metrics.pairs import pair
+from kernelcrf.validation import shown
 
 # Rows that are off by rounding, single precision included, are scaled to sum to one; others are no probabilities.
 SUM_TOLERANCE = 1e-3
@@ -156,21 +159,23 @@ def _known(
     y_true: Iterable[Any], y_proba: Iterable[Any], classes: Iterable[Hashable], sample_weight: ArrayLike | None
 ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64] | None]:
     """Indices (N,) into `classes`, probabilities (N, L) and weights (N,) of the known tokens."""
-    names = list(classes)
+    names = read_labels(classes, "classes", "a list of labels")
     code = {label: column for column, label in enumerate(names)}
     if len(code) != len(names) or len(names) < 2:
-        raise ValueError(f"classes={names!r}: expected two or more distinct labels, one for each column")
-    proba = [_rows(P, i, len(names)) for i, P in enumerate(y_proba)]
+        raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one for each column")
+    proba = [_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
     pairs = pair(y_true, proba, sample_weight, name="y_proba")
     for i, labels in enumerate(pairs.true):
         for label in labels:
             if label not in code:
-                raise ValueError(f"y_true[{i}] has the label {label!r}: expected one of classes={names!r}, or None")
+                raise ValueError(
+                    f"y_true[{i}] has the label {shown(label)}: expected one of classes={shown(names)}, or None"
+                )
     return np.array([code[label] for label in pairs.flat_true]), np.array(pairs.flat_pred), pairs.token_weight
 
 
 def _rows(P: Any, i: int, L: int) -> NDArray[np.float64]:
-    P = np.asarray(P, dtype=np.float64)
+    P = np.asarray(read_matrix(P, f"y_proba[{i}]"), np.float64)
     if P.ndim != 2 or P.shape[1] != L:
         raise ValueError(f"y_proba[{i}] has shape {P.shape}: expected (T, {L}), a column for each of the {L} classes")
     total = P.sum(1, keepdims=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.estimators.containers import read_labels
 from kernelcrf.plotting.axes import SEQUENTIAL, VERMILION, matrix_ticks, new_axes
 
 LEGIBLE = 60
@@ -38,10 +39,12 @@ class MarginalsDisplay:
                 f"proba has shape {self.proba.shape}: expected (T, {len(self.classes)}), a column for each class; "
                 "predict_proba(X)[i] is that of one sequence"
             )
+        y_true = None if y_true is None else read_labels(y_true, "y_true")
+        tokens = None if tokens is None else read_labels(tokens, "tokens", "a list of words")
         for name, given in (("y_true", y_true), ("tokens", tokens)):
             if given is not None and len(given) != len(self.proba):
                 raise ValueError(f"{name} has {len(given)} entries and proba {len(self.proba)} rows: expected the same")
-        self.y_true, self.tokens = None if y_true is None else list(y_true), None if tokens is None else list(tokens)
+        self.y_true, self.tokens = y_true, tokens
 
     @classmethod
     def from_estimator(

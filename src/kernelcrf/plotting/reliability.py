@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.metrics import Reliability, reliability
 from kernelcrf.plotting.axes import BLUE, GREY, new_axes
 
@@ -33,7 +34,8 @@ class ReliabilityDisplay:
     ) -> ReliabilityDisplay:
         """Of a fitted ChainCRF on labelled sequences; labels that it does not know are left out."""
         known = set(estimator.classes_.tolist())
-        seen = [[label if label in known else None for label in _plain(labels)] for labels in y]
+        rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
+        seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
         proba, classes = estimator.predict_proba(X), estimator.classes_.tolist()
         return cls.from_predictions(seen, proba, classes, n_bins=n_bins, name=name, ax=ax)
 
@@ -64,7 +66,3 @@ class ReliabilityDisplay:
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
         ax.legend(loc="upper left" if fresh else "best")
         return self
-
-
-def _plain(labels: Any) -> list[Any]:
-    return list(labels.tolist() if isinstance(labels, np.ndarray) else labels)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf import ChainCRF
+from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
 from kernelcrf.report import sections
@@ -45,10 +46,15 @@ def make_report(
     >>> html[:15], "A first model" in html
     ('<!DOCTYPE html>', True)
     """
+    X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
+    tokens = None if tokens is None else read_list(tokens, "tokens")
+    train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
         raise ValueError(f"X has {len(X)} sequences and y {len(y)}: expected as many of X, y and tokens")
-    y = [list(labels.tolist() if isinstance(labels, np.ndarray) else labels) for labels in y]
-    words = [list(map(str, range(len(labels)))) for labels in y] if tokens is None else [list(own) for own in tokens]
+    y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
+    words = [list(map(str, range(len(labels)))) for labels in y]
+    if tokens is not None:
+        words = [read_labels(own, f"tokens[{i}]", "a list of words") for i, own in enumerate(tokens)]
     classes = crf.classes_.tolist()
     if scheme is None and are_spans(classes):
         scheme = "lenient"
@@ -126,7 +132,7 @@ def _word(tokens: Any, sequence: int, token: int) -> str | None:
             f"train_tokens has no token {token} of sequence {sequence}, where a landmark comes from: expected the data "
             "that the model was fitted to"
         )
-    return str(tokens[sequence][token])
+    return str(read_labels(tokens[sequence], f"train_tokens[{sequence}]", "a list of words")[token])
 
 
 __all__ = ["make_report", "write_report"]
