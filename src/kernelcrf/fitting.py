@@ -145,7 +145,8 @@ def fit(
     return _solved(corpus, features, edges, settings, engine, callback, None, keep)
 
 
-def _layout(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
+def layout_of(settings: Settings, n: int, n_edge: int, n_labels: int) -> Layout:
+    """Return the blocks of theta for n features of nodes and n_edge features of edges."""
     k_y, delta = LabelKernel.of(settings.label_kernel, n_labels), LabelKernel("delta", n_labels)
     blocks = [TemplateBlock(CliqueKernel("node", 1, k_y, settings.kernel), n, settings.C)]
     if settings.C_edge is not None:
@@ -169,7 +170,7 @@ def _solved(
     earlier: Sequence[Record] = (),
 ) -> Fit:
     by_template = {"node": features} | ({} if edges is None else {"steps": edges})
-    layout = _layout(settings, features.map.n, 0 if edges is None else edges.map.n, corpus.n_labels)
+    layout = layout_of(settings, features.map.n, 0 if edges is None else edges.map.n, corpus.n_labels)
     objective = Objective(layout, corpus.partitions(by_template), engine)
     start = first_point(objective, settings.random_state) if theta is None else theta
     if start.shape != (layout.size,):
@@ -232,7 +233,7 @@ def _grown(
             return replace(fitted, certificate=_in_whole_space(fitted, gap, reached, False))
         weights = dict(fitted.weights)
         weights["node"] = np.vstack((weights["node"], np.zeros((grown - n, weights["node"].shape[1]))))
-        theta = _layout(settings, grown, 0, corpus.n_labels).join(weights)
+        theta = layout_of(settings, grown, 0, corpus.n_labels).join(weights)
 
 
 def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:

@@ -83,6 +83,20 @@ class Data(Protocol):
         """Sequences and tokens."""
         ...
 
+    @property
+    def n_labels(self) -> int:
+        """L."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """The columns of the inputs."""
+        ...
+
+    def digest(self) -> dict[str, str]:
+        """Return digests of the inputs, the labels, the weights and the three together (`corpora.digest`)."""
+        ...
+
     def where(self) -> str:
         """A few words on where they are, for a line of progress."""
         ...

@@ -23,6 +23,7 @@ from kernelcrf.basis.factor import INDEFINITE, Basis, not_a_kernel, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import residual_products
+from kernelcrf.corpora.digest import Words, digest_texts, digest_words
 from kernelcrf.engines.cluster import Resident
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains, Legal
@@ -75,6 +76,19 @@ class LabelledSequences(Resident):
     def size(self) -> tuple[int, int]:
         """Sequences and tokens."""
         return self.chains.n_samples, self.chains.n_nodes
+
+    @property
+    def n_features(self) -> int:
+        """The columns of the inputs."""
+        return int(self.X.shape[1])
+
+    def digest(self) -> dict[str, str]:
+        """Return digests of the inputs, the labels, the weights and the three together."""
+        return digest_texts(self.digest_words())
+
+    def digest_words(self) -> Words:
+        """Return the same as words, which those of other parts are added to."""
+        return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
     def where(self) -> str:
         """Here, which goes without saying."""

@@ -22,6 +22,7 @@ from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMa
 from kernelcrf.basis.pivots import Rule, drive
 from kernelcrf.basis.shards import SharedGrowth, own_inputs
 from kernelcrf.certificate import GRAM_ROWS
+from kernelcrf.corpora.digest import digest_texts
 from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span
 from kernelcrf.engines.cluster import Cluster, Handle
 from kernelcrf.engines.local import LocalEngine
@@ -48,6 +49,10 @@ class SharedSequences:
     n_features: int
     is_sparse: bool
     size: tuple[int, int]
+
+    def digest(self) -> dict[str, str]:
+        """Return digests of the data, computed by the workers and summed."""
+        return digest_texts(self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts)))
 
     def where(self) -> str:
         """Parts and workers."""

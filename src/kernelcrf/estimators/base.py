@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.basis.features import FeatureMap
 from kernelcrf.certificate import Certificate
-from kernelcrf.checkpoints import Checkpoint, digest
+from kernelcrf.checkpoints import Checkpoint, problem_of, shown_text
 from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.posterior import ScorePosterior
@@ -25,10 +25,13 @@ from kernelcrf.estimators.saved import SavedEstimator
 from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
 from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
 from kernelcrf.fitting import Fit, Settings, Start, fit
+from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel, Inputs
 from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
+from kernelcrf.persistence import ModelFileError
 from kernelcrf.solvers import Record
+from kernelcrf.solvers.loop import FirstPointError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -95,11 +98,12 @@ class KernelEstimator(SavedEstimator):
         edge_kernel: InputKernel | None,
         start: Start | None,
         checkpoint: Checkpoint | None = None,
-        read_by: Any = None,
+        legal: Legal | None = None,
     ) -> Fit:
         """Fit, say so where the fit fell short, and keep what predictions need.
 
-        checkpoint, read_by : where the fit is kept as it goes, and what tells its data from those of another.
+        checkpoint : where the fit is kept as it goes, or None.
+        legal : what labelings may be, or None for any.
         """
         engine = LocalEngine(self.n_jobs)
         by_evidence = self._by_evidence
@@ -119,14 +123,11 @@ class KernelEstimator(SavedEstimator):
             max_iter=self.max_iter,
             random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
-        problem = {} if checkpoint is None else self._problem(settings, read_by)
-        keep = None if checkpoint is None else checkpoint.keep(problem)
-        start = start if checkpoint is None else checkpoint.start(problem) or start
         with self._progress(data) as callback:
-            fitted = fit(data, settings, engine, callback, start, keep)
-            if checkpoint is not None:
-                end = fitted.end
-                checkpoint.write(problem, end.map, end.edge_map, end.theta, fitted.solution.history)
+            if checkpoint is None:
+                fitted = fit(data, settings, engine, callback, start)
+            else:
+                fitted = self._kept_fit(checkpoint, data, settings, callback, start, legal)
             if by_evidence or self.optimize_kernel:
                 fitted, settings, found = self._selected(data, fitted, settings, callback)
                 self._laplace = found if self.laplace else replace(found, posterior=None)
@@ -143,22 +144,35 @@ class KernelEstimator(SavedEstimator):
         self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
         return fitted
 
-    def _problem(self, settings: Settings, read_by: Any) -> dict[str, Any]:
-        """What a checkpoint must agree on."""
+    def _kept_fit(
+        self,
+        checkpoint: Checkpoint,
+        data: Data,
+        settings: Settings,
+        callback: Callable[[Record], None] | None,
+        start: Start | None,
+        legal: Legal | None,
+    ) -> Fit:
+        """Fit from where the checkpoint is, if there is one, and write it on the way and at the end."""
         if settings.n_components == "auto" or self._by_evidence or self.optimize_kernel:
             raise ValueError(
                 "checkpoint= goes with one fit, and n_components='auto', C='evidence' and optimize_kernel make "
                 "several: expected a number of landmarks and a number C"
             )
-        edges = settings.edge_kernel
-        return {
-            "data": digest(read_by),
-            "kernel": settings.kernel.to_config(),
-            "edge_kernel": None if edges is None else edges.to_config(),
-            "C": float(settings.C),
-            "n_components": settings.n_components,
-            "label_kernel": digest(np.asarray(settings.label_kernel).tolist()),
-        }
+        problem = problem_of(data, settings, legal, start)
+        found = checkpoint.start(problem, settings, data)
+        try:
+            fitted = fit(data, settings, self._engine, callback, found or start, checkpoint.keep(problem))
+        except FirstPointError as error:
+            if found is None:
+                raise
+            raise ModelFileError(
+                f"{checkpoint.path}: the weights or landmarks of the checkpoint overflow ({shown_text(error)}): remove "
+                "the file to start anew"
+            ) from None
+        end = fitted.end
+        checkpoint.write(problem, end.map, end.edge_map, end.theta, fitted.solution.history)
+        return fitted
 
     def _selected(
         self, data: Data, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None

@@ -243,11 +243,7 @@ class ChainCRF(KernelEstimator):
             edge_kernel = None if self.edge_kernel is None else kernel_on(self.edge_kernel, *known)
         else:
             kernel, edge_kernel = self._kernel, self._edge_kernel
-        checkpoint = Checkpoint.of(self.checkpoint)
-        read_by = None
-        if checkpoint is not None:
-            read_by = (reader.to_config(), labels.to_config(), data.size, repr(self.constraints))
-        fitted = self._fitted(data, kernel, edge_kernel, start, checkpoint, read_by)
+        fitted = self._fitted(data, kernel, edge_kernel, start, Checkpoint.of(self.checkpoint), legal)
         self._reader, self._labels, self._legal = reader, labels, legal
         self.classes_ = labels.classes
         self.n_features_in_ = reader.n_features

@@ -18,6 +18,7 @@ from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.networks import Potentials
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.stored_maps import check_map, checked
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.graph import GraphCRF
@@ -54,10 +55,10 @@ def restore_multilabel(model: MultiLabelCRF, config: Mapping[str, Any], arrays: 
         raise ModelFileError(f"{len(model._values)} labels in one column: expected 1")
     model.n_features_in_ = int(config["n_features"])
     parts.restore_names(model, config["feature_names"])
-    model.edges_ = parts.checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
+    model.edges_ = checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
     potentials = Potentials.from_arrays(config["potentials"], arrays)
     for own in potentials.maps.values():
-        parts.check_map(own, model.n_features_in_)
+        check_map(own, model.n_features_in_)
     graph = model._graph()
     model._take(_checked(potentials, {name: int(np.prod(graph.shape(name))) for name in graph.cliques}), graph)
     model._check_decoding()
@@ -93,9 +94,9 @@ def restore_graph(model: GraphCRF, config: Mapping[str, Any], arrays: Mapping[st
     known = set(model._wanted()) | {"nodes"} | ({"edge inputs"} if model.edge_kernel is not None else set())
     if not {"nodes"} <= set(potentials.templates) <= known or "nodes" not in potentials.maps:
         raise ModelFileError(f"cliques {potentials.templates} do not go with the parameters of the model")
-    parts.check_map(potentials.maps["nodes"], model.n_features_in_)
+    check_map(potentials.maps["nodes"], model.n_features_in_)
     for name in potentials.maps.keys() - {"nodes"}:
-        parts.check_map(potentials.maps[name], None)
+        check_map(potentials.maps[name], None)
     model._take(_checked(potentials, {name: sizes[name] for name in potentials.templates}))
 
 
@@ -115,9 +116,9 @@ def restore_markov_network(model: MarkovNetwork, config: Mapping[str, Any], arra
     if any(len(set(values.tolist())) != len(values) for values in model.categories_):
         raise ModelFileError("a variable has a value twice")
     model.n_features_in_ = len(model.categories_)
-    model.edges_ = parts.checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
+    model.edges_ = checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
     graph = model._graph()
-    model._take(parts.checked(arrays, "tables", (1, graph.n_entries), "f"), graph)
+    model._take(checked(arrays, "tables", (1, graph.n_entries), "f"), graph)
 
 
 def _state(model: NetworkEstimator) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.stored_maps import checked, feature_map
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.base import KernelEstimator
@@ -73,21 +74,19 @@ def restore_chain(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[st
     model._legal = None
     if "legal.steps" in arrays:
         model._legal = Legal(
-            parts.checked(arrays, "legal.steps", (L, L), "b"),
-            parts.checked(arrays, "legal.first", (L,), "b"),
-            parts.checked(arrays, "legal.last", (L,), "b"),
+            checked(arrays, "legal.steps", (L, L), "b"),
+            checked(arrays, "legal.first", (L,), "b"),
+            checked(arrays, "legal.last", (L,), "b"),
         )
     if edge_kernel is not None:
-        model._edge_map = parts.feature_map(config["edge_map"], arrays, "edge_map.", model.n_features_in_)
-        model.edge_coef_ = parts.checked(arrays, "edge_coef", (model._edge_map.n, L, L), "f")
+        model._edge_map = feature_map(config["edge_map"], arrays, "edge_map.", model.n_features_in_)
+        model.edge_coef_ = checked(arrays, "edge_coef", (model._edge_map.n, L, L), "f")
     else:
         model.edge_coef_ = None
-    positions = (
-        None if model.landmarks_ is None else parts.checked(arrays, "landmark_positions", (model._map.n, 2), "i")
-    )
+    positions = None if model.landmarks_ is None else checked(arrays, "landmark_positions", (model._map.n, 2), "i")
     model.landmark_positions_ = positions
-    model.transitions_ = parts.checked(arrays, "transitions", (L, L), "f")
-    model.gap_curve_ = parts.checked(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
+    model.transitions_ = checked(arrays, "transitions", (L, L), "f")
+    model.gap_curve_ = checked(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
     model.metadata_ = dict(config["metadata"])
     model._fold_weights()
     model._check_decoding()
@@ -148,16 +147,16 @@ def _restore(
             parameters[name] = own.kernel
     parts.set_parameters(model, parameters)
     model._kernel, model._edge_kernel, model._edge_map = kernel, None, None
-    model._map = parts.feature_map(config["map"], arrays, "map.", model.n_features_in_)
+    model._map = feature_map(config["map"], arrays, "map.", model.n_features_in_)
     model.landmarks_ = model._map.landmarks if isinstance(model._map, WhitenedMap) else None
-    model.coef_ = parts.checked(arrays, "coef", (model._map.n, L), "f")
+    model.coef_ = checked(arrays, "coef", (model._map.n, L), "f")
     if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
         raise ModelFileError("the templates are not those of the labels and weights")
     model._layout = Layout.from_config(config["layout"])
-    model._theta = parts.checked(arrays, "theta", (model._layout.size,), "f")
+    model._theta = checked(arrays, "theta", (model._layout.size,), "f")
     model._laplace = parts.restored_laplace(config["laplace"], arrays, model._theta)
     model.n_iter_ = int(config["n_iter"])
-    model.objective_curve_ = parts.checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
+    model.objective_curve_ = checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
     model.certificate_ = parts.certificate_from_config(config["certificate"])
     model.C_ = float(config["C"])
     LocalEngine(model.n_jobs)

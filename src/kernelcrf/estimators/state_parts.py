@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.certificate import Certificate
 from kernelcrf.estimators.labels import label_from_json, label_to_json
-from kernelcrf.kernels.inputs import is_sparse
 from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
+from kernelcrf.stored_maps import checked
 from kernelcrf.structure_search import Candidate, Round, Search
 
 Array = npt.NDArray[Any]
@@ -183,39 +182,3 @@ def _posterior(arrays: Mapping[str, Array], mode: Array) -> FactoredPosterior | 
         drawn = arrays["posterior.drawn"]
         return SampledPosterior(mode, checked(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))
     return None
-
-
-def feature_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:
-    """The map whose arrays begin with a prefix."""
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    result = from_arrays(config, own)
-    check_map(result, n_features)
-    return result
-
-
-def check_map(result: FeatureMap, n_features: int | None) -> None:
-    """Refuse a map that does not fit inputs of n_features columns, or itself where that number is not known."""
-    fits = n_features is None or result.n == n_features
-    if isinstance(result, WhitenedMap):
-        R, B = checked({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
-        fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
-        if is_sparse(B):
-            # Compiled products of SciPy look indices up without asking.
-            B.check_format(full_check=True)
-    if not fits:
-        raise ModelFileError("landmarks, their factor and the inputs do not fit together")
-    if isinstance(result, WhitenedMap):
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
-        if not finite:
-            raise ModelFileError("landmarks, or the kernel between them, are not finite")
-
-
-def checked(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """The array of a name, of the shape and kind it must have, and finite."""
-    array = arrays[name]
-    if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
-        raise ModelFileError(
-            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, finite"
-        )
-    return array

@@ -29,6 +29,10 @@ OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
 STALLED, INTERRUPTED = "stalled", "interrupted"
 
 
+class FirstPointError(ValueError):
+    """The numbers of a run overflow at the point where it starts."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One point of a run: P, its gap as known then, the step taken to it, and passes and seconds since the start.
@@ -153,7 +157,8 @@ class Progress:
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
-            raise ValueError(
+            error = ValueError if self.best is not None else FirstPointError
+            raise error(
                 f"the objective is {at.value:.3g}, within a bound of {at.lower_bound:.3g} and with a gradient of up to "
                 f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, as "
                 "sklearn.preprocessing.StandardScaler does, lower C, or use a kernel of smaller values"
@@ -226,7 +231,7 @@ def minimise(
     """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
 
     callback, keep : are told of every point, the latter of its theta and of the history up to it.
-    earlier : the history of a run that ended at `start`, with which this one goes on.
+    earlier : the history of a run that ended at `start`, which this one continues. Its lower bounds are not used.
 
     Examples
     --------
@@ -249,7 +254,8 @@ def minimise(
     solver.check(objective)
     progress = Progress(objective, tol, max_iter, callback, keep)
     if earlier:
-        progress.history, progress.lower_bound = list(earlier[:-1]), earlier[-1].lower_bound
+        # Bounds are not taken up: a certificate rests on what was computed on these data alone.
+        progress.history = list(earlier[:-1])
         progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
     # What overflows on the way to a point is found in the point itself.
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
