@@ -37,6 +37,7 @@ SHARES = {
     "npz": 50,
     "model_header": 50,
     "model_state": 30,
+    "checkpoint": 20,
     "model_file": 20,
 }
 WORDS = {
@@ -47,6 +48,7 @@ WORDS = {
     "npz": ".npz files",
     "model_header": "JSON of a model file",
     "model_state": "JSON and tensors of a model, edited",
+    "checkpoint": "JSON and tensors of a checkpoint, edited",
     "model_file": "bytes of a model file",
 }
 BOMBS = "bombs: gzipped text, packed arrays, a line and a sequence without end"

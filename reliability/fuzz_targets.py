@@ -3,6 +3,7 @@
 model_file      the bytes of a model file, through `kernelcrf.load`
 model_header    the JSON of a model file beside tensors that are whole
 model_state     edits of the JSON and of the tensors of a whole model, as the bytes choose them
+checkpoint      edits of the JSON and of the tensors of the checkpoint of a fit, from which the fit then goes on
 columns, jsonl, crfsuite, npz    a file of that format; what is read is written and read again, and must be the same
 templates       a template file (after a byte that says how many columns) and the features of a sentence
 
@@ -26,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from safetensors import safe_open
 
+from fuzz_checkpoints import KINDS, goes_on, interrupted
 from kernelcrf import ChainCRF, ModelFileError, load
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import restore
@@ -71,6 +73,20 @@ def model_state(data: bytes) -> None:
     restored(config, arrays)
 
 
+def checkpoint(data: bytes) -> None:
+    left = iter(data)
+    own = interrupted()[next(left, 0) % len(KINDS)]
+    config, arrays = copy.deepcopy((own.config, own.arrays))
+    for _ in range(1 + next(left, 0) % 2):
+        if next(left, 0) % 4 == 0:
+            edit_value(config, left)
+        else:
+            edit_tensor(arrays, left)
+    crf = goes_on(own, config, arrays, scratch())
+    if crf is not None:
+        predicts(crf)
+
+
 def columns_(data: bytes) -> None:
     read_twice(data, "columns", columns.write)
 
@@ -111,6 +127,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "model_file": model_file,
     "model_header": model_header,
     "model_state": model_state,
+    "checkpoint": checkpoint,
     "columns": columns_,
     "jsonl": jsonl,
     "crfsuite": crfsuite_,

@@ -95,7 +95,7 @@ def test_what_does_not_change_the_objective_goes_on(data, path):
 
 
 def test_a_bound_that_a_file_claims_is_not_believed(data, path):
-    """The bound is written as the objective itself: a fit that took it up would end at once, and call itself optimal."""
+    """The bound is written as the objective itself: a fit that believed it would end at once, and be optimal."""
     optimum = ChainCRF(**SETTINGS).fit(*data).certificate_.objective
     told = {}
 

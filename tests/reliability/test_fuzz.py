@@ -8,7 +8,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "reliability"))
 
 fuzz = pytest.importorskip("fuzz", reason="fuzzing wants the limits of processes that POSIX has")
-TARGETS = ("model_file", "model_header", "model_state", "columns", "jsonl", "crfsuite", "npz", "templates")
+TARGETS = (
+    "model_file",
+    "model_header",
+    "model_state",
+    "checkpoint",
+    "columns",
+    "jsonl",
+    "crfsuite",
+    "npz",
+    "templates",
+)
 
 
 @pytest.mark.filterwarnings("ignore")
