@@ -1,10 +1,15 @@
+import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.joint_labels import Contrasts, interactions
+from kernelcrf.inference.loopy import Loopy
+from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.kernels.joint_labels import Contrasts, Reversible, interactions
 from kernelcrf.networks import Network, Settings, Term, fit
 from kernelcrf.structure_search import SearchSettings, bounds, search
 
@@ -69,3 +74,24 @@ def test_a_search_stops_at_what_is_asked_for():
     _, none = search(net, NODES, EDGES, Settings(), SearchSettings(1e-9, min_gain=1e9), ENGINE)
     assert len(none.rounds) == 1
     assert {candidate.template for candidate in none.absent} == set(EDGES)
+
+
+@pytest.mark.parametrize("max_sweeps", [0, 1, 3, 100])
+def test_a_loopy_certificate_holds_before_messages_converge(max_sweeps):
+    """The least bound at any weights is above the certificate's, whose messages may be far from the best."""
+    rng = np.random.default_rng(0)
+    edges = np.array([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 0)])
+    cliques = {"nodes": np.arange(5)[:, None], "edges": edges}
+    terms = [Term("nodes", "nodes", LabelKernel("delta", 2), 1.0), Term("edges", "edges", Reversible(2, 2), 4.0)]
+    labels = (rng.random((12, 1)) < 0.7) ^ (rng.random((12, 5)) < 0.2)
+    rough = Network(
+        np.full(5, 2), cliques, terms, labels.astype(np.int32), inference=partial(Loopy, max_sweeps=max_sweeps)
+    )
+    fine = replace(rough, inference=partial(Loopy, tol=1e-12, max_sweeps=20_000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = fit(rough, list(cliques), Settings(tol=1e-7, max_iter=60), ENGINE)
+    best = fit(fine, list(cliques), Settings(tol=1e-9), ENGINE)
+    assert best.certificate.status == "optimal"
+    assert fitted.certificate.lower_bound <= best.certificate.objective + 1e-9
+    assert fitted.certificate.objective >= best.certificate.lower_bound - 1e-9

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.parameters import Layout
-from kernelcrf.partitions.partition import Local, Partition, Scores, Sums
+from kernelcrf.partitions.partition import LinearBound, Local, Partition, Scores, Sums
 
 Floats = npt.NDArray[np.float64]
 
@@ -111,8 +111,15 @@ class Objective:
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
         value = sums.loss + 0.5 * self.layout.squared_norm(theta)
         gradient = sums.gradient + self.layout.times_lam(theta)
-        lower = value - 0.5 * sum(self.layout.squared_dual_norms(gradient).values()) if self.is_convex else -np.inf
-        return Evaluation(theta, value, gradient, lower, tuple(parts))
+        return Evaluation(theta, value, gradient, self._lower_bound(value, gradient, sums.bound), tuple(parts))
+
+    def _lower_bound(self, value: float, gradient: Floats, bound: LinearBound | None) -> float:
+        """Return a number that P is nowhere below: by Lemma 9, or by the bound that the partitions give."""
+        if not self.is_convex:
+            return -np.inf
+        if bound is None:
+            return value - 0.5 * sum(self.layout.squared_dual_norms(gradient).values())
+        return bound.constant - 0.5 * sum(self.layout.squared_dual_norms(bound.slope).values())
 
     def gap(self, at: Evaluation) -> float:
         """Return P minus its bound at a point; if P is not convex, the same expression of the gradient."""

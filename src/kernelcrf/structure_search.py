@@ -35,7 +35,8 @@ ADD_SHARE = 0.5
 class Candidate:
     """An absent template at a solution: its bound |g|^2 / (2 lam) on what it could gain, and what it likely gains.
 
-    The latter is g' M^-1 g / 2 with M the preconditioner's estimate of its curvature, as in Rao's score test.
+    The latter is g' M^-1 g / 2 with M the preconditioner's estimate of its curvature, as in Rao's score test. If labels
+    are missing, P is not convex and the bound is infinite.
     """
 
     template: str
@@ -135,7 +136,8 @@ def _scored(network: Network, objective: Objective, at: Evaluation, group: Seque
     for template in group:
         own = [term.name for term in network.terms if term.template == template]
         gains = (float(np.dot(scaled[slices[name]], scaled[slices[name]])) for name in own)
-        yield Candidate(template, 0.5 * sum(norms[name] for name in own), 0.5 * sum(gains))
+        bound = 0.5 * sum(norms[name] for name in own) if objective.is_convex else np.inf
+        yield Candidate(template, bound, 0.5 * sum(gains))
 
 
 def _best(network: Network, absent: Sequence[Candidate], rule: SearchSettings) -> list[Candidate]:

@@ -2,8 +2,9 @@ import networkx as nx
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from kernelcrf import ChainCRF, GraphCRF
+from kernelcrf import ChainCRF, GraphCRF, load
 from kernelcrf.estimators.graph import _rows
 from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.inference.clique_tree import TreewidthError
@@ -281,3 +282,59 @@ def test_numbers_of_nodes_and_the_order_of_edges_mean_nothing(seed, inference, e
     for a, b, order in zip(model.predict(X), model.predict(list(moved)), orders, strict=True):
         np.testing.assert_array_equal(b, a[order])
     np.testing.assert_allclose(model.log_prob(list(moved), list(moved_y)), model.log_prob(X, y), rtol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["loopy", "gibbs"])
+def test_the_evidence_is_that_of_the_posterior_or_refused(inference):
+    X, y = images(0, 3, side=2)
+    with pytest.raises(ValueError, match=f"laplace=True with inference='{inference}'.*expected inference='exact'"):
+        GraphCRF("linear", inference=inference, laplace=True).fit(X, y)
+
+
+def test_what_a_certificate_covers_is_that_of_the_fit(tmp_path):
+    X, y = images(0, 3, side=2)
+    model = GraphCRF("linear", laplace=True).fit(X, y).set_params(inference="loopy")
+    model.save(tmp_path / "model.kcrf")
+    again = load(tmp_path / "model.kcrf")
+    assert again.covers_ == model.covers_ == "the negative log posterior"
+    assert again.log_marginal_likelihood() == model.log_marginal_likelihood()
+
+
+def with_holes(rng, y, share):
+    return [[None if rng.random() < share else int(label) for label in labels] for labels in y]
+
+
+@pytest.mark.parametrize("seed", [2, 9])
+def test_loopy_probabilities_with_missing_labels_are_lower_bounds(seed):
+    """Nodes that all see each other, half of them of either label."""
+    rng = np.random.default_rng(seed)
+    edges = np.array([(a, b) for b in range(4) for a in range(b)])
+    y = [rng.permutation([0, 0, 1, 1]) if rng.random() < 0.9 else rng.integers(2, size=4) for _ in range(20)]
+    X = [(labels[:, None] + rng.normal(size=(4, 1)), edges) for labels in y]
+    model = GraphCRF("linear", inference="loopy", C=10.0, C_label=20.0).fit(X, y)
+    holes = [[None if rng.random() < 0.75 else int(label) for label in rng.integers(2, size=4)] for _ in y]
+    bound = model.log_prob(X, holes)
+    exact = model.set_params(inference="exact").log_prob(X, holes)
+    assert (bound <= exact + 1e-9).all()
+    assert (bound >= exact - 3).all()
+
+
+def test_a_loopy_fit_with_missing_labels_is_an_upper_bound():
+    X, y = images(0, 8, side=2)
+    y = with_holes(np.random.default_rng(1), y, 0.5)
+    model = GraphCRF("linear", inference="loopy", C=1.0, C_label=1.0, random_state=0).fit(X, y)
+    W, constant, T = (model._potentials.weights[name] for name in ("nodes", "nodes constant", "edges constant"))
+    penalty = 0.5 * sum(float(np.vdot(one, one)) for one in (W, constant, T))
+    exact = -model.set_params(inference="exact").log_prob(X, y).sum() + penalty
+    assert model.certificate_.objective >= exact - 1e-9
+    assert model.certificate_.lower_bound == -np.inf
+
+
+def test_sequences_are_chains_with_any_kernel():
+    """The constant of each label is a constant in the kernel, if both prior variances are one."""
+    X, y = sequences(0, 8)
+    graph = GraphCRF(RBF(1.3), C=0.8, C_label=0.8, n_components=None, tol=1e-9).fit(X, y)
+    chain = ChainCRF(RBF(1.3) + ConstantKernel(1.0), C=0.8, n_components=None, tol=1e-9).fit(X, y)
+    assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
+    for a, b in zip(graph.predict_proba(X), chain.predict_proba(X), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)

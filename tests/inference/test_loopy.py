@@ -9,6 +9,7 @@ from graph_problems import graph_problems, random_graph, random_graph_problem
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loopy import Loopy
+from kernelcrf.inference.pseudo_marginals import consistent
 
 PAIRS = graph_problems(max_nodes=7, cards=(1, 2, 3), triples=0)
 
@@ -129,3 +130,28 @@ def test_every_edge_is_in_a_forest_and_no_forest_has_a_cycle():
 def test_cliques_of_three_nodes_are_refused():
     with pytest.raises(ValueError, match=r"template 'three'.*takes pairs"):
         Loopy(Graph([2, 2, 2], {"three": [[0, 1, 2]]})).moments(np.zeros((1, 8)))
+
+
+@given(graph_problems(max_nodes=6, cards=(2, 3), triples=0, forbid=(0.0,)), st.integers(0, 3), st.integers(0, 2**20))
+def test_pseudo_marginals_bound_the_bound_at_all_tables(problem, sweeps, seed):
+    """Whatever the messages were, and however far from where they were taken."""
+    graph = problem.graph
+    scores = problem.scores / max(1.0, np.abs(problem.scores).max(initial=0) / 3)
+    cover = Loopy(graph).cover
+    tau = consistent(cover, Loopy(graph, max_sweeps=sweeps).moments(scores).cliques)
+    tables = {
+        name: tau.cliques[:, graph.slices[name]].reshape(len(scores), -1, *graph.shape(name)) for name in graph.cliques
+    }
+    own = {}
+    for name, nodes in graph.cliques.items():
+        for k, clique in enumerate(nodes.tolist()):
+            for axis, v in enumerate(clique):
+                others = tuple(1 + other for other in range(len(clique)) if other != axis)
+                found = tables[name][:, k].sum(axis=others)
+                np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
+                np.testing.assert_allclose(own.setdefault(v, found), found, atol=1e-12)
+    elsewhere = scores + np.random.default_rng(seed).normal(size=scores.shape)
+    for other in (scores, elsewhere):
+        least = Loopy(graph, max_sweeps=300).log_partition(other).sum(axis=1)
+        score = tau.entropy.sum(axis=1) + np.einsum("ip,ip->i", tau.cliques, other)
+        assert (score <= least + 1e-7 * np.maximum(1, np.abs(least))).all()

@@ -21,7 +21,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.graph_samples import GraphSamples, read_graphs
 from kernelcrf.estimators.labels import LabelReader
-from kernelcrf.estimators.network import NetworkEstimator, is_learned
+from kernelcrf.estimators.network import COVERS, NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_graph, state_of_graph
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.settings import input_kernel
@@ -31,6 +31,7 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
+from kernelcrf.inference.mean_field import mean_field
 from kernelcrf.kernels.cliques import LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import Inputs
 from kernelcrf.kernels.joint_labels import Reversible
@@ -41,11 +42,6 @@ Floats = npt.NDArray[np.float64]
 
 INFERENCES = ("exact", "loopy", "gibbs")
 CLIQUES = ("edges", "skips", "paths")
-COVERS = {
-    "exact": "the negative log posterior",
-    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
-    "gibbs": "the negative log pseudo-likelihood, with the same prior",
-}
 
 
 class GraphCRF(NetworkEstimator):
@@ -71,7 +67,8 @@ class GraphCRF(NetworkEstimator):
         and lets the others, and `edge_kernel` where it is given, join if they matter (structure search).
     inference : "exact", "loopy" or "gibbs"
         Exact by clique trees, which refuses graphs that are too wide; "loopy" fits and labels by a convex upper bound
-        on the log-partition; "gibbs" fits by the pseudo-likelihood and labels by samples.
+        on the log-partition; "gibbs" fits by the pseudo-likelihood and labels by samples. `laplace` goes with "exact",
+        and cliques="auto" with all but "loopy".
     structure_tol, min_gain, laplace : as in MultiLabelCRF
     n_components, pivots, solver, tol, max_iter, n_jobs, random_state, verbose : as in ChainCRF
 
@@ -167,6 +164,7 @@ class GraphCRF(NetworkEstimator):
         """Fit to labelled graphs; `sample_weight` (m,) says what each graph counts for."""
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         make = self._inference
+        self._check_inference()
         graphs = GraphSamples.read(X, directed=self.directed)
         order = Chains(graphs.offsets)
         reader = LabelReader.fit(y, order, None, flat=False)
@@ -197,7 +195,7 @@ class GraphCRF(NetworkEstimator):
         self._labels, self._directed = reader, graphs.directed
         self._has_edge_features = graphs.edge_features is not None
         self.n_features_in_ = graphs.nodes.shape[1]
-        self._take(Potentials.of(fitted))
+        self._take(Potentials.of(fitted), COVERS[self.inference])
         return self
 
     def predict(self, X: Any) -> list[Array]:
@@ -229,7 +227,10 @@ class GraphCRF(NetworkEstimator):
         return found
 
     def log_prob(self, X: Any, y: Any) -> Floats:
-        """log p(y|x) of each graph, (m,): a lower bound on it with inference="loopy"."""
+        """Return log p(y|x) of each graph, (m,), or a lower bound on it if inference="loopy".
+
+        Where labels are missing, p is the probability of all labellings that agree with y.
+        """
         if self.inference == "gibbs":
             raise ValueError("samples give no log p(y|x): expected inference='exact', or 'loopy' for a bound on it")
         if self._is_empty(X):
@@ -240,7 +241,12 @@ class GraphCRF(NetworkEstimator):
         log_z = inference.log_partition(tables, self._n_threads)
         if (labels >= 0).all():
             return _of_all(graphs, (labelling_scores(inference.graph, tables, labels) - log_z)[0])
-        agreeing = inference.log_partition(clamped(inference.graph, tables, labels), self._n_threads)
+        target = clamped(inference.graph, tables, labels)
+        if isinstance(inference, Loopy):
+            # A difference of two upper bounds would bound nothing.
+            agreeing = mean_field(inference.cover, target).log_partition
+        else:
+            agreeing = inference.log_partition(target, self._n_threads)
         return _of_all(graphs, (agreeing - log_z)[0])
 
     def entropy(self, X: Any) -> Floats:
@@ -271,16 +277,15 @@ class GraphCRF(NetworkEstimator):
         weights = score_weights(sample_weight, order.lengths, known, "node")
         return float(np.average(right[known], weights=weights))
 
-    def _take(self, potentials: Potentials) -> None:
-        """Be the model of these potentials, which were fitted or loaded."""
-        self._potentials, self.classes_ = potentials, self._labels.classes
+    def _take(self, potentials: Potentials, covers: str) -> None:
+        """Become the model of these potentials, which were fitted or loaded; `covers` is what was minimised."""
+        self._potentials, self.classes_, self.covers_ = potentials, self._labels.classes, covers
         L = len(self.classes_)
         self.landmarks_ = getattr(potentials.maps["nodes"], "landmarks", None)
         self.cliques_ = tuple(name for name in potentials.templates if name != "nodes")
         self.edge_potentials_ = None
         if "edges" in potentials.templates:
             self.edge_potentials_ = potentials.potential("edges constant").reshape(L, L)
-        self.covers_ = COVERS[self.inference]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return state_of_graph(self)
@@ -294,6 +299,19 @@ class GraphCRF(NetworkEstimator):
         if self.inference not in INFERENCES:
             raise ValueError(f"inference={self.inference!r}: expected one of {', '.join(INFERENCES)}")
         return {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=self._seed)}[self.inference]
+
+    def _check_inference(self) -> None:
+        """Raise if the way of inference cannot give what else is asked for."""
+        if self.laplace and self.inference != "exact":
+            raise ValueError(
+                f"laplace=True with inference={self.inference!r}: the evidence is that of {COVERS['exact']}, and this "
+                f"fit is by {COVERS[self.inference]}; expected inference='exact', or laplace=False"
+            )
+        if is_learned(self.cliques) and self.inference == "loopy":
+            raise ValueError(
+                "cliques='auto' with inference='loopy': the search bounds what it leaves out, and asks for paths of "
+                "three nodes, by exact inference or the pseudo-likelihood; expected inference='exact' or 'gibbs'"
+            )
 
     def _wanted(self) -> tuple[str, ...]:
         """Cliques beside nodes that are in the model, or may be."""

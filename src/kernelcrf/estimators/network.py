@@ -15,6 +15,13 @@ from kernelcrf.laplace import Laplace, laplace
 from kernelcrf.networks import Network, NetworkFit, Settings, fit
 from kernelcrf.structure_search import Search, SearchSettings, search
 
+COVERS = {
+    "exact": "the negative log posterior",
+    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
+    "gibbs": "the negative log pseudo-likelihood, with the same prior",
+}
+"""What the objective of a fit is, by the way of inference."""
+
 
 class NetworkEstimator(SavedEstimator):
     """The part of an estimator that does not depend on what its samples are."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.network import COVERS
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.networks import Potentials
 from kernelcrf.persistence import ModelFileError
@@ -76,6 +77,7 @@ def state_of_graph(model: GraphCRF) -> tuple[dict[str, Any], dict[str, Array]]:
         "has_edge_features": model._has_edge_features,
         "seed": int(model._seed),
         "n_features": int(model.n_features_in_),
+        "covers": model.covers_,
     }
     return config, arrays
 
@@ -97,7 +99,13 @@ def restore_graph(model: GraphCRF, config: Mapping[str, Any], arrays: Mapping[st
     check_map(potentials.maps["nodes"], model.n_features_in_)
     for name in potentials.maps.keys() - {"nodes"}:
         check_map(potentials.maps[name], None)
-    model._take(_checked(potentials, {name: sizes[name] for name in potentials.templates}))
+    # Models of earlier versions do not say what was minimised: it goes by their inference.
+    covers = config.get("covers", COVERS[model.inference])
+    if covers not in COVERS.values():
+        raise ModelFileError(f"covers={str(covers)[:80]!r}: expected one of {', '.join(COVERS.values())}")
+    if covers != COVERS["exact"]:
+        model._laplace = None
+    model._take(_checked(potentials, {name: sizes[name] for name in potentials.templates}), covers)
 
 
 def state_of_markov_network(model: MarkovNetwork) -> tuple[dict[str, Any], dict[str, Array]]:

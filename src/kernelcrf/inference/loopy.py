@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,9 @@ import numpy.typing as npt
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Calibrated, Exact, over_rows
 from kernelcrf.inference.loops import loopy as loops
-from kernelcrf.inference.loss import Loss, Moments, labelling_scores, loss_of
+from kernelcrf.inference.loss import MISSING, DualPoint, Loss, Moments, clamped, labelling_scores, loss_of
+from kernelcrf.inference.mean_field import mean_field
+from kernelcrf.inference.pseudo_marginals import consistent
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -301,6 +303,17 @@ class Loopy:
         return labels.astype(np.int32), labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """A bound on -log p of labels (m, V): from above where all of them are observed."""
+        """Return a bound on -log p of labels (m, V) from above.
+
+        Where labels are missing, the sum over them is bounded from below by a mean field.
+        """
         _, model, kept = self.calibrate(tables, n_threads)
-        return loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
+        if (labels == MISSING).any():
+            target = mean_field(self.cover, clamped(self.graph, tables, labels))
+            losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
+            return Loss(losses, residual, model.cliques, kept if curvature else None)
+        found = loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
+        near = consistent(self.cover, model.cliques)
+        # The statistics of the labels are what marginals and residual differ in.
+        dual = DualPoint(near.entropy, near.cliques + (found.residual - found.marginals))
+        return replace(found, dual=dual)

@@ -5,7 +5,7 @@ Ways of inference differ in what they call the probability of labels: exact ones
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,18 +28,32 @@ class Curvature(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class DualPoint:
+    """Numbers by which the loss at *all* tables t is at least `entropy` + <residual, t>, for each sample.
+
+    entropy : (m, n_samples).
+    residual : (m, n_entries).
+    """
+
+    entropy: Floats
+    residual: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Loss:
     """What labels cost at given tables.
 
     losses : (m, n_samples), -log p of the labels or a bound on it.
     residual : (m, n_entries), its gradient in the tables.
     marginals : (m, n_entries), of the graph's cliques under the model.
+    dual : a point from which the loss is bounded from below at all tables; None if the residual is such a point.
     """
 
     losses: Floats
     residual: Floats
     marginals: Floats
     curvature: Curvature | None
+    dual: DualPoint | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,4 +152,7 @@ def loss_of_statistics(
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
     log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]
     losses = log_partition - np.einsum("ip,ip->i", tables, statistics)
-    return Loss(losses[:, None], model.marginals - statistics, model.marginals, model.curvature)
+    dual = model.dual
+    if dual is not None:
+        dual = replace(dual, residual=dual.residual - model.residual + model.marginals - statistics)
+    return Loss(losses[:, None], model.marginals - statistics, model.marginals, model.curvature, dual)

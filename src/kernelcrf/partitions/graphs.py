@@ -22,7 +22,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Inference, Loss, loss_of_statistics
 from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.partition import Local, Sums, Total
+from kernelcrf.partitions.partition import LinearBound, Local, Sums, Total
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -175,7 +175,14 @@ class GraphPartition:
         """The same where tables are known already."""
         loss, found = self._loss(scores.t, n_jobs, curvature)
         gradient = self.pull_back(layout, self._weighted(found.residual), n_jobs)
-        return Sums(loss, gradient), Local(scores, found)
+        return Sums(loss, gradient, self._bound(layout, found, n_jobs)), Local(scores, found)
+
+    def _bound(self, layout: Layout, found: Loss, n_jobs: int) -> LinearBound | None:
+        if found.dual is None:
+            return None
+        entropies = found.dual.entropy.ravel()
+        constant = float(entropies.sum() if self.weights is None else np.dot(self.weights, entropies))
+        return LinearBound(constant, self.pull_back(layout, self._weighted(found.dual.residual), n_jobs))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Tables:
         """Tables along a direction of theta."""

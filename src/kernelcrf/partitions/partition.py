@@ -19,14 +19,30 @@ Total = TypeVar("Total")
 
 
 @dataclass(frozen=True, eq=False)
+class LinearBound(Resident):
+    """A loss is at least `constant` + <slope, theta>, at all theta."""
+
+    constant: float
+    slope: Floats
+
+    def __add__(self, other: LinearBound) -> LinearBound:
+        return LinearBound(self.constant + other.constant, self.slope + other.slope)
+
+
+@dataclass(frozen=True, eq=False)
 class Sums(Resident):
-    """A loss and a gradient of it."""
+    """A loss and a gradient of it.
+
+    bound : by which the loss is bounded from below; None if that is its tangent, as for a convex loss.
+    """
 
     loss: float
     gradient: Floats
+    bound: LinearBound | None = None
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.loss + other.loss, self.gradient + other.gradient)
+        bound = None if self.bound is None or other.bound is None else self.bound + other.bound
+        return Sums(self.loss + other.loss, self.gradient + other.gradient, bound)
 
 
 class Scores(Protocol):
