@@ -1,4 +1,6 @@
+import numpy as np
 from sklearn import config_context
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from kernelcrf import ChainCRF
 from kernelcrf.estimators.facts import facts_of, text_of
@@ -34,3 +36,10 @@ def test_facts_are_those_of_the_model():
     missing = ChainCRF("linear").fit([[["a"], ["b"]]] * 3, [["X", None], ["Y", None], ["X", "Y"]])
     assert "certified gap" not in facts_of(missing)
     assert text_of(list(range(40))).endswith("29 and 10 more")
+
+
+def test_facts_of_a_model_with_a_kernel_of_several_parts():
+    X, y = [np.eye(3)] * 3, [["a", "b", "a"]] * 3
+    crf = ChainCRF(ConstantKernel(2.0) * RBF(0.5)).fit(X, y)
+    assert facts_of(crf)["settings"] == {"kernel": "1.41**2 * RBF(length_scale=0.5)"}
+    assert "RBF(length_scale=0.5)" in crf._repr_html_()

@@ -169,8 +169,11 @@ def test_a_template_may_hold_any_character():
 
 
 def test_tokens_of_another_width_than_the_templates_read_are_named():
-    with pytest.raises(TemplateError, match="tokens of 1 cells: expected 1000000000000"):
-        Templates("U:%x[0,0]", 10**12).features([[["w"]]])
+    with pytest.raises(TemplateError, match="tokens of 1 cells: expected 3"):
+        Templates("U:%x[0,0]", 3).features([[["w"]]])
+    for n_columns in (0, 1001, 10**12, "3", 2.5):
+        with pytest.raises(TemplateError, match="expected an integer from 1 to 1,000"):
+            Templates("U:%x[0,0]", n_columns)
 
 
 def test_damaged_parquet_is_named(tmp_path):

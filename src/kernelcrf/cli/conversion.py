@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernelcrf.cli.data import inputs
+from kernelcrf.cli.targets import check_apart
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 
 
@@ -17,6 +18,7 @@ def convert(
     wanted = format_of(target, to_format)
     if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
         raise FormatError(f"{target}: {wanted} files hold no features, and --templates make them: drop the option")
+    check_apart(target, [source, templates])
     batches = read_batches(source, from_format, labels=labels)
     write(target, _converted(batches, templates, wanted == "crfsuite"), to_format)
 

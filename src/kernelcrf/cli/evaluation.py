@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import typer
 
 from kernelcrf.cli.data import Model, labelled
+from kernelcrf.cli.outcome import echo
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
 from kernelcrf.report.sections import TITLES
+from kernelcrf.terminal import printable
 
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
@@ -28,15 +31,33 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
         counts = {"sequences": len(found.X), "tokens": found.n_tokens, "unknown_labels": new}
         typer.echo(json.dumps({**counts, "scores": named}))
         return
-    typer.echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals by resampling sequences\n")
+    echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals by resampling sequences")
+    echo()
     for name, title in TITLES.items():
         if name in scores:
             score = scores[name]
-            typer.echo(f"{title:<24}{score.value:.4f}   [{score.low:.4f}, {score.high:.4f}]")
+            echo(f"{title:<24}{score.value:.4f}   [{score.low:.4f}, {score.high:.4f}]")
     if new:
-        typer.echo(f"\nlabels that the model does not know, in no score of probabilities: {', '.join(new)}")
+        echo()
+        echo(f"labels that the model does not know, in no score of probabilities: {', '.join(new)}")
+        if "log_loss" not in scores:
+            echo("no label of the data is one that the model knows: there are no scores of probabilities")
+    echo()
+    for line in _report(found.y, predicted, scheme):
+        echo(line)
+
+
+def _report(y: list[Any], predicted: list[Any], scheme: str | None) -> list[str]:
+    """Return the scores of each label or type of span, in lines."""
+    # A label in a table is one cell of one line, whatever it holds, and labels that differ stay different.
+    if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
+        y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
     if scheme is None:
-        report = flat_classification_report(found.y, predicted, digits=4, zero_division=0)
+        text = flat_classification_report(y, predicted, digits=4, zero_division=0)
     else:
-        report = span_classification_report(found.y, predicted, digits=4, zero_division=0, scheme=scheme)
-    typer.echo("\n" + report.rstrip("\n"))
+        text = span_classification_report(y, predicted, digits=4, zero_division=0, scheme=scheme)
+    return str(text).rstrip("\n").split("\n")
+
+
+def _one_cell(label: Any) -> Any:
+    return printable(label.replace("\\", r"\\")) if isinstance(label, str) else label

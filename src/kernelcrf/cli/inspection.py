@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from kernelcrf import ChainCRF
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.cli.data import Model
+from kernelcrf.cli.outcome import echo
 from kernelcrf.estimators.facts import facts_of, text_of
 
 
@@ -26,19 +27,23 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
         return
     for name, value in facts.items():
-        typer.echo(f"{name:<14}{text_of(value)}")
-    typer.echo("\nstrongest steps between labels")
+        echo(f"{name:<14}{text_of(value)}")
+    echo()
+    echo("strongest steps between labels")
     for source, target, weight in steps:
-        typer.echo(f"  {weight:+8.3f}  {source} -> {target}")
+        echo(f"  {weight:+8.3f}  {source} -> {target}")
     kind = "features" if crf.landmarks_ is None else "landmarks (sequence and token of the training data)"
-    typer.echo(f"\nstrongest {kind}")
+    echo()
+    echo(f"strongest {kind}")
     for label, own in terms.items():
-        typer.echo(f"  {label}")
+        echo(f"  {label}")
         for term, weight in own:
-            typer.echo(f"    {weight:+8.3f}  {term}")
+            echo(f"    {weight:+8.3f}  {term}")
     if loaded.templates is not None:
-        typer.echo(f"\ntemplates, for {loaded.templates.n_columns} column(s) of text")
-        typer.echo("\n".join(f"  {line}" for line in loaded.templates.text.split("\n")))
+        echo()
+        echo(f"templates, for {loaded.templates.n_columns} column(s) of text")
+        for line in loaded.templates.text.split("\n"):
+            echo(f"  {line}")
 
 
 def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:

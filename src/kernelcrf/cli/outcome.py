@@ -19,6 +19,8 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
+from kernelcrf.terminal import printable
+
 P = ParamSpec("P")
 
 WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
@@ -63,10 +65,15 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def echo(line: str = "") -> None:
+    """Print a line of text; what labels, features and names of files hold cannot act on the terminal."""
+    typer.echo(printable(line))
+
+
 def _end(message: str, code: int) -> NoReturn:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(printable(f"error: {' '.join(message.split())}"), err=True)
     raise typer.Exit(code)
 
 
 def _warn(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    typer.echo(printable(f"warning: {' '.join(str(message).split())}"), err=True)

@@ -7,6 +7,8 @@ import re
 import typer
 
 from kernelcrf.cli.data import Model, labelled
+from kernelcrf.cli.outcome import echo
+from kernelcrf.cli.targets import check_apart
 from kernelcrf.formats import Record, read
 from kernelcrf.report import make_report, write_report
 
@@ -23,6 +25,7 @@ def report(
         decisions = [(int(match[1]), int(match[2])) for match in matches if match is not None]
         if len(decisions) != len(explain):
             raise typer.BadParameter(f"--explain {' '.join(explain)}: expected SEQUENCE:TOKEN, such as 12:3")
+    check_apart(target, [model, data, train])
     loaded = Model.load(model)
     found = labelled(data, loaded, format)
     html = make_report(
@@ -36,7 +39,7 @@ def report(
         n_hardest=n_hardest,
     )
     write_report(target, html)
-    typer.echo(f"{target}: {len(html.encode('utf-8', errors='replace')):,} bytes")
+    echo(f"{target}: {len(html.encode('utf-8', errors='replace')):,} bytes")
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:

@@ -7,7 +7,6 @@ more than one.
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,9 +15,12 @@ from itertools import count, zip_longest
 from typing import Any
 
 from kernelcrf.cli.data import Model, text_columns
+from kernelcrf.cli.targets import check_apart
 from kernelcrf.formats import FormatError, Record, format_of, read_batches
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.objects import object_of, plain_label
+from kernelcrf.formats.streams import STDIN
+from kernelcrf.terminal import printable, printable_json
 
 NOTHING = "_"
 
@@ -39,13 +41,15 @@ class Tags:
 
 def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int, as_json: bool) -> None:
     """Write the sequences of a source with their labels to standard output."""
+    check_apart(STDIN, [model, data])
     loaded = Model.load(model)
     columns = text_columns(data, format, loaded.templates)
     form = _object if as_json or format_of(data, format) == "jsonl" else _columns
     with _seldom_collected() as collect:
         for batch in read_batches(data, format, n_columns=columns):
             found = _tags(loaded, batch, marginals, n_best)
-            sys.stdout.write("".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True)))
+            text = "".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True))
+            sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
             sys.stdout.flush()
             collect()
 
@@ -102,4 +106,4 @@ def _object(record: Record, tags: Tags, n_best: int) -> str:
         found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in tags.marginals]
     if tags.best is not None:
         found["n_best"] = [{"labels": labels.tolist(), "log_prob": log_p} for labels, log_p in tags.best]
-    return json.dumps(found, ensure_ascii=False) + "\n"
+    return printable_json(found) + "\n"

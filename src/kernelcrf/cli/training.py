@@ -21,8 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf import ChainCRF
 from kernelcrf.cli.data import inputs
+from kernelcrf.cli.outcome import echo
+from kernelcrf.cli.targets import check_apart
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, read
-from kernelcrf.persistence import check_target
 from kernelcrf.solvers import Record as Point
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
@@ -72,7 +73,7 @@ def fit(
 ) -> None:
     """Fit a model to the sequences of a file, and write it."""
     started = time.perf_counter()
-    check_target(model)
+    check_apart(model, [data, templates])
     records = list(read(data, format))
     unlabelled = next((record for record in records if record.labels is None), None)
     if unlabelled is not None:
@@ -105,7 +106,7 @@ def fit(
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
-    typer.echo(
+    echo(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
         f"{crf.coef_.shape[0]:,} {width}; {certified}; {time.perf_counter() - started:.1f} s"
     )

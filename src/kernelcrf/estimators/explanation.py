@@ -32,6 +32,7 @@ from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.inference import chain
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.terminal import printable
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
@@ -100,7 +101,7 @@ class Explanation:
         return pd.DataFrame(self.to_dict())
 
     def __str__(self) -> str:
-        columns = {name: [name, *map(_cell, column)] for name, column in self.to_dict().items()}
+        columns = {name: [name, *map(printable, map(_cell, column))] for name, column in self.to_dict().items()}
         widths = {name: max(map(len, column)) for name, column in columns.items()}
         # Names are read from the left, numbers compared from the right.
         aligned = [

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernelcrf.terminal import printable
+
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
 
@@ -23,7 +25,8 @@ STYLE = (
 def facts_of(crf: ChainCRF) -> dict[str, Any]:
     """Sizes, certificate and settings, as plain values."""
     certificate = crf.certificate_
-    changed = {name: value for name, value in crf.get_params().items() if not _is_default(crf, name, value)}
+    parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
+    changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     facts: dict[str, Any] = {
         "kernel": crf.kernel if isinstance(crf.kernel, str) else repr(crf.kernel),
         "labels": crf.classes_.tolist(),
@@ -42,7 +45,11 @@ def facts_of(crf: ChainCRF) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """A fact as a line of text."""
+    """Return a fact as a line of text that a terminal may show."""
+    return printable(_text_of(value))
+
+
+def _text_of(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
     if isinstance(value, list):
@@ -59,8 +66,7 @@ def facts_html(crf: ChainCRF) -> str:
     return f'<style>{STYLE}</style><div class="kernelcrf-facts"><table>{rows}</table></div>'
 
 
-def _is_default(crf: ChainCRF, name: str, value: Any) -> bool:
-    default = type(crf)().get_params()[name]
+def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from kernelcrf.formats.faithful import same_numbers
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
 from kernelcrf.formats.unpacking import load_arrays
+from kernelcrf.validation import shown
 
 CSR = ("data", "indices", "indptr", "shape")
 
@@ -73,14 +75,19 @@ def write(file: Any, records: Iterable[Record]) -> None:
         raise FormatError(f"{records[0].place}: vectors of {sorted(widths)} numbers: expected one width")
     found: dict[str, Any] = {"lengths": np.array(list(map(len, records)), np.int64)}
     if any(sp.issparse(record.x) for record in records):
-        X = sp.csr_array(sp.vstack([record.x for record in records]))
+        X: Any = sp.csr_array(sp.vstack([record.x for record in records]))
         found |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     else:
-        found["X"] = np.concatenate([record.x for record in records])
+        X = found["X"] = np.concatenate([record.x for record in records])
+    _check_numbers(X, records)
     for key, entry in (("y", "labels"), ("tokens", "tokens")):
         values = [getattr(record, entry) for record in records]
-        if all(value is not None for value in values):
-            found[key] = _array([one for value in values for one in value], records[0].place)
+        present = [value is not None for value in values]
+        if any(present) and not all(present):
+            place = records[present.index(False)].place
+            raise FormatError(f"{place}: no {entry}, which other sequences have: write .jsonl, or all of them")
+        if all(present):
+            found[key] = _array(records, entry)
     if any(record.weight != 1.0 for record in records):
         found["weight"] = np.array([record.weight for record in records])
     np.savez_compressed(file, **found)
@@ -112,10 +119,39 @@ def _checked(array: Any, key: str, length: int, kinds: str, name: str) -> Any:
     return array
 
 
-def _array(values: list[Any], place: str) -> Any:
-    if len(set(map(type, values))) > 1 or not isinstance(values[0], str | int | float | np.generic):
-        raise FormatError(
-            f"{place}: labels of several types, or missing ones, cannot be an array: write .jsonl; -1 is a missing "
-            "label among integers"
-        )
-    return np.array(values)
+def _check_numbers(X: Any, records: list[Record]) -> None:
+    """Refuse integers that became other numbers when they were put beside floats."""
+    end = 0
+    for record in records:
+        start, end = end, end + len(record)
+        if record.x.dtype != X.dtype and not same_numbers(record.x, X[start:end]):
+            raise FormatError(
+                f"{record.place}: integers above 2^53 beside floats of other sequences cannot be one array: write "
+                ".jsonl, or floats alone"
+            )
+
+
+def _array(records: list[Record], entry: str) -> Any:
+    """Return all labels or all tokens as one array that has the same values."""
+    values = [one for record in records for one in getattr(record, entry)]
+    values = [one.item() if isinstance(one, np.generic) else one for one in values]
+    array = None
+    if len(set(map(type, values))) == 1 and isinstance(values[0], str | int | float):
+        array = np.array(values)
+    if array is not None and array.dtype.kind != "O" and all(map(_same, array.tolist(), values)):
+        return array
+    place = records[0].place
+    if array is not None and array.dtype.kind != "O":
+        # NumPy drops NULs at the end of a string, and rounds integers that no type of its own can hold.
+        changed = next(i for i, (a, b) in enumerate(zip(array.tolist(), values, strict=True)) if not _same(a, b))
+        ends = np.cumsum(list(map(len, records)))
+        place = records[int(np.searchsorted(ends, changed, side="right"))].place
+        place = f"{place}: {shown(values[changed])} would be read as {shown(array.tolist()[changed])}"
+    raise FormatError(
+        f"{place}: {entry} of several types, missing ones, strings that end in NUL and integers beyond 64 bits cannot "
+        "be an array: write .jsonl; -1 is a missing label among integers"
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)

@@ -1,7 +1,8 @@
 """CRFsuite's text format: a token a line, its label and its attributes apart by tabs.
 
 An empty line ends a sequence. An attribute is `name` or `name:value`; in names and labels a backslash stands before a
-colon and a backslash. A line `@weight:2.5` at the head of a sequence is what it counts for.
+colon and a backslash. A line `@weight:2.5` at the head of a sequence is what it counts for. A sequence whose labels are
+all empty has none.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.formats.faithful import HOLDS_ALL, TextLabels, exact, feature_counts, is_line
 from kernelcrf.formats.records import FormatError, Record
-from kernelcrf.formats.streams import PathLike, display_name, paragraphs
+from kernelcrf.formats.streams import MARK, PathLike, display_name, paragraphs
+from kernelcrf.validation import shown
 
+FORMAT = "CRFsuite's format"
 WEIGHT = "@weight:"
 FIELD = re.compile(r"((?:[^:\\]|\\.)*)(?::(.*))?", re.DOTALL)
 ESCAPED = re.compile(r"\\(.)")
@@ -34,33 +38,45 @@ def read(path: PathLike) -> Iterator[list[Record]]:
             pairs = [_token(line, name, number + t) for t, line in enumerate(lines)]
             if pairs:
                 labels, tokens = map(list, zip(*pairs, strict=True))
-                found.append(Record("features", tokens, labels, None, f"{name}, line {number}", None, weight))
+                place, known = f"{name}, line {number}", labels if any(labels) else None
+                found.append(Record("features", tokens, known, None, place, None, weight))
         yield found
 
 
 def write(lines: Any, records: Iterable[Record]) -> None:
-    """Write records of kind "features" to an open text file; a sequence without labels has empty ones."""
+    """Write records of kind "features" to an open text file; a sequence without labels has empty ones.
+
+    The words of a record, which are there to be shown, are left out.
+    """
+    labels, begun = TextLabels(FORMAT), False
     for record in records:
         if record.kind != "features":
             raise FormatError(
                 f"{record.place}: CRFsuite's format holds features, and this sequence has {record.kind}: make them by "
                 "templates, or write .jsonl"
             )
-        if record.weight != 1.0:
-            lines.write(f"{WEIGHT}{record.weight!r}\n")
-        labels = [""] * len(record) if record.labels is None else record.labels
-        for label, token in zip(labels, record.x, strict=True):
-            if label is None or isinstance(label, set | frozenset):
-                raise FormatError(f"{record.place}: CRFsuite's format has no place for the label {label!r}")
-            fields = [_escaped(str(label)), *map(_attribute, flat_items(token))]
-            line = "\t".join(fields)
-            if any(set(field) & set("\t\n\r") for field in fields) or not line.strip(" "):
+        known = labels.texts(record)
+        if known is not None and not any(known):
+            raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as none: {HOLDS_ALL}")
+        made = [] if record.weight == 1.0 else [f"{WEIGHT}{float(record.weight)!r}"]
+        for label, token in zip(known or [""] * len(record), record.x, strict=True):
+            fields = [_escaped(label), *(_attribute(item, record.place) for item in flat_items(token))]
+            made.append("\t".join(fields))
+            if not _is_line(made[-1], label, token, record.place) or (not begun and made[0].startswith(MARK)):
                 raise FormatError(
-                    f"{record.place}: the label and the attributes {fields} cannot be a line: expected one that is not "
-                    "empty, without tabs, newlines and carriage returns"
+                    f"{record.place}: the label and the attributes {shown(fields)} cannot be a line: expected one that "
+                    f"is not empty, without tabs, newlines and carriage returns; {HOLDS_ALL}"
                 )
-            lines.write(line + "\n")
-        lines.write("\n")
+            begun = True
+        lines.write("\n".join([*made, "", ""]))
+
+
+def _is_line(line: str, label: str, token: Any, place: str) -> bool:
+    """Return whether the line is read as the label and the features that it was made of."""
+    if not is_line(line):
+        return False
+    found, attributes = _token(line, "", 0)
+    return found == label and feature_counts(attributes, place) == feature_counts(token, place)
 
 
 def _token(line: str, name: str, number: int) -> tuple[str, list[str] | dict[str, float]]:
@@ -109,8 +125,8 @@ def _escaped(name: str) -> str:
     return SPECIAL.sub(r"\\\1", name)
 
 
-def _attribute(item: tuple[str, Any]) -> str:
+def _attribute(item: tuple[str, Any], place: str) -> str:
     name, value = item
     if isinstance(value, str):
         return _escaped(f"{name}{SEPARATOR}{value}")
-    return _escaped(name) if value == 1 else f"{_escaped(name)}:{float(value)!r}"
+    return _escaped(name) if value == 1 else f"{_escaped(name)}:{exact(value, place)!r}"

@@ -12,12 +12,14 @@ At least one of the first three; further entries are left alone.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from kernelcrf.formats.records import FormatError, Kind, Record
+from kernelcrf.estimators.feature_dicts import flat_items
+from kernelcrf.formats.records import MOST_CELLS, FormatError, Kind, Record
+from kernelcrf.validation import shown as _short
 
 KEYS = ("tokens", "features", "vectors", "labels", "weight")
 INPUTS: tuple[Literal["features", "vectors"], ...] = ("features", "vectors")
@@ -36,10 +38,7 @@ def record_of(found: Any, place: str, raw: Any = None) -> Record:
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
         raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
-    if not all(isinstance(token, Mapping | list) for token in lists.get("features", ())):
-        raise FormatError(
-            f"{place}: features are {_short(lists['features'])}: expected a dict, or a list of names, for each token"
-        )
+    _check_features(lists.get("features", ()), place)
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
     weight = found.get("weight")
@@ -89,11 +88,37 @@ def _listed(value: Any, key: str, place: str) -> list[Any]:
     return value
 
 
+def _check_features(tokens: Sequence[Any], place: str) -> None:
+    """Raise unless each token has names with values that a model can read."""
+    if not all(isinstance(token, Mapping | list) for token in tokens):
+        raise FormatError(
+            f"{place}: features are {_short(tokens)}: expected a dict, or a list of names, for each token"
+        )
+    for t, token in enumerate(tokens):
+        try:
+            items = flat_items(token)
+        except (TypeError, RecursionError) as error:
+            raise FormatError(f"{place}: the features of token {t} are {_short(token)} ({error})") from None
+        for name, value in items:
+            if not isinstance(value, str) and not (isinstance(value, int | float) and _is_finite(value)):
+                raise FormatError(
+                    f"{place}: token {t} has the value {_short(value)} for the feature {_short(name)}: expected a "
+                    "string, a finite number, true or false, a list of strings or an object; leave out the feature if "
+                    "it has no value"
+                )
+
+
+def _is_finite(value: float) -> bool:
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
 def _rows(tokens: list[Any], place: str) -> list[list[str]]:
     rows = [[token] if isinstance(token, str) else token for token in tokens]
     widths = {len(row) if isinstance(row, list) else 0 for row in rows}
     if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
         raise FormatError(f"{place}: tokens are {_short(tokens)}: expected strings, or lists of equally many strings")
+    if rows and len(rows[0]) > MOST_CELLS:
+        raise FormatError(f"{place}: tokens of {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
     return rows
 
 
@@ -107,24 +132,22 @@ def _vectors(vectors: list[Any], place: str) -> Any:
     if not np.isfinite(X).all():
         t = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
         raise FormatError(f"{place}: the vector of token {t} is {_short(vectors[t])}: expected finite numbers")
+    # Below 2^53 every integer is a float64.
+    if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
+        raise FormatError(f"{place}: a vector has an integer above 2^53 that no float64 can hold: expected floats")
     return X
 
 
 def _label(label: Any, place: str) -> Any:
-    if isinstance(label, list) and not any(isinstance(one, list) for one in label):
+    if isinstance(label, list) and label and not any(one is None or isinstance(one, list) for one in label):
         return {_label(one, place) for one in label}
-    if label is None or isinstance(label, str | int | float | bool):
+    if label is None or isinstance(label, str | int | bool) or (isinstance(label, float) and _is_finite(label)):
         return label
-    raise FormatError(f"{place}: a label is {_short(label)}: expected a string, a number, null or a list of these")
+    raise FormatError(
+        f"{place}: a label is {_short(label)}: expected a string, a finite number, true or false, null for a missing "
+        "label, or a list of the labels that a token may have"
+    )
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"a {type(value).__name__} that is nested too deeply"
-    return text if len(text) <= 60 else text[:57] + "..."

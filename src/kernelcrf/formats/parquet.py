@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count, islice
 from typing import Any
 
-from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.formats.faithful import check_same, feature_counts
 from kernelcrf.formats.objects import KEYS, object_of, record_of
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
@@ -46,12 +46,17 @@ def write(file: Any, records: Iterable[Record]) -> None:
 
 
 def _table(pa: Any, records: list[Record], schema: Any) -> Any:
-    objects = [_plain(record) for record in records]
-    names = schema.names if schema is not None else [key for key in KEYS if any(key in one for one in objects)]
-    named = all(isinstance(token, list) for record in records if record.kind == "features" for token in record.x)
+    """Return the records as a table, once it says what they do."""
+    tokens = [token for record in records if record.kind == "features" for token in record.x]
+    named = all(isinstance(token, list) for token in tokens)
+    if schema is not None and "features" in schema.names:
+        named = not pa.types.is_map(schema.field("features").type.value_type)
+    objects = [_plain(record, named) for record in records]
+    present = [key for key in KEYS if any(key in one for one in objects)]
+    names = present if schema is None else schema.names
     types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
     try:
-        return pa.table(
+        table = pa.table(
             {
                 key: pa.array(
                     [one.get(key) for one in objects], types.get(key) if schema is None else schema.field(key).type
@@ -59,11 +64,19 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
                 for key in names
             }
         )
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise FormatError(
-            f"{records[0].place}: sequences whose entries differ in type cannot be one Parquet file "
-            f"({_one_line(error)}): write .jsonl"
+            f"{records[0].place}: sequences whose entries differ in type, or integers beyond 64 bits, cannot be one "
+            f"Parquet file ({_one_line(error)}): write .jsonl"
         ) from None
+    for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
+        if not one.keys() <= set(names):
+            raise FormatError(
+                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, which the first "
+                f"{ROWS:,} sequences of the file do not have: write .jsonl"
+            )
+        check_same(record, record_of(_named(again), record.place), "Parquet")
+    return table
 
 
 def arrow() -> tuple[Any, Any]:
@@ -91,17 +104,12 @@ def _token(token: Any) -> Any:
     return dict(token) if isinstance(token, list) and token and isinstance(token[0], tuple) else token
 
 
-def _plain(record: Record) -> dict[str, Any]:
+def _plain(record: Record, named: bool) -> dict[str, Any]:
+    """Return the entries of a row; features are lists of names, or pairs, which are read back as a map is."""
     found = object_of(record)
-    if record.kind == "features" and not all(isinstance(token, list) for token in record.x):
-        # A struct would have a field for each name of all tokens; pairs are read back as a map is.
-        found["features"] = [
-            [
-                (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, float(value))
-                for name, value in flat
-            ]
-            for flat in map(flat_items, record.x)
-        ]
+    if record.kind == "features" and not named:
+        # A struct would have a field for each name of all tokens.
+        found["features"] = [list(feature_counts(token, record.place).items()) for token in record.x]
     return found
 
 

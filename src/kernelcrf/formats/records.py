@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+# Of a token of text. Default templates make a dozen features of each.
+MOST_CELLS = 1000
+
 Kind: TypeAlias = Literal["text", "features", "vectors"]
 
 

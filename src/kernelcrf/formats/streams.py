@@ -24,6 +24,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 STDIN = "-"
 CHUNK = 1 << 16
 LONGEST = 1 << 29
+MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -110,6 +111,6 @@ def _decoded(block: bytes, name: str, number: int) -> list[str]:
             "iconv -t UTF-8 converts other encodings"
         ) from None
     if number == 1:
-        text = text.removeprefix("\ufeff")
+        text = text.removeprefix(MARK)
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines

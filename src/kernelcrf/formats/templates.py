@@ -22,6 +22,9 @@ from itertools import compress, islice
 from operator import add
 from typing import Any
 
+from kernelcrf.formats.records import MOST_CELLS
+from kernelcrf.validation import shown
+
 MACRO = re.compile(r'%([xmtsXMTS])\[\s*(-?\d{1,9})\s*,\s*(\d{1,9})\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\]')
 RUN = re.compile(r"(.)\1+", re.DOTALL)
 FURTHEST = 20
@@ -106,6 +109,7 @@ class Templates:
     source: str = "templates"
 
     def __post_init__(self) -> None:
+        check_n_columns(self.n_columns, self.source)
         if not self.compiled:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
 
@@ -216,6 +220,7 @@ def default_templates(n_columns: int) -> Templates:
     >>> len(X[0][0]), X[0][0][:3]
     (22, ['U:w[-2]=_B-2', 'U:w[-1]=_B-1', 'U:w[0]=Rome'])
     """
+    check_n_columns(n_columns, "default templates")
     lines = [f"U:w[{i}]=%x[{i},0]" for i in range(-2, 3)]
     lines += [f"U:w[{i},{i + 1}]=%x[{i},0]|%x[{i + 1},0]" for i in (-1, 0)]
     lines += [f"U:lower[{i}]=%X[{i},0]" for i in (-1, 0, 1)]
@@ -236,6 +241,12 @@ def shape(cell: str) -> str:
     """Capitals as X, other letters as x, digits as 0, all else as it is; runs once: 'McGraw-42' is 'XxXx-0'."""
     letters = ("0" if c.isdigit() else "X" if c.isupper() else "x" if c.isalpha() else c for c in cell)
     return RUN.sub(r"\1", "".join(letters))
+
+
+def check_n_columns(n_columns: int, source: str) -> None:
+    """Raise unless tokens may have so many cells."""
+    if not isinstance(n_columns, int) or not 1 <= n_columns <= MOST_CELLS:
+        raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
 
 
 def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: str | None, n_columns: int) -> None:

@@ -57,7 +57,8 @@ def bootstrap(
     """The scores by their names in this package, each with its interval.
 
     y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
-        calibration; tokens whose label is none of the classes count in none of these.
+        calibration; tokens whose label is none of the classes count in none of these, and without other tokens there
+        are no such scores.
     scheme : of spans, for their scores; None has none of them.
 
     Examples
@@ -75,7 +76,10 @@ def bootstrap(
     y_true = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
     sums = _label_sums(y_true, read_list(y_pred, "y_pred"), scheme)
     if y_proba is not None and classes is not None:
-        sums |= _probability_sums(y_true, read_list(y_proba, "y_proba"), read_labels(classes, "classes"), n_bins)
+        P, names = read_list(y_proba, "y_proba"), read_labels(classes, "classes")
+        of_probabilities = _probability_sums(y_true, P, names, n_bins)
+        # Without a token that counts, each of these scores is 0 / 0, not 0, which is the best there is.
+        sums |= of_probabilities if of_probabilities["said"].any() else {}
     m, rng = len(y_true), np.random.default_rng(random_state)
     drawn: list[dict[str, Floats]] = []
     for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):
