@@ -4,6 +4,7 @@ model_file      the bytes of a model file, through `kernelcrf.load`
 model_header    the JSON of a model file beside tensors that are whole
 model_state     edits of the JSON and of the tensors of a whole model, as the bytes choose them
 checkpoint      edits of the JSON and of the tensors of the checkpoint of a fit, from which the fit then goes on
+loaded          such edits of a file of any estimator, and everything that may be called on it (see `fuzz_loaded`)
 columns, jsonl, crfsuite, npz    a file of that format; what is read is written and read again, and must be the same
 templates       a template file (after a byte that says how many columns) and the features of a sentence
 
@@ -15,9 +16,8 @@ from __future__ import annotations
 import copy
 import io
 import json
-import os
+import random
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from safetensors import safe_open
 
 from fuzz_checkpoints import KINDS, goes_on, interrupted
+import fuzz_loaded
+from fuzz_edits import edit_tensor, edit_value, parts, scratch
 from kernelcrf import ChainCRF, ModelFileError, load
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import restore
@@ -35,15 +36,7 @@ from kernelcrf.formats import FormatError, Record, TemplateError, Templates, col
 from kernelcrf.formats import write as write_records
 
 CORPUS = Path(__file__).parent / "corpus"
-GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "v1"
-# Of edits: what a JSON value or a tensor may be replaced by.
-VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 3, 7, 64, 2**31, 2**63, 10**30, 0.0, -1.0, 0.5, 1e308, 5e-324, float("nan")),
-    *(float("inf"), "", "a", "rbf", "linear", "poly", "chi2", "dicts", "sparse", "whitened", "primal", "RBF", "matrix"),
-    *([], {}, [0], [None], ["a", "a"], [[1.0]], {"class": "Kernel", "parameters": {}}),
-    *({"class": "RBF", "parameters": {"length_scale": "a"}}, {"class": "Exponentiation", "parameters": {}}),
-    *({"class": "PairwiseKernel", "parameters": {"metric": "precomputed"}}, "O", "U", "i", "f", "b", "édition"),
-)
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 SENTENCE = [["Wort", "NN"], ["42", "CD"], ["x-y", "SYM"], ["éa", "FW"]]
 
 
@@ -128,6 +121,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "model_header": model_header,
     "model_state": model_state,
     "checkpoint": checkpoint,
+    "loaded": fuzz_loaded.loaded,
     "columns": columns_,
     "jsonl": jsonl,
     "crfsuite": crfsuite_,
@@ -139,6 +133,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 def corpus(target: str) -> list[bytes]:
     """The seeds of a target."""
     found = [path.read_bytes() for path in sorted((CORPUS / target).glob("*"))]
+    if target == "loaded":
+        found += [bytes([i]) + random.Random(i).randbytes(40) for i in range(len(fuzz_loaded.seeds()))]
     if target == "model_file":
         found += [path.read_bytes() for path in seeds()]
     if target == "model_header":
@@ -220,56 +216,6 @@ def canonical(record: Record) -> str:
     return repr((record.kind, x, labels, record.weight)).replace("\\ufeff", "")
 
 
-def edit_value(config: Any, left: Iterator[int]) -> None:
-    """Walk into the tree as the bytes say, and put another value there, or take one out."""
-    while True:
-        keys = list(config) if isinstance(config, dict) else list(range(len(config)))
-        if not keys:
-            return
-        key = keys[next(left, 0) % len(keys)]
-        if isinstance(config[key], dict | list) and config[key] and next(left, 0) % 8:
-            config = config[key]
-            continue
-        choice = next(left, 0)
-        if choice == 255:
-            del config[key]
-        else:
-            config[key] = copy.deepcopy(VALUES[choice % len(VALUES)])
-        return
-
-
-def edit_tensor(arrays: dict[str, Any], left: Iterator[int]) -> None:
-    """Another shape, another type, other entries, or no tensor at all."""
-    if not arrays:
-        return
-    name = sorted(arrays)[next(left, 0) % len(arrays)]
-    array, choice = arrays[name], next(left, 0) % 10
-    if choice == 0:
-        del arrays[name]
-    elif choice == 1:
-        arrays[name] = array.ravel()
-    elif choice == 2:
-        arrays[name] = array[: next(left, 0) % (len(array) + 1)] if array.ndim else array
-    elif choice == 3:
-        arrays[name] = np.repeat(array, 2, axis=0) if array.ndim else array
-    elif choice == 4:
-        arrays[name] = array.astype(("f4", "f8", "i4", "i8", "?")[next(left, 0) % 5])
-    elif choice == 5:
-        arrays[name] = np.zeros_like(array)
-    elif choice == 6:
-        arrays[name] = array.T.copy()
-    elif choice == 7:
-        other = sorted(arrays)[next(left, 0) % len(arrays)]
-        arrays[name], arrays[other] = arrays[other], arrays[name]
-    elif array.size:
-        value = VALUES[next(left, 0) % len(VALUES)]
-        if isinstance(value, int | float):
-            changed = array.copy()
-            with np.errstate(all="ignore"):
-                changed.flat[next(left, 0) % array.size] = np.float64(value).astype(array.dtype)
-            arrays[name] = changed
-
-
 def json_value(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8", "replace"))
@@ -279,18 +225,4 @@ def json_value(data: bytes) -> Any:
 
 @cache
 def seeds() -> list[Path]:
-    return sorted(GOLDEN.glob("*.kcrf"))
-
-
-@cache
-def parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with safe_open(path, framework="numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return json.loads(file.metadata()["config"]), arrays
-
-
-@cache
-def scratch() -> str:
-    """A file in memory, where the system has such."""
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    return os.path.join(tempfile.mkdtemp(prefix="kernelcrf-fuzz-", dir=folder), "file")
+    return sorted(GOLDEN.glob("v*/*.kcrf"))

@@ -13,6 +13,7 @@ TARGETS = (
     "model_header",
     "model_state",
     "checkpoint",
+    "loaded",
     "columns",
     "jsonl",
     "crfsuite",
