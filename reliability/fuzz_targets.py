@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fuzz_checkpoints import KINDS, goes_on, interrupted
 import fuzz_loaded
+from fuzz_checkpoints import KINDS, goes_on, interrupted
 from fuzz_edits import edit_tensor, edit_value, parts, scratch
 from kernelcrf import ChainCRF, ModelFileError, load
 from kernelcrf.estimators.sequences import SequenceReader
