@@ -91,7 +91,8 @@ class FactoredPosterior:
 
     @property
     def _inverse(self) -> Floats:
-        return np.asarray(dtrtri(self.G, lower=1)[0])
+        # LAPACK complains on the terminal about matrices without rows.
+        return np.asarray(dtrtri(self.G, lower=1)[0]) if self.G.size else self.G
 
 
 @dataclass(frozen=True, eq=False)

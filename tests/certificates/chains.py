@@ -69,7 +69,8 @@ class ChainProblem(KernelProblem):
         if self.n_components == "auto" and self.edge_kernel:
             return "edge_kernel"
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
-            counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
+            weights = np.ones(len(self.rows)) if self.weights is None else self.weights
+            counted = [x for x, weight in zip(self.rows, weights, strict=True) if weight]
             U = len(np.unique(np.vstack(counted), axis=0))
             few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
             if few and self.pivots in ("kmeans", "lloyd"):

@@ -5,10 +5,7 @@ from zlib import crc32
 import numpy as np
 
 NOT_YET = {
-    "missing": ("None", "-1", "sets", "some"),
-    "tempered": (True,),
     "checkpoint": ("other data", "other weights"),
-    "n_components": ("auto",),
 }
 """Draws that are switched on as soon as the library keeps their promises."""
 

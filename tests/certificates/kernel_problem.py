@@ -68,6 +68,7 @@ class KernelProblem(Problem):
             X[rng.random(X.shape) < 0.4] = 0
         if self.kernel == "chi2" or getattr(self, "edge_kernel", None) == "chi2":
             X = np.abs(X)
+        X[0, 0] += not X.any()
         return (self.scale * X).astype(self.dtype).astype(np.float64)
 
     def matrix(self, X):

@@ -46,6 +46,7 @@ class NetworkProblem(Problem):
             X = np.round(X)
         if self.container == "sparse":
             X[rng.random(X.shape) < 0.4] = 0
+        X[0, 0] += not X.any()
         return (self.scale * X).astype(self.dtype).astype(np.float64)
 
     def matrix(self, X):

@@ -1,3 +1,4 @@
+import ctypes
 import itertools
 import tracemalloc
 
@@ -162,3 +163,10 @@ def test_a_variable_with_one_value_has_no_interactions():
 def test_a_kernel_that_takes_all_values_for_one_is_refused():
     with pytest.raises(ValueError, match="kernel='cosine' does not tell the values of variable 0 apart"):
         MarkovNetwork("cosine").fit([[1, 2], [2, 3], [3, 1]])
+
+
+def test_the_evidence_of_constant_columns_prints_nothing(capfd):
+    model = MarkovNetwork(laplace=True).fit([["a", "b"], ["a", "b"]])
+    assert model.log_marginal_likelihood() == 0.0
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr() == ("", "")

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, load
 from kernelcrf.datasets import make_sequences
@@ -120,3 +121,15 @@ def test_a_file_that_calls_a_fit_with_missing_labels_optimal_is_read_as_stationa
     config["certificate"]["status"] = "optimal"
     save_file(load_file(path), path, metadata={"config": json.dumps(config)})
     assert load(path).certificate_.status == "stationary"
+
+
+def test_the_first_point_has_no_weights_that_no_score_shows():
+    """Weights outside of the range of the label kernel would raise the objective above that of the model."""
+    data = make_sequences(8, random_state=0)
+    y = [[None, *labels[1:].tolist()] for labels in data.y]
+    crf = ChainCRF("linear", label_kernel="centred", C=3.0, max_iter=0, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        crf.fit(data.X, y)
+    assert crf.coef_.any()
+    penalty = (np.square(crf.coef_).sum() + np.square(crf.transitions_).sum()) / (2 * 3.0)
+    np.testing.assert_allclose(crf.certificate_.objective, penalty - crf.log_prob(data.X, y).sum(), rtol=1e-10)

@@ -47,8 +47,11 @@ def first_point(objective: Objective, random_state: Any = None) -> Floats:
     if objective.is_convex:
         return zero
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    blocks = objective.layout.blocks
-    drawn = {block.clique.name: np.sqrt(block.C) * rng.standard_normal(block.shape) for block in blocks}
+    drawn = {}
+    for block in objective.layout.blocks:
+        # A' A z, for a label kernel A A', leaves out what changes no score and would only be penalised.
+        scores = block.clique.expand(rng.standard_normal(block.shape))
+        drawn[block.clique.name] = np.sqrt(block.C) * block.clique.adjoint(scores)
     direction, step = objective.layout.join(drawn), 1.0
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         at = objective.evaluate(zero)
