@@ -12,10 +12,15 @@ points are all valid, so the greatest counts; the one a Newton step ahead is clo
 directions than the n of a basis. There the gradient has a part orthogonal to the span, whose squared norm is
 sum_l R_l' (K - F F') R_l for residuals R summed onto the distinct inputs, so that
 
-    gap_full = gap by Lemma 9 at theta + 1/(2 lam) sum_l R_l' (K - F F') R_l
+    gap_full = gap by Lemma 9 at theta + 1/(2 lam) |sum_l R_l' (K - F F') R_l|
 
-bounds P(theta) - min over the whole RKHS: one streaming pass over blocks of K. Signs are kept; a gap that is negative
-by more than rounding is an error in the mathematics, and raises.
+bounds P(theta) - min over the whole RKHS: one streaming pass over blocks of K, in float64. The bound holds for any F:
+at the same marginals, the dual objective of the kernel's own problem is that of the span less this term with its sign.
+The term is negative only if rounding lets F F' exceed K, by at most some delta in any direction. P(theta) may then lie
+below the kernel's own minimum, by at most delta |R*|^2 / (2 lam) for the residuals R* at that minimum. The absolute
+value accounts for it: min over the RKHS - P(theta) is at most the negative term, to first order in K - F F'.
+
+Signs of gaps are kept; one that is negative by more than rounding is an error in the mathematics, and raises.
 """
 
 from __future__ import annotations
@@ -112,21 +117,30 @@ def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float
 
 
 def residual_products(kernel: InputKernel, X: Any, F: Any, R: Array, engine: LocalEngine) -> Floats:
-    """(K - F F') R, (U, k): the gradient out of the span, at each distinct input.
+    """(K - F F') R, (U, k): the gradient out of the span, at each distinct input; in float64 whatever F and X are.
 
     Blocks of GRAM_ROWS x GRAM_ROWS of K are formed and dropped: O(U^2 (d + k)) work, never a (U, U) matrix.
     """
     blocks = [slice(low, low + GRAM_ROWS) for low in range(0, len(R), GRAM_ROWS)]
-    weights = F.T @ R
+    R = R.astype(np.float64, copy=False)
+    weights = feature_products(F, R)
 
     def rows(block: slice) -> Floats:
-        product = -np.asarray(F[block] @ weights, np.float64)
+        product, own = -np.asarray(F[block] @ weights, np.float64), X[block].astype(np.float64, copy=False)
         for other in blocks:
-            product += kernel.gram(X[block], X[other]) @ R[other]
+            product += kernel.gram(own, X[other].astype(np.float64, copy=False)) @ R[other]
         return product
 
     products: Floats = np.concatenate(engine.map(rows, blocks))
     return products
+
+
+def feature_products(F: Array, R: Floats) -> Floats:
+    """F' R, (n, k) in float64, by blocks of rows, so that float32 features are never copied as a whole."""
+    total = np.zeros((F.shape[1], R.shape[1]))
+    for low in range(0, len(R), GRAM_ROWS):
+        total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
+    return total
 
 
 def out_of_span_at_most(residual: Array, R: Array) -> float:

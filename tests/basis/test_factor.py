@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.gaussian_process import kernels as gp
 
 from bases import KERNELS, MEANS, RULES, SPARSE, VECTORIAL, inputs, projected, rules
-from kernelcrf.basis import factor
+from kernelcrf.basis import factor, panels
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.distinct import distinct
 from kernelcrf.basis.factor import Growth, pivoted_cholesky, row_blocks
@@ -33,7 +33,7 @@ every_rule = pytest.mark.parametrize("rule_name", RULES)
 def small_blocks(monkeypatch):
     """Blocks so small that these inputs have several, rows and panels."""
     monkeypatch.setattr(factor, "ROWS", 32)
-    monkeypatch.setattr(factor, "PANEL", 7)
+    monkeypatch.setattr(panels, "PANEL", 7)
 
 
 def choose(kernel, X, name, size=n, **options):

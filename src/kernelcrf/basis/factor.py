@@ -13,9 +13,20 @@ residual is below `FLOOR` times the largest `k(x, x)`. A user's kernel whose res
 than rounding is none, and is refused. No jitter is added anywhere, so that `F_B = R` and `F_B F' = K_Bx` hold.
 The same floor, of the trace, is the least relative tolerance there is.
 
+`K - F F'` is a Schur complement, and so has no negative eigenvalue: a norm by F is never smaller than the kernel's own.
+Everything is computed in float64 to keep that, and `EXCESS` is the most by which rounding may let `|F_x|^2` exceed
+`k(x, x)`, relative to the largest; columns from the first that goes beyond are dropped. For float32 inputs F is stored
+in float32, as F + D with `|D| <= u |F|` and u = 2^-24. Since `|D' v|^2 <= u^2 tr(K) |v|^2`, for every t > 0
+
+    (F + D) (F + D)' <= (1 + t) F F' + (1 + 1/t) u^2 tr(K) I.
+
+While a float32 basis grows, new columns are computed from stored ones, whose rounding they divide by their pivots. That
+is enough to choose atoms; the columns are computed once more, from all atoms, when the choice is made.
+
 Work goes over blocks of `ROWS` rows whatever the number of threads, each with BLAS on one thread, and sums over
 blocks run in their order: results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for
-diagonals and draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers (for CSR inputs `ROWS n` more).
+diagonals and draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 (for CSR inputs and for
+float32 `ROWS n` more).
 """
 
 from __future__ import annotations
@@ -26,22 +37,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
+from kernelcrf.basis.definiteness import INDEFINITE, check_diagonal, check_symmetric, left_over, not_a_kernel
+from kernelcrf.basis.panels import Panels, in_double
+from kernelcrf.basis.residuals import extend_rows, fresh_residual, passed, refine_rows, sound_columns
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
 
 ROWS = 2048
-PANEL = 64
-WIDE = 4
 FLOOR = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
-INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
+EXCESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
     """The chosen atoms: `landmarks` (n, d), `R` (n, n) lower, `F` (U, n), `residual` (U,) the diagonal of K -
-    F F'.
+    F F'; R is float64, landmarks and F have the precision of the inputs.
 
     `indices` (n,) are the atoms' places among the inputs, None where some atom is no input; `trace` is that
     of K.
@@ -77,43 +89,6 @@ def stack(parts: list[Inputs]) -> Inputs:
     return sp.vstack(parts, format="csr") if any(map(is_sparse, parts)) else np.vstack(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class Panels:
-    """The columns `start` to n of F for any inputs, from the atoms of those columns and the rows of R."""
-
-    kernel: InputKernel
-    atoms: Inputs
-    R: Array
-    start: int
-    inverses: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
-        """Prepare the diagonal panels of R; `atoms` are those of the columns from `start` on."""
-        edges = range(start, len(R), PANEL)
-        return cls(kernel, atoms, R, start, tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges))
-
-    def fill(self, X: Inputs, F: Array) -> None:
-        """Write the columns from `start` on into F, (rows, n), whose earlier columns are there."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            self._fill(X, F)
-
-    def _fill(self, X: Inputs, F: Array) -> None:
-        n = len(self.R)
-        self.kernel.gram(X, self.atoms, out=F[:, self.start : n])
-        inverses = iter(self.inverses)
-        # Two levels, since a product of 64 columns with many is slower than one of 256.
-        for o in range(self.start, n, WIDE * PANEL):
-            end = min(o + WIDE * PANEL, n)
-            if o > 0:
-                F[:, o:end] -= (self.R[o:end, :o] @ F[:, :o].T).T
-            for s in range(o, end, PANEL):
-                panel = F[:, s : min(s + PANEL, end)]
-                if s > o:
-                    panel -= F[:, o:s] @ self.R[s : min(s + PANEL, end), o:s].T
-                panel[...] = panel @ next(inverses).T
-
-
 class Growth:
     """A basis while it grows: `F` with room for `capacity` columns of which the first `n` are there."""
 
@@ -131,7 +106,7 @@ class Growth:
     ) -> None:
         self.kernel, self.X, self.capacity, self.engine = kernel, X, capacity, engine
         self.blocks = row_blocks(X.shape[0])
-        diagonals = engine.map(lambda rows: kernel.diagonal(X[rows]), self.blocks)
+        diagonals = engine.map(lambda rows: kernel.diagonal(in_double(X[rows])), self.blocks)
         self.diagonal = np.concatenate([np.empty(0), *diagonals])
         check_diagonal(kernel, self.diagonal)
         self.trace = float(self.diagonal.sum())
@@ -139,7 +114,7 @@ class Growth:
         self.F = np.empty((X.shape[0], capacity), X.dtype)
         self.residual = self.diagonal.copy()
         if start is not None:
-            self.n = start.n
+            self.n = self.kept = start.n
             self.F[:, : self.n] = start.F
             self.R[: self.n, : self.n] = start.R
             self.residual = start.residual.copy()
@@ -150,11 +125,13 @@ class Growth:
     def _begin(self, dtype: np.dtype[Any], largest: float, tol: float) -> None:
         """No atoms yet; the trace is known."""
         floor = FLOOR[dtype]
+        self.dtype = dtype
         self.enough = max(tol, floor) * self.trace
         self.least = floor * largest
         self.largest_diagonal = largest
-        self.R = np.zeros((self.capacity, self.capacity), dtype)
-        self.n = 0
+        self.R = np.zeros((self.capacity, self.capacity))
+        self.n = self.kept = 0
+        self.is_rough = False
         self.landmarks, self.indices = [], []
 
     @property
@@ -209,13 +186,14 @@ class Growth:
 
     def residual_gram(self, indices: NDArray[np.intp]) -> Array:
         """K_AA - F_A F_A' of some inputs."""
-        X_A, F_A = self.inputs(indices), self.features(indices)
+        X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices))
         H: Array = self._alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
         return H
 
     def append_inputs(self, indices: NDArray[np.intp]) -> int:
         """Take inputs as atoms; returns how many were independent of the basis and of each other."""
-        taken = indices[self._append(self.inputs(indices), self.features(indices))]
+        atoms = self.inputs(indices)
+        taken = indices[self._append(atoms, self.features(indices) if self._is_double else self._exactly(atoms))]
         self.exhaust(taken)
         if self.indices is not None:
             self.indices.append(taken)
@@ -223,19 +201,13 @@ class Growth:
 
     def append_points(self, points: Array) -> int:
         """Take any points of input space as atoms; returns how many were independent."""
-        F_A = np.empty((points.shape[0], self.n), points.dtype)
-        if self.n:
-            panels = Panels.of(self.kernel, stack(self.landmarks), self.R[: self.n, : self.n], 0)
-            self._alone(lambda: panels.fill(points, F_A))
-        order = self._append(points, F_A)
+        order = self._append(points, self._exactly(points))
         self.indices = None
         return len(order)
 
     def finish(self) -> Basis:
         """The basis as it is; this object is of no use afterwards."""
-        if self._needs_proof:
-            parts = [self.diagonal[b] - np.einsum("ij,ij->i", *(self.F[b, : self.n],) * 2) for b in self.blocks]
-            self._check_definite(np.concatenate([np.empty(0), *parts]))
+        self._check_columns()
         n, R = self.n, self.R[: self.n, : self.n].copy()
         if n < self.capacity:
             _compact(self.F, n)
@@ -246,15 +218,70 @@ class Growth:
     def _alone(self, task: Any) -> Any:
         return self.engine.map(lambda _: task(), [None])[0]
 
-    def _append(self, atoms: Inputs, F_A: Array) -> NDArray[np.intp]:
-        H = self._alone(lambda: self.kernel.gram(atoms))
+    @property
+    def _is_double(self) -> bool:
+        """Whether stored features are what was computed."""
+        return self.dtype == np.float64
+
+    def _panels(self) -> Panels:
+        """The columns that are there, for any inputs."""
+        return Panels.of(self.kernel, stack(self.landmarks), self.R[: self.n, : self.n], 0)
+
+    def _exactly(self, points: Inputs) -> Array:
+        """F of some points in float64, (., n)."""
+        F = np.empty((points.shape[0], self.n))
+        if self.n:
+            panels = self._panels()
+            self._alone(lambda: panels.fill(points, F))
+        return F
+
+    def _check_columns(self) -> None:
+        """Compute rough columns anew; then refuse a user's kernel that is none, and drop what exceeds K by rounding."""
+        if self.is_rough:
+            self._refine(self._panels())
+        least, sound = self._measured_columns(EXCESS[self.dtype] * self.largest_diagonal)
         if self._needs_proof:
-            _check_symmetric(self.kernel, H)
+            self._check_definite(np.array([least]))
+        if sound < self.n:
+            self._truncate(sound)
+
+    def _refine(self, panels: Panels) -> None:
+        """Compute the columns of F that were not there at the start, and d, from all atoms."""
+
+        def refine(rows: slice) -> None:
+            refine_rows(panels, self.X[rows], self.F[rows], self.diagonal[rows], self.residual[rows], self.kept)
+
+        self.engine.map(refine, self.blocks)
+        self._exhaust_taken()
+
+    def _measured_columns(self, excess: float) -> tuple[float, int]:
+        """The least k(x, x) - |F_x|^2, and how many columns have none below -excess."""
+        found = self.engine.map(
+            lambda rows: sound_columns(self.diagonal[rows], self.F[rows, : self.n], self.kept, excess), self.blocks
+        )
+        return min((least for least, _ in found), default=0.0), min((n for _, n in found), default=self.n)
+
+    def _truncate(self, n: int) -> None:
+        """Keep the first n atoms."""
+        self.n = n
+        self.landmarks = [stack(self.landmarks)[:n]]
+        if self.indices is not None:
+            self.indices = [np.concatenate(self.indices)[:n]]
+        self._recompute_residual()
+
+    def _exhaust_taken(self) -> None:
+        for indices in self.indices or []:
+            self.residual[indices] = 0.0
+
+    def _append(self, atoms: Inputs, F_A: Array) -> NDArray[np.intp]:
+        H = self._alone(lambda: self.kernel.gram(in_double(atoms)))
+        if self._needs_proof:
+            check_symmetric(self.kernel, H, INDEFINITE[self.dtype])
         H -= self._alone(lambda: F_A @ F_A.T)
         order: NDArray[np.intp]
         L, order = self._alone(lambda: pivoted_cholesky(H, self.least))
         if self._needs_proof:
-            self._check_definite(_left_over(H, L, order))
+            self._check_definite(left_over(H, L, order))
         order = order[: self.capacity - self.n]
         s, e = self.n, self.n + len(order)
         if s == e:
@@ -266,8 +293,9 @@ class Growth:
         needed = 1 + int(np.searchsorted(explained, before - self.enough))
         order = order[:needed]
         self.n = s + len(order)
+        self.is_rough = self.is_rough or (s > 0 and not self._is_double)
         self.landmarks.append(atoms[order])
-        if self.n < e or self.remaining < np.sqrt(np.finfo(self.R.dtype).eps) * self._accurate_from:
+        if self.n < e or self.remaining < np.sqrt(np.finfo(self.dtype).eps) * self._accurate_from:
             self._recompute_residual()
             self._accurate_from = self.remaining
         return order
@@ -288,7 +316,7 @@ class Growth:
     def _check_definite(self, residuals: Array) -> None:
         """Residuals of a positive semi-definite matrix are not negative."""
         least = float(residuals.min(initial=0.0))
-        if least < -INDEFINITE[self.R.dtype] * self.largest_diagonal:
+        if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
             raise not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
 
     def _recompute_residual(self) -> None:
@@ -298,77 +326,15 @@ class Growth:
             self.residual[rows] = fresh_residual(self.diagonal[rows], self.F[rows, : self.n])
 
         self.engine.map(fresh, self.blocks)
-        for indices in self.indices or []:
-            self.residual[indices] = 0.0
-
-
-def extend_rows(panels: Panels, X: Inputs, F: Array, residual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fill the columns of panels in rows F of inputs X, take their squares out of `residual`; returns their sums."""
-    panels.fill(X, F)
-    new = F[:, panels.start : len(panels.R)]
-    residual -= np.einsum("ij,ij->i", new, new)
-    np.maximum(residual, 0.0, out=residual)
-    return np.asarray(np.einsum("ij,ij->j", new, new), np.float64)
-
-
-def passed(cumulated: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Where running sums first pass each level; the last place where rounding lets none of them."""
-    return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
-
-
-def fresh_residual(diagonal: NDArray[np.float64], F: Array) -> NDArray[np.float64]:
-    """d from its definition."""
-    return np.asarray(np.maximum(diagonal - np.einsum("ij,ij->i", F, F), 0.0))
-
-
-def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
-    """What to say of a kernel that is not positive semi-definite."""
-    return ValueError(
-        f"kernel={kernel.kernel!r} is not positive semi-definite: {proof}. Expected a kernel, whose Gram matrices have "
-        "no negative eigenvalues; exp(-gamma * distance**2) makes one of a Euclidean distance"
-    )
-
-
-def check_diagonal(kernel: InputKernel, diagonal: NDArray[np.float64]) -> None:
-    """Refuse values k(x, x) that a kernel does not have."""
-    wrong = np.flatnonzero(~np.isfinite(diagonal))
-    if len(wrong):
-        raise ValueError(
-            f"kernel={kernel.kernel!r} has k(x, x) = {diagonal[wrong[0]]} at distinct input {wrong[0]}: expected "
-            "finite numbers; scale the inputs, as sklearn.preprocessing.StandardScaler does"
-        )
-    if diagonal.min(initial=0.0) < 0:
-        raise not_a_kernel(kernel, f"k(x, x) = {diagonal.min():.3g} at distinct input {int(diagonal.argmin())}")
-
-
-def _check_symmetric(kernel: InputKernel, K: Array) -> None:
-    gap = float(np.abs(K - K.T).max(initial=0.0))
-    if gap > INDEFINITE[K.dtype] * float(np.abs(K).max(initial=0.0)):
-        raise not_a_kernel(kernel, f"k(x, y) and k(y, x) differ by {gap:.3g}")
-
-
-def _left_over(H: Array, L: Array, order: NDArray[np.intp]) -> Array:
-    """The least that entries of H without L L' can be: where H is positive semi-definite, they are zero to rounding."""
-    others = np.setdiff1d(np.arange(len(H)), order)
-    if not len(others) or not len(order):
-        return -np.abs(H[np.ix_(others, others)])
-    columns = solve_triangular(L, H[np.ix_(order, others)], lower=True)
-    return -np.abs(H[np.ix_(others, others)] - columns.T @ columns)
+        self._exhaust_taken()
 
 
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, NDArray[np.intp]]:
     """L and order with `H[order][:, order] = L L'`, up to rows whose residual diagonal is at most `least`."""
     if not np.diagonal(H).max(initial=0.0) > least:
         return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)
-    pstrf = lapack.spstrf if H.dtype == np.float32 else lapack.dpstrf
-    C, pivots, rank, _ = pstrf(H, tol=least, lower=1)
+    C, pivots, rank, _ = lapack.dpstrf(H, tol=least, lower=1)
     return np.ascontiguousarray(np.tril(C)[:rank, :rank]), (pivots[:rank] - 1).astype(np.intp)
-
-
-def _inverse(L: Array) -> Array:
-    trtri = lapack.strtri if L.dtype == np.float32 else lapack.dtrtri
-    inverse, _ = trtri(L, lower=1)
-    return np.ascontiguousarray(np.tril(inverse))
 
 
 def _compact(F: Array, n: int) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf.basis.choice import choose_basis
-from kernelcrf.basis.factor import Basis, Panels, row_blocks
+from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.panels import Panels
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, as_inputs, is_sparse
@@ -74,9 +75,9 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """F of any inputs; (rows, d) -> (rows, n), in the precision of R."""
+        """F of any inputs; (rows, d) -> (rows, n), computed in float64 and kept in the precision of the landmarks."""
         X = check_columns(X, self.landmarks.shape[1])
-        F, panels = np.empty((X.shape[0], self.n), self.R.dtype), self._panels
+        F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
@@ -91,8 +92,13 @@ class WhitenedMap:
         if larger.n < self.n or not np.array_equal(larger.R[: self.n, : self.n], self.R):
             raise ValueError("larger does not begin with this map's atoms: make it by choose_basis(..., start=basis)")
         X = check_columns(X, self.landmarks.shape[1])
+        if larger.landmarks.dtype != np.float64:
+            # New columns are no function of rounded ones.
+            longer = larger.transform(X, engine)
+            longer[:, : self.n] = F
+            return longer
         panels = Panels.of(larger.kernel, larger.landmarks[self.n :], larger.R, self.n)
-        longer = np.empty((len(F), larger.n), larger.R.dtype)
+        longer = np.empty((len(F), larger.n))
 
         def fill(rows: slice) -> None:
             longer[rows, : self.n] = F[rows]

@@ -3,7 +3,7 @@
     F(x) W = k(x, B) R^-T W = k(x, B) A,      A = R^-T W
 
 A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved for an
-input. A is computed in float64 and kept in the precision of R. Where atoms are close under the kernel, A is large and
+input. A is computed in float64 and kept in the precision of B. Where atoms are close under the kernel, A is large and
 its terms cancel: rounding leaves an error of about `eps |k(x, B)| |A|`, to which the rounding of k alone already
 amounts, so that solving for F first is no more exact (`tests/basis/test_folded.py` holds both beside float64).
 """
@@ -109,4 +109,4 @@ def fold(features: FeatureMap, W: Array) -> Weights:
     if not isinstance(features, WhitenedMap):
         raise TypeError(f"features is of type {type(features).__name__}: expected a PrimalMap or a WhitenedMap")
     A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)
-    return DualWeights(features.kernel, features.landmarks, np.ascontiguousarray(A, features.R.dtype))
+    return DualWeights(features.kernel, features.landmarks, np.ascontiguousarray(A, features.landmarks.dtype))

@@ -20,17 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcrf.basis.factor import (
-    Basis,
-    Growth,
-    Panels,
-    check_diagonal,
-    extend_rows,
-    fresh_residual,
-    passed,
-    row_blocks,
-    stack,
-)
+from kernelcrf.basis.definiteness import check_diagonal
+from kernelcrf.basis.factor import Basis, Growth, row_blocks, stack
+from kernelcrf.basis.panels import Panels, in_double
+from kernelcrf.basis.residuals import extend_rows, fresh_residual, passed, refine_rows, sound_columns
 from kernelcrf.engines.cluster import Cluster, Handle, Resident, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
@@ -54,7 +47,7 @@ class Site(Resident):
     @classmethod
     def of(cls, X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Site:
         """A site without atoms."""
-        diagonal = np.asarray(kernel.diagonal(X), np.float64)[own]
+        diagonal = np.asarray(kernel.diagonal(in_double(X)), np.float64)[own]
         check_diagonal(kernel, diagonal)
         return cls(X, own, np.empty((X.shape[0], capacity), X.dtype), diagonal, diagonal)
 
@@ -72,8 +65,24 @@ class Site(Resident):
         for rows in row_blocks(self.X.shape[0]):
             extend_rows(panels, self.X[rows], F[rows], every[rows])
             new = F[rows, panels.start : len(panels.R)][mine[rows]]
-            explained += np.einsum("ij,ij->j", new, new)
+            explained += np.einsum("ij,ij->j", new, new, dtype=np.float64)
         return explained, replace(self, F=F, residual=every[self.own])
+
+    def refined(self, panels: Panels, kept: int) -> Site:
+        """With the columns of panels from `kept` on, and d, computed from all atoms.
+
+        No earlier state of the site is read any more, so that its columns may be overwritten.
+        """
+        F = self.F if self.F.flags.writeable else self.F.copy()
+        residual, diagonal = np.zeros(self.X.shape[0]), np.zeros(self.X.shape[0])
+        diagonal[self.own] = self.diagonal
+        for rows in row_blocks(self.X.shape[0]):
+            refine_rows(panels, self.X[rows], F[rows], diagonal[rows], residual[rows], kept)
+        return replace(self, F=F, residual=residual[self.own])
+
+    def sound(self, n: int, kept: int, excess: float) -> tuple[float, int]:
+        """The least of d by its definition, and how many columns have none below -excess."""
+        return sound_columns(self.diagonal, self.F[self.own, :n], kept, excess)
 
     def refreshed(self, n: int, exhausted: Places) -> Site:
         """d from its definition, 0 at some of the own inputs."""
@@ -109,11 +118,6 @@ class Site(Resident):
         order = np.argsort(-self.residual, kind="stable")[:count]
         return order, self.residual[order]
 
-    def least(self, n: int) -> float:
-        """The least of d by its definition, which is not below zero but by rounding."""
-        F = self.F[self.own, :n]
-        return float((self.diagonal - np.einsum("ij,ij->i", F, F)).min(initial=0.0))
-
     def cut(self, n: int) -> Array:
         """F, as wide as it has become."""
         return self.F if self.F.shape[1] == n else np.ascontiguousarray(self.F[:, :n])
@@ -147,7 +151,7 @@ class SharedGrowth(Growth):
             self.landmarks = [start.landmarks]
             self.indices = None if start.indices is None else [start.indices]
             self._extended(Panels.of(kernel, start.landmarks, self.R[: start.n, : start.n], 0))
-            self.n = start.n
+            self.n = self.kept = start.n
             self._recompute_residual()
         self._accurate_from = self.remaining
 
@@ -205,10 +209,7 @@ class SharedGrowth(Growth):
 
     def finish(self) -> Basis:
         """The basis; F and d are lists of handles, d that of own inputs."""
-        if self._needs_proof:
-            self._check_definite(
-                np.array(self.cluster.fetch(self.cluster.each(Site.least, self.sites, shared=(self.n,))))
-            )
+        self._check_columns()
         indices = None if self.indices is None else np.concatenate([np.empty(0, np.intp), *self.indices])
         F: Any = self.cluster.each(Site.cut, self.sites, shared=(self.n,))
         residual: Any = self.cluster.each(_residual_of, self.sites)
@@ -221,6 +222,18 @@ class SharedGrowth(Growth):
         self.sites = self.cluster.each(second, pairs)
         self._measure()
         return explained
+
+    def _refine(self, panels: Panels) -> None:
+        self.sites = self.cluster.each(Site.refined, self.sites, shared=(panels, self.kept))
+        self._exhaust_taken()
+        self._measure()
+
+    def _measured_columns(self, excess: float) -> tuple[float, int]:
+        found = self.cluster.fetch(self.cluster.each(Site.sound, self.sites, shared=(self.n, self.kept, excess)))
+        return min(least for least, _ in found), min(n for _, n in found)
+
+    def _exhaust_taken(self) -> None:
+        self.exhaust(np.concatenate([np.empty(0, np.intp), *(self.indices or [])]))
 
     def _recompute_residual(self) -> None:
         taken = np.concatenate([np.empty(0, np.intp), *(self.indices or [])])

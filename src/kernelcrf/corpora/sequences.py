@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from kernelcrf.basis.definiteness import INDEFINITE, not_a_kernel
 from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import INDEFINITE, Basis, not_a_kernel, row_blocks
+from kernelcrf.basis.factor import EXCESS, Basis, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
+from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import Rule
 from kernelcrf.certificate import residual_products
 from kernelcrf.corpora.digest import Words, digest_texts, digest_words
@@ -151,9 +153,8 @@ class LocalCorpus:
         F = earlier.transform(self.found.inputs, engine)
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, F, None)
-        diagonal = np.asarray(kernel.diagonal(self.found.inputs), np.float64)
-        residual = np.maximum(diagonal - np.einsum("un,un->u", F, F, dtype=np.float64), 0)
-        return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, float(diagonal.sum())))
+        residual, trace = residual_of(kernel, self.found.inputs, F)
+        return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, by_template: Mapping[str, Features]) -> Sequence[ChainPartition]:
         """As many as threads may share."""
@@ -192,15 +193,35 @@ class LocalCorpus:
         return self.data.places(self.found.first[indices])
 
 
+def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
+    """Return the diagonal d of K - F F' for features F that an earlier map gave the inputs X, and the trace of K.
+
+    Raise if rounding brought d below zero: norms by F would then be smaller than the kernel's own.
+    """
+    diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
+    residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
+    excess = EXCESS[F.dtype] * float(diagonal.max(initial=0.0))
+    if residual.min(initial=0.0) < -excess:
+        row = int(residual.argmin())
+        raise ValueError(
+            f"the features of distinct input {row} have the squared norm {diagonal[row] - residual[row]:.6g}, above "
+            f"k(x, x) = {diagonal[row]:.6g}: expected landmarks that were factored in float64. Fit anew instead of "
+            "going on from this model or checkpoint"
+        )
+    return np.maximum(residual, 0.0), float(diagonal.sum())
+
+
 def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
-    """<R, E R>, which rounding alone can bring below zero: to that of E, |E| <= INDEFINITE max k(x, x).
+    """Return |<R, E R>|, where E = K - F F' has no negative eigenvalue but by rounding: |E| <= INDEFINITE max k(x, x).
+
+    A negative square says that F F' exceeds K along R, so that P by F may lie below the kernel's own: it counts too.
 
     absolute : |R| summed over its n_rows rows.
     """
-    rounding = INDEFINITE[basis.R.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
+    rounding = INDEFINITE[basis.landmarks.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
     if square < -rounding:
         raise not_a_kernel(kernel, f"the squared norm of a function in its space came out as {square:.3g}")
-    return max(square, 0.0)
+    return abs(square)
 
 
 def atom_scores(ER: Floats, residual: Floats) -> Floats:

@@ -17,14 +17,15 @@ from sklearn.utils import check_random_state
 
 from kernelcrf.basis.choice import capacity_for, find_rule
 from kernelcrf.basis.distinct import Distinct
-from kernelcrf.basis.factor import Basis
+from kernelcrf.basis.factor import Basis, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap
+from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import Rule, drive
 from kernelcrf.basis.shards import SharedGrowth, own_inputs
-from kernelcrf.certificate import GRAM_ROWS
+from kernelcrf.certificate import GRAM_ROWS, feature_products
 from kernelcrf.corpora.digest import digest_texts
-from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span
-from kernelcrf.engines.cluster import Cluster, Handle
+from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span, residual_of
+from kernelcrf.engines.cluster import Cluster, Handle, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
 from kernelcrf.objective import Evaluation, Objective
@@ -137,8 +138,9 @@ class SharedCorpus:
         F: Any = self.cluster.each(_transformed, self.inputs, shared=(earlier,))
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, F, None)
-        residual: Any = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(kernel,))
-        trace = float(self.cluster.sum(self.cluster.each(_own_trace, self.inputs, self.own, shared=(kernel,))))
+        pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(kernel,))
+        residual: Any = self.cluster.each(first, pairs)
+        trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, by_template: Mapping[str, Features]) -> Sequence[Shards]:
@@ -216,13 +218,8 @@ def _transformed(X: Inputs, map: FeatureMap) -> Inputs:
     return map.transform(X)
 
 
-def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> Floats:
-    diagonal = np.asarray(kernel.diagonal(X[own]), np.float64)
-    return np.asarray(np.maximum(diagonal - np.einsum("un,un->u", F[own], F[own], dtype=np.float64), 0))
-
-
-def _own_trace(X: Inputs, own: Places, kernel: InputKernel) -> float:
-    return float(np.asarray(kernel.diagonal(X[own]), np.float64).sum())
+def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> tuple[Floats, float]:
+    return residual_of(kernel, X[own], F[own])
 
 
 def _partition(data: LabelledSequences, found: Distinct, *features: Any) -> ChainPartition:
@@ -241,11 +238,11 @@ def _summed(found: Distinct, residual: Array) -> Floats:
 
 
 def _weights(F: Array, R: Floats) -> Floats:
-    return np.asarray(F.T @ R, np.float64)
+    return feature_products(F, R)
 
 
 def _within(F: Array, weights: Floats) -> Floats:
-    return -np.asarray(F @ weights, np.float64)
+    return -np.concatenate([np.empty((0, weights.shape[1])), *(F[rows] @ weights for rows in row_blocks(len(F)))])
 
 
 def _met(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
@@ -255,7 +252,7 @@ def _met(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) 
         rows = slice(low, low + GRAM_ROWS)
         for begin in range(0, others.shape[0], GRAM_ROWS):
             columns = slice(begin, begin + GRAM_ROWS)
-            total[rows] += kernel.gram(X[rows], others[columns]) @ R[columns]
+            total[rows] += kernel.gram(in_double(X[rows]), in_double(others[columns])) @ R[columns]
     return total
 
 
