@@ -85,6 +85,8 @@ TESTS: dict[str, list[str]] = {
     "basis/distinct.py": ["tests/basis/test_distinct.py"],
     "basis/entries.py": ["tests/basis/test_entries.py", "tests/estimators/test_feature_dicts.py"],
     "basis/factor.py": BASIS,
+    "basis/panels.py": BASIS,
+    "basis/residuals.py": BASIS,
     "basis/features.py": ["tests/basis/test_features.py", "tests/basis/test_folded.py"],
     "basis/folded.py": ["tests/basis/test_folded.py"],
     "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],

@@ -11,7 +11,12 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting import Settings, fit
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.decoding import viterbi
+from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Objective
+from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.solvers import LBFGS
+from kernelcrf.solvers.loop import minimise
 
 RBF = InputKernel("rbf", gamma=0.5)
 
@@ -149,3 +154,37 @@ def test_letters_are_learnt_to_a_certificate(data_folder):
     scores = found.features.map.transform(X[train]) @ found.weights["node"]
     labels, _ = viterbi(scores, found.weights["edge"][0], sequences.chains)
     assert (labels == sequences.labels).mean() > 0.95
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.00005])
+def test_gap_full_counts_features_that_exceed_the_kernel(data, factor):
+    """Features that are too long have a lower optimum than the kernel, and the gap covers the difference either way."""
+    settings = Settings(RBF, C=2.0, tol=1e-10)
+    corpus, engine = data.corpus(matched=True), LocalEngine(1)
+    exact = fit(data, settings, engine)
+    features = replace(exact.features, F=factor * exact.features.F)
+    objective = Objective(exact.layout, corpus.partitions({"node": features}), engine)
+    found = minimise(objective, LBFGS(), np.zeros(exact.layout.size), tol=1e-10)
+    gap, _ = corpus.gap_full(objective, found.evaluation, {"node": features})
+    difference = abs(exact.certificate.objective - found.certificate.objective)
+    assert (difference > 1e-4) == (factor > 1)
+    assert difference <= 1.001 * gap + 1e-9
+
+
+def test_landmarks_that_are_added_never_raise_the_objective(data):
+    """Bases that are chosen apart are not nested, and promise nothing of the kind."""
+    corpus, engine, tol = data.corpus(matched=True), LocalEngine(1), 1e-9
+    features, before = None, np.inf
+    for n in (18, 20, 40, 80):
+        start = None if features is None else features.basis
+        features = corpus.features(RBF, n, "random", 0, engine, start)
+        layout = Layout(
+            (
+                TemplateBlock(CliqueKernel("node", 1, LabelKernel("delta", 3), RBF), n, 2.0),
+                TemplateBlock(CliqueKernel("edge", 2, LabelKernel("delta", 3), None), 1, 1.0),
+            )
+        )
+        objective = Objective(layout, corpus.partitions({"node": features}), engine)
+        found = minimise(objective, LBFGS(), np.zeros(layout.size), tol=tol).certificate
+        assert found.objective <= before * (1 + tol)
+        before = found.objective

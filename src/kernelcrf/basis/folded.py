@@ -4,8 +4,9 @@
 
 A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved for an
 input. A is computed in float64 and kept in the precision of B. Where atoms are close under the kernel, A is large and
-its terms cancel: rounding leaves an error of about `eps |k(x, B)| |A|`, to which the rounding of k alone already
-amounts, so that solving for F first is no more exact (`tests/basis/test_folded.py` holds both beside float64).
+its terms cancel: rounding leaves an error of about `eps |k(x, B)| |A|` at most, to which the rounding of k alone
+amounts. For float32 inputs eps is that of float32, while `WhitenedMap.transform` computes F in float64: scores of
+predictions are then less exact than those of training, within this bound (`tests/basis/test_folded.py`).
 """
 
 from __future__ import annotations

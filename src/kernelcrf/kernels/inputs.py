@@ -17,8 +17,9 @@ rbf is one matrix product with the norms folded in: with c the mean of the secon
     log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
 
 The shift by c leaves the kernel as it is and takes the common offset out of the cancellation; what is left of
-it is about `eps gamma max |x-c|^2` in the exponent. Where that exceeds 1e-5 in float32 the block runs in float64, and
-where it does there too, as with one entry far from all others, each distance is taken by itself.
+it is about `eps gamma max |x-c|^2` in the exponent. If that exceeds 1e-5 in float32 the block runs in float64. If it
+exceeds 1e-11 there, as with one entry far from all others, each distance is taken by itself: rounding of k counts over
+the pivots of a basis. Sparse inputs too wide to be dense have 1e-5 in float64 as well.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ Inputs: TypeAlias = Any
 
 NAMES = ("linear", "poly", "polynomial", "rbf", "laplacian", "cosine", "chi2")
 INDEFINITE = ("sigmoid", "additive_chi2")
-EXPONENT_ERROR = 1e-5
+EXPONENT_ERROR = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}
+MOST_EXPONENT_ERROR = 1e-5
 DENSE_ENTRIES = 2**27
 ELEMENTWISE_ROWS = 256
 DIAGONAL_ROWS = 32
@@ -334,7 +336,8 @@ def _power(K: Array, gamma: float, coef0: float, degree: int) -> None:
 def _rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     if is_sparse(X) or is_sparse(Y):
         x, y = -gamma * _squared_norms(X), -gamma * _squared_norms(Y)
-        if _too_coarse(out, x, y):
+        most = EXPONENT_ERROR[out.dtype] if _has_room(Y) else MOST_EXPONENT_ERROR
+        if _too_coarse(out, x, y, most):
             return _rbf_finer(X, Y, gamma, out)
         _inner(X, Y, out)
         for start in range(0, len(out), ELEMENTWISE_ROWS):
@@ -356,7 +359,7 @@ def _right_side(Y: Array, gamma: float, dtype: np.dtype[Any]) -> tuple[Array, Ar
 def _rbf_against(X: Array, Y: Array, gamma: float, side: tuple[Array, Array], out: Array) -> None:
     centre, right = side
     left = _fold(X, centre, gamma, 0)
-    if _too_coarse(out, left[:, -2], right[:, -1]):
+    if _too_coarse(out, left[:, -2], right[:, -1], EXPONENT_ERROR[out.dtype]):
         return _rbf_finer(X, Y, gamma, out)
     np.matmul(left, right.T, out=out)
     for start in range(0, len(out), ELEMENTWISE_ROWS):
@@ -364,10 +367,10 @@ def _rbf_against(X: Array, Y: Array, gamma: float, side: tuple[Array, Array], ou
     return None
 
 
-def _too_coarse(out: Array, x: Array, y: Array) -> bool:
-    """Whether the precision of `out` cannot resolve sums of exponents as large as x and y."""
+def _too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
+    """Return whether sums of exponents as large as x and y have errors above `most` in the precision of `out`."""
     largest = -min(float(x.min()), float(y.min()))
-    return not np.finfo(out.dtype).eps * largest <= EXPONENT_ERROR
+    return not np.finfo(out.dtype).eps * largest <= most
 
 
 def _rbf_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
@@ -383,8 +386,13 @@ def _rbf_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
         out[start : start + ELEMENTWISE_ROWS] = block
 
 
+def _has_room(Y: Inputs) -> bool:
+    """Return whether Y is dense, or small enough to be made dense."""
+    return not is_sparse(Y) or Y.shape[0] * Y.shape[1] <= DENSE_ENTRIES
+
+
 def _with_room(Y: Inputs, gamma: float) -> Array:
-    if is_sparse(Y) and Y.shape[0] * Y.shape[1] > DENSE_ENTRIES:
+    if not _has_room(Y):
         raise ValueError(
             f"kernel='rbf' with gamma={gamma:g} cannot tell the distances of sparse inputs with entries up to "
             f"{abs(Y).max():.3g}: scale them, as sklearn.preprocessing.MaxAbsScaler does, or lower gamma"
