@@ -338,3 +338,13 @@ def test_sequences_are_chains_with_any_kernel():
     assert graph.certificate_.objective == pytest.approx(chain.certificate_.objective, rel=1e-7)
     for a, b in zip(graph.predict_proba(X), chain.predict_proba(X), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("inference", ["loopy", "gibbs"])
+def test_a_graph_without_nodes_has_one_labelling(inference):
+    X, y = images(0, 3, side=2)
+    model = GraphCRF("linear", inference=inference, random_state=0).fit(X, y)
+    nothing = [(np.empty((0, 2)), np.empty((0, 2), int))]
+    assert [len(labels) for labels in model.predict(nothing)] == [0]
+    assert model.predict_proba(nothing)[0].shape == (0, 2)
+    assert model.sample(nothing, 3, random_state=0)[0].shape == (3, 0)

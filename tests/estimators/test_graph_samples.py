@@ -71,3 +71,44 @@ def test_weights_and_structures_that_do_not_fit_are_named():
         MarkovNetwork(structure="ring").fit(table)
     with pytest.raises(ValueError, match=r"X has shape \(3,\)"):
         MarkovNetwork().fit(table[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("edges", "directed", "message"),
+    [
+        ([[0, 1], [1, 2], [0, 1]], False, r"edge \(0, 1\) more than once: expected each edge once, from either end"),
+        ([[2, 1], [0, 1], [1, 2]], False, r"edge \(2, 1\) more than once.*directed=True"),
+        ([[0, 1], [1, 2], [1, 2]], True, r"edge \(1, 2\) more than once: expected each edge once$"),
+    ],
+)
+def test_an_edge_counts_once(edges, directed, message):
+    with pytest.raises(ValueError, match=message):
+        GraphSamples.read([(X, edges)], directed=directed)
+
+
+def test_edges_of_both_directions_are_two():
+    assert len(GraphSamples.read([(X, [[0, 1], [1, 0]])], directed=True).edges) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "directed", "message"),
+    [
+        (nx.DiGraph, False, r"X\[0\] is a DiGraph of networkx, and directed=False.*graph.to_undirected\(\)"),
+        (nx.MultiDiGraph, False, r"X\[0\] is a MultiDiGraph of networkx, and directed=False"),
+        (nx.Graph, True, r"X\[0\] is a Graph of networkx, and directed=True.*graph.to_directed\(\)"),
+    ],
+)
+def test_networkx_graphs_say_whether_edges_have_a_direction(kind, directed, message):
+    with pytest.raises(ValueError, match=message):
+        GraphSamples.read([kind(network())], directed=directed)
+
+
+def test_parallel_edges_and_features_of_some_edges_are_refused():
+    graph = nx.MultiGraph(network())
+    graph.add_edge(1, 0)
+    with pytest.raises(ValueError, match=r"edge \(0, 1\) more than once"):
+        GraphSamples.read([graph], directed=False)
+    some = network()
+    some.edges[0, 1]["x"] = 1.0
+    with pytest.raises(ValueError, match=r"1 of the 2 edges of X\[0\] have an attribute 'x': expected features of all"):
+        GraphSamples.read([some], directed=False)

@@ -143,3 +143,15 @@ def test_what_does_not_fit_is_refused_by_name():
         model.log_prob(X, Y[:, :3])
     with pytest.raises(ValueError, match="y has 9 rows and X has 10"):
         model.log_prob(X, Y[:9])
+
+
+def test_a_label_that_is_never_seen_to_be_absent_may_miss():
+    """In an indicator matrix -1 is a missing label of every column, also of one in which no 0 is left."""
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    Y = np.array([[1, -1, -1], [0, 1, -1], [1, 1, -1], [0, -1, -1], [-1, 1, -1], [1, 1, -1]])
+    model = MultiLabelCRF("linear", structure="none").fit(X, Y)
+    assert set(np.unique(model.predict(X))) <= {0, 1}
+    np.testing.assert_array_equal(model.predict(X)[:, 1], 1)
+    np.testing.assert_allclose(model.log_prob(X, np.full_like(Y, -1)), 0, atol=1e-12)
+    signs = MultiLabelCRF("linear", structure="none").fit(X, np.where(X > 0, 1, -1))
+    assert set(np.unique(signs.predict(X))) == {-1, 1}

@@ -48,7 +48,7 @@ class GraphSamples:
     @classmethod
     def read(cls, X: Any, *, directed: bool) -> GraphSamples:
         """Check and join what a user handed in."""
-        items = [_sample(x, i) for i, x in enumerate(read_graphs(X))]
+        items = [_sample(x, i, directed) for i, x in enumerate(read_graphs(X))]
         if not items:
             raise ValueError("X is empty: expected at least one graph")
         chains = {item.is_chain for item in items}
@@ -139,12 +139,12 @@ def read_graphs(X: Any) -> list[Any]:
     return list(opened)
 
 
-def _sample(x: Any, i: int) -> _Sample:
+def _sample(x: Any, i: int, directed: bool) -> _Sample:
     if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
-        return _from_networkx(x, i)
+        return _from_networkx(x, i, directed)
     if _is_graph(x):
         features = _matrix(x[0], f"X[{i}][0]")
-        edges = _edges(x[1], features.shape[0], i)
+        edges = _edges(x[1], features.shape[0], i, directed)
         ends = None if len(x) == 2 else _matrix(x[2], f"X[{i}][2]")
         if ends is not None and ends.shape[0] != len(edges):
             raise ValueError(
@@ -156,8 +156,14 @@ def _sample(x: Any, i: int) -> _Sample:
     return _Sample(features, np.column_stack((steps[:-1], steps[1:])), None, True)
 
 
-def _from_networkx(graph: Any, i: int) -> _Sample:
+def _from_networkx(graph: Any, i: int, directed: bool) -> _Sample:
     """Node features in the attribute "x" of each node, edge features in "x" of each edge where they have it."""
+    if graph.is_directed() != directed:
+        other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
+        raise ValueError(
+            f"X[{i}] is a {type(graph).__name__} of networkx, and directed={directed!r}: expected graphs whose edges "
+            f"are {'directed' if directed else 'without direction'}; use {other}"
+        )
     places = {node: k for k, node in enumerate(graph.nodes)}
     try:
         features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
@@ -166,9 +172,15 @@ def _from_networkx(graph: Any, i: int) -> _Sample:
             f"X[{i}] lacks features: expected an attribute 'x' of every node, numbers of one length"
         ) from None
     pairs = list(graph.edges(data=True))
-    edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i)
+    edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i, directed)
     ends = None
-    if pairs and all("x" in data for _, _, data in pairs):
+    with_features = sum("x" in data for _, _, data in pairs)
+    if 0 < with_features < len(pairs):
+        raise ValueError(
+            f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected features of all "
+            "edges, or of none"
+        )
+    if with_features:
         try:
             ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
         except ValueError:
@@ -198,7 +210,7 @@ def _matrix(values: Any, name: str) -> Inputs:
     return matrix
 
 
-def _edges(values: Any, n_nodes: int, i: int) -> Ints:
+def _edges(values: Any, n_nodes: int, i: int, directed: bool) -> Ints:
     opened = read_container(values, f"the edges of X[{i}]", "(n_edges, 2) numbers of nodes")
     try:
         edges = np.asarray(opened)
@@ -214,6 +226,14 @@ def _edges(values: Any, n_nodes: int, i: int) -> Ints:
         )
     if (edges[:, 0] == edges[:, 1]).any():
         raise ValueError(f"X[{i}] joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes")
+    pairs = edges if directed else np.sort(edges, axis=1)
+    _, first, counts = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        a, b = edges[first[counts > 1].min()]
+        raise ValueError(
+            f"X[{i}] has the edge ({a}, {b}) more than once: expected each edge once"
+            + ("" if directed else ", from either end; edges in both directions go with directed=True")
+        )
     return edges.astype(np.int64)
 
 

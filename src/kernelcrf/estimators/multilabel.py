@@ -45,7 +45,8 @@ LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    y is scikit-learn's indicator matrix (m, n_labels), dense or sparse; -1 is a missing label.
+    y is scikit-learn's indicator matrix (m, n_labels), dense or sparse; -1 is a missing label. A y without zeros, such
+    as one of -1 and 1, has its own two values in each column, and none is missing.
 
     Parameters
     ----------
@@ -362,11 +363,13 @@ def _columns(y: Any) -> Array:
 
 def _encoded(Y: Array) -> tuple[list[Array], npt.NDArray[np.int32]]:
     """The two values of each label, and Y as indices into them, -1 where missing."""
-    classes = []
+    classes: list[Array] = []
+    zeros = bool((Y == 0).any())
     for j in range(Y.shape[1]):
         column = Y[:, j]
-        known = column[column != -1] if _may_miss(column) else column
-        check_classification_targets(known)
+        known = column[column != -1] if zeros and _may_miss(column) else column
+        if len(known):
+            check_classification_targets(known)
         values = np.unique(known)
         if len(values) > 2:
             raise ValueError(
@@ -382,8 +385,8 @@ def _encoded(Y: Array) -> tuple[list[Array], npt.NDArray[np.int32]]:
 
 
 def _may_miss(column: Array) -> bool:
-    """Whether -1 is a missing label: beside 0 and 1, not as one of two other values."""
-    return column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all()) and bool((column == 0).any())
+    """Return whether -1 is a missing label of a column, if y has zeros and so is an indicator matrix."""
+    return column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all())
 
 
 def _column(column: Array, values: Array, j: int) -> npt.NDArray[np.int32]:

@@ -133,7 +133,7 @@ class Gibbs:
         columns = [
             chain.means[:, end - card : end].argmax(axis=1) for end, card in zip(ends, self.graph.cards, strict=True)
         ]
-        labels = np.column_stack(columns).astype(np.int32)
+        labels = np.array(columns, np.int32).reshape(self.graph.n_nodes, len(tables)).T
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
@@ -178,14 +178,15 @@ class _Chain:
     @classmethod
     def of(cls, gibbs: Gibbs, tables: Floats, rng: np.random.Generator) -> _Chain:
         graph = gibbs.graph
-        labels = rng.integers(graph.cards, size=(len(tables), graph.n_nodes)).astype(np.int32)
+        shape = len(tables), graph.n_nodes
+        labels = rng.integers(graph.cards, size=shape).astype(np.int32) if graph.n_nodes else np.zeros(shape, np.int32)
         means = np.zeros((len(tables), int(graph.cards.sum())))
         return cls(gibbs, tables, rng, labels, graph.chosen(labels), means)
 
     def run(self, n_sweeps: int, *, means: bool = False) -> None:
         graph, incidence = self.gibbs.graph, self.gibbs.incidence
         into = self.means if means else np.empty((len(self.labels), 0))
-        for _ in range(n_sweeps):
+        for _ in range(n_sweeps if graph.n_nodes else 0):
             uniform = self.rng.random(self.labels.shape)
             loops.sweep(
                 self.tables, self.labels, self.chosen, graph.cards, incidence.starts, incidence.uses, uniform, into

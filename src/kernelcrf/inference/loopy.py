@@ -299,8 +299,9 @@ class Loopy:
         n = int(self.cover.node_starts[-1])
         nodes = np.sum([part.moments.cliques[:, :n] for part in curvature.parts], axis=0)
         starts = self.cover.node_starts
-        labels = np.column_stack([nodes[:, a:b].argmax(axis=1) for a, b in itertools.pairwise(starts)])
-        return labels.astype(np.int32), labelling_scores(self.graph, tables, labels)
+        columns = [nodes[:, a:b].argmax(axis=1) for a, b in itertools.pairwise(starts)]
+        labels = np.array(columns, np.int32).reshape(self.graph.n_nodes, len(nodes)).T
+        return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
         """Return a bound on -log p of labels (m, V) from above.
