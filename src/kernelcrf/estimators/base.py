@@ -31,7 +31,6 @@ from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.solvers import Record
-from kernelcrf.solvers.loop import FirstPointError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -161,14 +160,22 @@ class KernelEstimator(SavedEstimator):
             )
         problem = problem_of(data, settings, legal, start)
         found = checkpoint.start(problem, settings, data)
+        steps, write = 0, checkpoint.keep(problem)
+
+        def keep(*point: Any) -> None:
+            nonlocal steps
+            steps += 1
+            write(*point)
+
         try:
-            fitted = fit(data, settings, self._engine, callback, found or start, checkpoint.keep(problem))
-        except FirstPointError as error:
-            if found is None:
+            fitted = fit(data, settings, self._engine, callback, found or start, keep)
+        except ValueError as error:
+            # A fit of this very problem went past its first step before: it is the file that is wrong.
+            if found is None or steps > 1:
                 raise
             raise ModelFileError(
-                f"{checkpoint.path}: the weights or landmarks of the checkpoint overflow ({shown_text(error)}): remove "
-                "the file to start anew"
+                f"{checkpoint.path}: the fit cannot go on from the weights and landmarks of the checkpoint "
+                f"({shown_text(error)}): remove the file to start anew"
             ) from None
         end = fitted.end
         checkpoint.write(problem, end.map, end.edge_map, end.theta, fitted.solution.history)

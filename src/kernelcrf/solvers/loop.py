@@ -29,10 +29,6 @@ OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
 STALLED, INTERRUPTED = "stalled", "interrupted"
 
 
-class FirstPointError(ValueError):
-    """The numbers of a run overflow at the point where it starts."""
-
-
 @dataclass(frozen=True)
 class Record:
     """One point of a run: P, its gap as known then, the step taken to it, and passes and seconds since the start.
@@ -157,8 +153,7 @@ class Progress:
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
-            error = ValueError if self.best is not None else FirstPointError
-            raise error(
+            raise ValueError(
                 f"the objective is {at.value:.3g}, within a bound of {at.lower_bound:.3g} and with a gradient of up to "
                 f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, as "
                 "sklearn.preprocessing.StandardScaler does, lower C, or use a kernel of smaller values"
