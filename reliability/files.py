@@ -118,6 +118,17 @@ FINDS = (
         "test_what_is_no_graph_is_named",
     ),
     Find(
+        "Checkpoints were not checked: column indices of sparse landmarks ended the process by a segmentation fault, other "
+        "edits in a KeyError, an IndexError or a LinAlgError.",
+        "they are checked as models are, and refused.",
+        "test_a_forged_checkpoint_is_refused",
+    ),
+    Find(
+        "A lower bound written in a checkpoint was believed, whatever the data.",
+        "bounds are computed anew, on the data of the fit.",
+        "test_a_bound_that_a_file_claims_is_not_believed",
+    ),
+    Find(
         "A model saved before a parameter of ChainCRF was added would have been refused.",
         "the parameter takes its default.",
         "test_a_file_from_before_a_parameter_was_there_takes_its_default",
