@@ -118,8 +118,8 @@ FINDS = (
         "test_what_is_no_graph_is_named",
     ),
     Find(
-        "Checkpoints were not checked: column indices of sparse landmarks ended the process by a segmentation fault, other "
-        "edits in a KeyError, an IndexError or a LinAlgError.",
+        "Checkpoints were not checked: column indices of sparse landmarks ended the process by a segmentation fault, "
+        "other edits in a KeyError, an IndexError or a LinAlgError.",
         "they are checked as models are, and refused.",
         "test_a_forged_checkpoint_is_refused",
     ),
