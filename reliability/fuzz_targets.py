@@ -5,7 +5,9 @@ model_header    the JSON of a model file beside tensors that are whole
 model_state     edits of the JSON and of the tensors of a whole model, as the bytes choose them
 checkpoint      edits of the JSON and of the tensors of the checkpoint of a fit, from which the fit then goes on
 loaded          such edits of a file of any estimator, and everything that may be called on it (see `fuzz_loaded`)
-columns, jsonl, crfsuite, npz    a file of that format; what is read is written and read again, and must be the same
+columns, jsonl, crfsuite, npz, parquet    a file of that format; what is read is written and read again, and must be
+                                          the same; Parquet also as the workers of a cluster read it
+parquet_table   the same of a well-formed Parquet file whose columns, types and values the bytes choose
 templates       a template file (after a byte that says how many columns) and the features of a sentence
 
 A model that is read must predict: rows of finite probabilities that sum to one, or a ValueError.
@@ -19,6 +21,8 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,10 +34,13 @@ import fuzz_loaded
 from fuzz_checkpoints import KINDS, goes_on, interrupted
 from fuzz_edits import edit_tensor, edit_value, parts, scratch
 from kernelcrf import ChainCRF, ModelFileError, load
+from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import restore
 from kernelcrf.formats import FormatError, Record, TemplateError, Templates, columns, crfsuite, json_lines, read
 from kernelcrf.formats import write as write_records
+from kernelcrf.formats.partitioned import read_parquet
+from parquet_tables import odd_parquet
 
 CORPUS = Path(__file__).parent / "corpus"
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
@@ -93,15 +100,27 @@ def crfsuite_(data: bytes) -> None:
 
 
 def npz(data: bytes) -> None:
-    path = scratch()
-    with open(path, "wb") as file:
+    read_file_twice(data, "npz")
+
+
+def parquet(data: bytes) -> None:
+    read_file_twice(data, "parquet")
+    with open(scratch(), "wb") as file:
         file.write(data)
-    try:
-        records = list(read(path, "npz"))
-        write_records(path, records, "npz")
-    except FormatError:
-        return
-    compare(records, list(read(path, "npz")))
+    for options in ({}, {"labels": None}, {"labels": "labels", "sequence": "weight"}):
+        try:
+            parts = read_parquet(scratch(), **options).sources
+        except FormatError:
+            return
+        for part in parts:
+            with suppress(FormatError):
+                part()
+
+
+def parquet_table(data: bytes) -> None:
+    made = odd_parquet(data)
+    if made is not None:
+        parquet(made)
 
 
 def templates(data: bytes) -> None:
@@ -126,6 +145,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "jsonl": jsonl,
     "crfsuite": crfsuite_,
     "npz": npz,
+    "parquet": parquet,
+    "parquet_table": parquet_table,
     "templates": templates,
 }
 
@@ -171,6 +192,33 @@ def predicts(model: ChainCRF) -> None:
         return
     assert np.isfinite(proba).all(), "probabilities that are not finite"
     np.testing.assert_allclose(proba.sum(axis=1), 1.0, atol=1e-4)
+
+
+def read_file_twice(data: bytes, format: str) -> None:
+    """Read a file of a binary format, write it, and read it again."""
+    path = scratch()
+    with open(path, "wb") as file:
+        file.write(data)
+    try:
+        records = list(read(path, format))
+        write_records(path, records, format)
+    except FormatError:
+        return
+    again = list(read(path, format))
+    if format == "parquet" and records[0].kind == "features":
+        # A map has values of one type: words become part of the name of a feature, as models read them.
+        records, again = ([replace(one, x=list(map(flattened, one.x))) for one in part] for part in (records, again))
+    compare(records, again)
+
+
+def flattened(token: Any) -> Any:
+    """A feature dict as the model reads it."""
+    if isinstance(token, list):
+        return token
+    return {
+        f"{k}{SEPARATOR}{v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else float(v)
+        for k, v in flat_items(token)
+    }
 
 
 def read_twice(data: bytes, format: str, write: Callable[[Any, list[Record]], None]) -> None:

@@ -1,4 +1,4 @@
-"""What workers hold after work that failed, on a real cluster of two worker processes."""
+"""What work that failed leaves behind, on the workers of a real cluster and in the folder that they write to."""
 
 import contextlib
 import gc
@@ -14,6 +14,8 @@ import pytest
 from clusters import two_workers
 from kernelcrf import ChainCRF
 from kernelcrf.estimators.parts import Partitions, Sequences
+from kernelcrf.formats import FormatError
+from kernelcrf.formats.partitioned import read_parquet, tag_parquet
 
 pytest.importorskip("distributed")
 DaskEngine = pytest.importorskip("kernelcrf.engines.dask").DaskEngine
@@ -111,3 +113,52 @@ def test_workers_hold_nothing_after_a_fit_that_was_interrupted(client, data, tmp
     thread.join()
     end.touch()
     assert held(client) == (0, 0)
+
+
+def dies_once_while_writing(crf, mark):
+    """The model, whose first prediction has its worker killed halfway through the Parquet file that it writes next."""
+
+    class Deadly(type(crf)):
+        def predict(self, X, lengths=None):
+            import pyarrow.parquet
+
+            def half(table, where, **options):
+                with open(where, "wb") as file:
+                    file.write(b"PAR1 half of a file")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            if not mark.exists():
+                mark.touch()
+                pyarrow.parquet.write_table = half
+            return super().predict(X, lengths)
+
+    deadly = Deadly()
+    deadly.__dict__.update(crf.__dict__)
+    return deadly
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is not killed by a signal there")
+def test_a_worker_that_is_killed_while_it_writes_leaves_a_folder_that_can_be_read(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    words = [[["w=a"], ["w=b"]], [["w=b"]], [["w=b"], ["w=a"]]] * 2
+    y = [[token[0][2:].upper() for token in x] for x in words]
+    crf = ChainCRF("linear", C=10.0).fit(words, y)
+    pq.write_table(pa.table({"features": words}), tmp_path / "data.parquet", row_group_size=1)
+    source, out = tmp_path / "data.parquet", tmp_path / "out"
+    with two_workers(**{"distributed.scheduler.allowed-failures": 0}) as client:
+        with pytest.raises(Exception, match="_alone"):
+            tag_parquet(
+                dies_once_while_writing(crf, tmp_path / "mark"), source, out, engine=DaskEngine(client, attempts=1)
+            )
+        assert len(list(out.glob(".*.partial"))) == 1
+        # What is whole can be read, by Arrow and by the library.
+        whole = sorted(out.glob("*.parquet"))
+        if whole:
+            assert pq.read_table(out).num_rows == len(read_parquet(out, labels=None)) == len(whole)
+        other = ChainCRF("linear", C=1.0).fit(words, y)
+        with pytest.raises(FormatError, match="differs in its model"):
+            tag_parquet(other, source, out, engine=DaskEngine(client))
+        told = tag_parquet(crf, source, out, engine=DaskEngine(client))
+    assert told.sequences == len(words)
+    assert pq.read_table(out).column("labels").to_pylist() == y
+    assert sorted(path.name for path in out.iterdir()) == ["_run.json", *(f"part-{k:06d}.parquet" for k in range(6))]

@@ -18,6 +18,8 @@ TARGETS = (
     "jsonl",
     "crfsuite",
     "npz",
+    "parquet",
+    "parquet_table",
     "templates",
 )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import count, islice
 from typing import Any
 
+from kernelcrf.formats.arrow import arrow, arrow_errors
 from kernelcrf.formats.faithful import check_same, feature_counts
 from kernelcrf.formats.objects import KEYS, object_of, record_of
+from kernelcrf.formats.parquet_file import open_parquet
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
 
@@ -16,19 +19,17 @@ ROWS = 1024
 
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Batches of records."""
-    pa, pq = arrow()
     name, numbers = display_name(path), count()
     if name == display_name(STDIN):
         raise FormatError(f"{name}: a Parquet file is not read from its beginning to its end: name the file")
-    with open(path, "rb") as source:
-        try:
-            with pq.ParquetFile(source) as file:
-                present = [key for key in KEYS if key in file.schema_arrow.names]
-                for batch in file.iter_batches(batch_size=ROWS, columns=present):
-                    objects = (_named(found) for found in batch.to_pylist())
-                    yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"{name}: expected a Parquet file ({_one_line(error)})") from None
+    with open_parquet(os.path.abspath(path), name=name) as source:
+        present = [key for key in KEYS if key in source.columns]
+        if not any(key in present for key in KEYS[:3]):
+            raise FormatError(f"{name}: the columns are {source.columns[:10]}: expected tokens, features or vectors")
+        for batch in source.batches(present, ROWS):
+            with arrow_errors(name, "lists of strings and numbers, and maps or structs for features"):
+                objects = [_named(found) for found in batch.to_pylist()]
+            yield [record_of(found, f"{name}, row {next(numbers)}") for found in objects]
 
 
 def write(file: Any, records: Iterable[Record]) -> None:
@@ -55,7 +56,8 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
     present = [key for key in KEYS if any(key in one for one in objects)]
     names = present if schema is None else schema.names
     types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
-    try:
+    wanted = "sequences whose entries have one type, and integers of 64 bits, to write as Parquet; write .jsonl"
+    with arrow_errors(records[0].place, wanted):
         table = pa.table(
             {
                 key: pa.array(
@@ -64,11 +66,6 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
                 for key in names
             }
         )
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise FormatError(
-            f"{records[0].place}: sequences whose entries differ in type, or integers beyond 64 bits, cannot be one "
-            f"Parquet file ({_one_line(error)}): write .jsonl"
-        ) from None
     for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
         if not one.keys() <= set(names):
             raise FormatError(
@@ -77,17 +74,6 @@ def _table(pa: Any, records: list[Record], schema: Any) -> Any:
             )
         check_same(record, record_of(_named(again), record.place), "Parquet")
     return table
-
-
-def arrow() -> tuple[Any, Any]:
-    """pyarrow and pyarrow.parquet, where they are installed."""
-    try:
-        import pyarrow as pa
-        import pyarrow.fs
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise FormatError("Parquet files need pyarrow, which is not installed: pip install pyarrow") from None
-    return pa, pq
 
 
 def _named(found: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +97,3 @@ def _plain(record: Record, named: bool) -> dict[str, Any]:
         # A struct would have a field for each name of all tokens.
         found["features"] = [list(feature_counts(token, record.place).items()) for token in record.x]
     return found
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

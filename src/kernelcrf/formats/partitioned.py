@@ -9,29 +9,29 @@ A row a sequence, with columns as `objects` has them:
 
 or a row a token, where a column names the sequence: neighbouring rows with one name are one sequence, `features` are
 lists of names, `vectors` lists of numbers, `labels` single values.
-
-Names are never made into Python strings one by one: Arrow numbers the distinct ones of a part, and only these are
-looked up or hashed.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.engines.cluster import Cluster
-from kernelcrf.estimators.feature_dicts import NamedTokens
+from kernelcrf.engines.cluster import Cluster, releasing
+from kernelcrf.estimators.identity import model_digest
 from kernelcrf.estimators.parts import Partitions, Sequences
 from kernelcrf.estimators.shared import current_cluster
-from kernelcrf.formats.parquet import arrow
+from kernelcrf.formats.arrow import arrow, arrow_errors
+from kernelcrf.formats.arrow_columns import named, runs_of, unnested, vectors, whole
+from kernelcrf.formats.parquet_file import open_parquet
 from kernelcrf.formats.records import FormatError
+from kernelcrf.formats.run_folder import RunFolder, is_hidden
 from kernelcrf.formats.streams import PathLike
 
 __all__ = ["Tagged", "read_parquet", "tag_parquet"]
@@ -44,8 +44,8 @@ WEIGHT = "weight"
 class ParquetPart:
     """Some row groups of a Parquet file; a call reads them.
 
-    labels : the column of labels, None where there are none to read.
-    sequence : the column that names a token's sequence, None where a row is a sequence.
+    labels : the column of labels, None if there are none to read.
+    sequence : the column that names a token's sequence, None if a row is a sequence.
     """
 
     filesystem: Any
@@ -55,44 +55,44 @@ class ParquetPart:
     sequence: str | None
 
     def __call__(self) -> Sequences:
-        """The sequences of the row groups."""
-        table = self.table()
-        names = [name for name in INPUTS if name in table.column_names]
-        if len(names) != 1:
-            raise FormatError(
-                f"{self.path}: it has the columns {table.column_names}: expected one of {' and '.join(INPUTS)}"
-            )
-        if self.labels is not None and self.labels not in table.column_names:
-            raise FormatError(
-                f"{self.path}: it has the columns {table.column_names}: expected {self.labels!r} with the labels"
-            )
-        if self.sequence is None:
-            lengths, inputs = _unnested(_whole(table.column(names[0])), self.path)
-            ends = None
-        else:
-            inputs = _whole(table.column(names[0]))
-            lengths, ends = _runs_of(table.column(self.sequence).to_numpy())
-        X = _vectors(inputs, self.path) if names == ["vectors"] else _named(inputs, self.path)
-        y = None if self.labels is None else self._labels(table.column(self.labels), lengths)
-        weights = table.column(WEIGHT).to_numpy() if WEIGHT in table.column_names and self.sequence is None else None
-        return Sequences(X, y, weights, lengths, ends)
-
-    def table(self, columns: Sequence[str] | None = None) -> Any:
-        """The row groups as an Arrow table; all columns that are read, or those named."""
-        pa, pq = arrow()
-        try:
-            with pq.ParquetFile(self.path, filesystem=self.filesystem) as file:
-                wanted = (*INPUTS, self.labels, self.sequence, WEIGHT) if columns is None else columns
-                return file.read_row_groups(
-                    list(self.groups), [name for name in file.schema_arrow.names if name in wanted]
+        """Read the sequences of the row groups."""
+        with open_parquet(self.path, self.filesystem) as file:
+            columns = file.columns
+            names = [name for name in INPUTS if name in columns]
+            if len(names) != 1:
+                raise FormatError(
+                    f"{self.path}: the columns are {columns[:10]}: expected one of {' and '.join(INPUTS)}"
                 )
-        except pa.ArrowInvalid as error:
-            raise FormatError(f"{self.path}: expected a Parquet file ({error})") from None
+            for column, holds in ((self.labels, "the labels"), (self.sequence, "the names of sequences")):
+                if column is not None and column not in columns:
+                    raise FormatError(f"{self.path}: the columns are {columns[:10]}: expected {column!r} with {holds}")
+            wanted = [name for name in (*names, self.labels, self.sequence, WEIGHT) if name in columns]
+            table = file.read(self.groups, wanted, [name for name in wanted if name in (self.labels, self.sequence)])
+        with arrow_errors(self.path, f"sequences in the columns {wanted}"):
+            if self.sequence is None:
+                lengths, inputs = unnested(whole(table.column(names[0])), self.path)
+                ends = None
+            else:
+                inputs = whole(table.column(names[0]))
+                lengths, ends = runs_of(table.column(self.sequence).to_numpy())
+            X = vectors(inputs, self.path) if names == ["vectors"] else named(inputs, self.path)
+            y = None if self.labels is None else self._labels(table.column(self.labels), lengths)
+            has_weights = WEIGHT in wanted and self.sequence is None
+            weights = table.column(WEIGHT).to_numpy() if has_weights else None
+            return Sequences(X, y, weights, lengths, ends)
+
+    def columns(self, names: Sequence[str]) -> dict[str, Any]:
+        """Read further columns of the row groups, as Arrow has them."""
+        with open_parquet(self.path, self.filesystem) as file:
+            if missing := [name for name in names if name not in file.columns]:
+                raise FormatError(f"{self.path}: the columns are {file.columns[:10]}: expected {missing[0]!r} to keep")
+            table = file.read(self.groups, names)
+        return {name: table.column(name) for name in names}
 
     def _labels(self, column: Any, lengths: npt.NDArray[np.int64]) -> list[Any]:
         if self.sequence is not None:
             return list(column.to_pylist())
-        own, values = _unnested(_whole(column), self.path)
+        own, values = unnested(whole(column), self.path)
         if not np.array_equal(own, lengths):
             row = int(np.flatnonzero(own != lengths)[0])
             raise FormatError(
@@ -104,7 +104,10 @@ class ParquetPart:
 def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> Partitions:
     """The sequences of a Parquet file, or of all `.parquet` files of a folder, for a cluster to read.
 
-    Nothing but the files' footers is read here. A part is a row group; where a row is a token, a file.
+    Nothing but the files' footers is read here. A part is a row group; where a row is a token, a file. In a folder,
+    names that begin with a dot or an underscore are skipped, as other readers of Parquet do.
+
+    The workers refuse a file that unpacks to more than 256 MiB and more than a hundred times its packed size.
 
     Parameters
     ----------
@@ -129,24 +132,13 @@ def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str
     >>> crf.predict([[["w=b"], ["w=a"]]])[0].tolist()
     ['B', 'A']
     """
-    pa, pq = arrow()
-    filesystem, inside = _located(path)
-    info = filesystem.get_file_info(inside)
-    if info.type == pa.fs.FileType.Directory:
-        found = filesystem.get_file_info(pa.fs.FileSelector(inside, recursive=True))
-        files = sorted(one.path for one in found if one.is_file and one.path.endswith(".parquet"))
-    else:
-        files = [inside] if info.is_file else []
-    if not files:
-        raise FileNotFoundError(f"{os.fspath(path)}: expected a Parquet file, or a folder with .parquet files")
+    filesystem, files = _files(path)
     parts: list[ParquetPart] = []
     for file in files:
-        try:
-            n_groups = pq.read_metadata(file, filesystem=filesystem).num_row_groups
-        except pa.ArrowInvalid as error:
-            raise FormatError(f"{file}: expected a Parquet file ({error})") from None
+        with open_parquet(file.path, filesystem) as source:
+            n_groups = len(source.footer.groups)
         groups = [tuple(range(n_groups))] if sequence is not None else [(k,) for k in range(n_groups)]
-        parts.extend(ParquetPart(filesystem, file, own, labels, sequence) for own in groups if own)
+        parts.extend(ParquetPart(filesystem, file.path, own, labels, sequence) for own in groups if own)
     return Partitions(parts)
 
 
@@ -183,15 +175,18 @@ def tag_parquet(
 ) -> Tagged:
     """Label the sequences of Parquet files on a cluster, into a folder of Parquet files, part by part.
 
-    Rows come in the order of the source. Each file appears whole or not at all, and parts that are there already are
-    not made again: a run that was cut short goes on.
+    Rows come in the order of the source, and each file appears whole or not at all.
+
+    The folder belongs to one run: the same model, source files and options. If such a run was cut short, the next one
+    goes on with the parts that are missing; a folder with the labels of another run, or with other files, is refused.
+    Only one run at a time may write to a folder.
 
     Parameters
     ----------
     crf : ChainCRF
         Fitted.
     source, target : str or path
-        A file or folder as for `read_parquet`, and the folder to write to.
+        A file or folder as for `read_parquet`, and the folder to write to, which is made if it is not there.
     sequence : str or None
         The column that names the sequence of a token, where a row is a token.
     keep : names
@@ -225,16 +220,20 @@ def tag_parquet(
     """
     cluster = current_cluster() if engine is None else engine
     parts = read_parquet(source, labels=None, sequence=sequence).sources
-    filesystem, folder = _located(target)
-    filesystem.create_dir(folder, recursive=True)
+    identity = {
+        "model": model_digest(crf),
+        "source": [[file.path, file.size, file.mtime_ns] for file in _files(source)[1]],
+        "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)},
+        "version": version("kernelcrf"),
+    }
     start = time.perf_counter()
-    model = cluster.call(_itself, crf)
-    names = [f"{folder}/part-{k:06d}.parquet" for k in range(len(parts))]
-    shared = (model, filesystem, tuple(keep), probabilities)
-    counts = cluster.fetch(
-        [cluster.call(_tagged, part, name, *shared) for part, name in zip(parts, names, strict=True)]
-    )
-    sequences, tokens = (int(total) for total in np.sum(counts, axis=0))
+    folder = RunFolder.claim(*_located(target), identity)
+    with releasing():
+        model = cluster.call(_itself, crf)
+        shared = (model, folder, tuple(keep), probabilities)
+        counts = cluster.fetch([cluster.call(_tagged, part, k, *shared) for k, part in enumerate(parts)])
+    folder.remove_partial_files()
+    sequences, tokens = (int(total) for total in np.sum([(0, 0), *counts], axis=0))
     return Tagged(sequences, tokens, time.perf_counter() - start)
 
 
@@ -246,18 +245,18 @@ def _itself(value: Any) -> Any:
 
 
 def _tagged(
-    part: ParquetPart, name: str, crf: Any, filesystem: Any, keep: tuple[str, ...], probabilities: bool
+    part: ParquetPart, k: int, crf: Any, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
 ) -> tuple[int, int]:
-    """Label a part and write it; returns its sequences and tokens."""
-    pa, pq = arrow()
-    if filesystem.get_file_info(name).is_file:
-        metadata = pq.read_metadata(name, filesystem=filesystem)
-        return tuple(map(int, metadata.metadata[b"kernelcrf"].split()))  # type: ignore[return-value]
+    """Label a part and write it, unless the folder has it; return its sequences and tokens."""
+    pa, _ = arrow()
+    name = folder.part(k)
+    if (known := folder.counts(name)) is not None:
+        return known
     data = part()
     lengths: Any = data.lengths
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     labels = np.concatenate([np.empty(0, crf.classes_.dtype), *crf.predict(data.X, lengths=lengths)])
-    columns = {one: part.table([one]).column(one) for one in keep}
+    columns = part.columns(keep)
     values = {"labels": pa.array(labels)}
     if probabilities:
         p = np.concatenate([np.empty((0, len(crf.classes_))), *crf.predict_proba(data.X, lengths=lengths)])
@@ -265,12 +264,26 @@ def _tagged(
         values["probabilities"] = pa.array(p[np.arange(len(p)), [of[label] for label in labels.tolist()]])
     for key, flat in values.items():
         columns[key] = flat if part.sequence is not None else pa.ListArray.from_arrays(pa.array(offsets), flat)
-    figures = f"{len(lengths)} {int(offsets[-1])}"
-    table = pa.table(columns).replace_schema_metadata({"kernelcrf": figures})
-    partial = f"{name}.{secrets.token_hex(8)}.partial"
-    pq.write_table(table, partial, filesystem=filesystem)
-    filesystem.move(partial, name)
-    return len(lengths), int(offsets[-1])
+    sequences, tokens = len(lengths), int(offsets[-1])
+    folder.write(name, pa.table(columns), sequences, tokens)
+    return sequences, tokens
+
+
+def _files(path: PathLike) -> tuple[Any, list[Any]]:
+    """A filesystem of Arrow, and what it knows of the Parquet files of a path, by name."""
+    pa, _ = arrow()
+    filesystem, inside = _located(path)
+    with arrow_errors(os.fspath(path), "a Parquet file or a folder that can be read"):
+        info = filesystem.get_file_info(inside)
+        if info.type == pa.fs.FileType.Directory:
+            found = filesystem.get_file_info(pa.fs.FileSelector(inside, recursive=True))
+            inner = [(one, one.path[len(inside) :].lstrip("/")) for one in found if one.is_file]
+            files = [one for one, name in inner if name.endswith(".parquet") and not is_hidden(name)]
+        else:
+            files = [info] if info.is_file else []
+    if not files:
+        raise FileNotFoundError(f"{os.fspath(path)}: expected a Parquet file, or a folder with .parquet files")
+    return filesystem, sorted(files, key=lambda one: str(one.path))
 
 
 def _located(path: PathLike) -> tuple[Any, str]:
@@ -279,48 +292,6 @@ def _located(path: PathLike) -> tuple[Any, str]:
     text = os.fspath(path)
     if "://" not in text:
         return pa.fs.LocalFileSystem(), os.path.abspath(text)
-    filesystem, inside = pa.fs.FileSystem.from_uri(text)
+    with arrow_errors(text, "the address of a file or folder, such as s3://bucket/folder"):
+        filesystem, inside = pa.fs.FileSystem.from_uri(text)
     return filesystem, inside.rstrip("/")
-
-
-def _whole(column: Any) -> Any:
-    """A column as one array."""
-    found = column.combine_chunks()
-    return found if not hasattr(found, "chunks") else arrow()[0].concat_arrays(found.chunks)
-
-
-def _unnested(array: Any, path: str) -> tuple[npt.NDArray[np.int64], Any]:
-    """The lengths of the rows of an array of lists, and their entries one after the other."""
-    pa, _ = arrow()
-    if not _is_list(pa, array.type):
-        raise FormatError(f"{path}: a column is of type {array.type}: expected lists, an entry a token")
-    if array.null_count:
-        raise FormatError(f"{path}: a column of type {array.type} has rows without a value: expected a list in each")
-    return np.asarray(array.value_lengths(), np.int64), array.flatten()
-
-
-def _is_list(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _named(tokens: Any, path: str) -> NamedTokens:
-    counts, names = _unnested(tokens, path)
-    encoded = names.dictionary_encode()
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return NamedTokens(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int32), offsets)
-
-
-def _vectors(tokens: Any, path: str) -> npt.NDArray[np.floating[Any]]:
-    counts, numbers = _unnested(tokens, path)
-    if len(set(counts.tolist())) > 1:
-        raise FormatError(f"{path}: vectors have {sorted(set(counts.tolist()))[:5]} numbers: expected the same in all")
-    return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
-
-
-def _runs_of(names: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[Any, Any] | None]:
-    """Lengths of runs of equal names, and the first and the last of these."""
-    if not len(names):
-        return np.zeros(0, np.int64), None
-    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))
-    lengths = np.diff(np.append(starts, len(names))).astype(np.int64)
-    return lengths, (names[0], names[-1])
