@@ -34,11 +34,11 @@ import fuzz_loaded
 from fuzz_checkpoints import KINDS, goes_on, interrupted
 from fuzz_edits import edit_tensor, edit_value, parts, scratch
 from kernelcrf import ChainCRF, ModelFileError, load
-from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.state import restore
 from kernelcrf.formats import FormatError, Record, TemplateError, Templates, columns, crfsuite, json_lines, read
 from kernelcrf.formats import write as write_records
+from kernelcrf.formats.faithful import feature_counts
 from kernelcrf.formats.partitioned import read_parquet
 from parquet_tables import odd_parquet
 
@@ -207,18 +207,11 @@ def read_file_twice(data: bytes, format: str) -> None:
     again = list(read(path, format))
     if format == "parquet" and records[0].kind == "features":
         # A map has values of one type: words become part of the name of a feature, as models read them.
-        records, again = ([replace(one, x=list(map(flattened, one.x))) for one in part] for part in (records, again))
+        records, again = (
+            [replace(one, x=[feature_counts(token, "") for token in one.x]) for one in part]
+            for part in (records, again)
+        )
     compare(records, again)
-
-
-def flattened(token: Any) -> Any:
-    """A feature dict as the model reads it."""
-    if isinstance(token, list):
-        return token
-    return {
-        f"{k}{SEPARATOR}{v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else float(v)
-        for k, v in flat_items(token)
-    }
 
 
 def read_twice(data: bytes, format: str, write: Callable[[Any, list[Record]], None]) -> None:

@@ -144,7 +144,7 @@ def test_structs_that_are_damaged_are_refused():
     ]:
         with pytest.raises(ThriftError, match=message):
             read_struct(data)
-    assert read_struct(b"\x15\x03\x11\x18\x01a\x07\x02" + bytes(8) + b"\x00more")[0][1] == -2
+    assert read_struct(b"\x15\x03\x11\x18\x01a\x07\x0a" + bytes(8) + b"\x00more")[0][1] == -2
 
 
 def test_footers_that_do_not_hold_together_are_refused(tmp_path):
