@@ -33,7 +33,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.solvers import Record
 from kernelcrf.stored_maps import checked, feature_map
-from kernelcrf.validation import shown
+from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, path, shown
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -82,17 +82,13 @@ class Checkpoint:
     every: int = 10
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"every={self.every!r}: expected a number of iterations >= 1")
+        check_parameters(vars(self), {"path": PATH, "every": COUNT})
 
     @classmethod
     def of(cls, checkpoint: Any) -> Checkpoint | None:
         """The checkpoint that a parameter means: a path, a checkpoint or None."""
-        if checkpoint is None or isinstance(checkpoint, Checkpoint):
-            return checkpoint
-        if isinstance(checkpoint, str | os.PathLike):
-            return cls(checkpoint)
-        raise TypeError(f"checkpoint={checkpoint!r}: expected a path, kernelcrf.checkpoints.Checkpoint, or None")
+        CHECKPOINT.check("checkpoint", checkpoint)
+        return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
     def start(self, problem: Mapping[str, Any], settings: Settings, data: Data) -> Start | None:
         """Return where a fit of the problem was, or None if there is no file.
@@ -210,6 +206,9 @@ def problem_of(data: Data, settings: Settings, legal: Legal | None, start: Start
     # As it comes back from a file.
     plain: dict[str, Any] = json.loads(json.dumps(problem, default=_listed))
     return plain
+
+
+CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.checkpoints.Checkpoint"), nothing)
 
 
 def digest(value: Any) -> str:

@@ -189,7 +189,7 @@ def choose_kernel(
     theta, bounds = hyperparameters(settings.kernel)
     if not len(theta):
         raise ValueError(
-            f"optimize_kernel=True and kernel={settings.kernel.kernel!r} has no hyperparameters to choose: expected a "
+            f"optimize_kernel=True and {settings.kernel.described} has no hyperparameters to choose: expected a "
             "kernel of sklearn.gaussian_process with bounds that are not fixed, or one of rbf, poly, laplacian, chi2"
         )
     search = _Search(data, replace(settings, tol=min(settings.tol, SEARCH_TOL)), engine, with_C, callback, fitted)

@@ -17,13 +17,18 @@ import numpy.typing as npt
 
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.validation import either, positive
+from kernelcrf.validation import Constraint, either, real
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 
-PRIOR_VARIANCE = either(positive, advice="every template is penalised, or there is no certificate")
+# Below, 1 / C is near the largest number there is.
+LEAST_C = 1e-300
+PRIOR_VARIANCE = either(
+    Constraint(f"a finite number above 0, at least {LEAST_C:g}", real(least=LEAST_C).test, float),
+    advice="every template is penalised, or there is no certificate",
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class TemplateBlock:
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
+        object.__setattr__(self, "C", float(self.C))
         if self.clique.nodes not in (1, 2):
             raise ValueError(
                 f"template {self.clique.name!r} has {self.clique.nodes} labels: expected 1 or 2; "

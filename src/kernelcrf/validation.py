@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -26,6 +27,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 MOST_SHOWN = 80
 LARGEST_SEED = 2**32 - 1
+# What file systems in use can hold, in bytes.
+LONGEST_PATH, LONGEST_NAME = 4095, 255
 
 
 class ParameterError(ValueError, TypeError):
@@ -34,10 +37,11 @@ class ParameterError(ValueError, TypeError):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A set of values: whether a value is in it, and how an error describes it."""
+    """A set of values: whether a value is in it, how an error describes it, and what code uses for the value."""
 
     text: str | tuple[str, ...]
     test: Callable[[Any], Any]
+    convert: Callable[[Any], Any] = lambda value: value
 
     def accepts(self, value: Any) -> bool:
         """Return whether the value is in the set; a value that cannot even be compared is not."""
@@ -54,10 +58,12 @@ class Parameter:
     constraints: tuple[Constraint, ...]
     advice: str = ""
 
-    def check(self, name: str, value: Any) -> None:
-        """Raise a ParameterError unless the value satisfies one of the constraints."""
-        if not any(constraint.accepts(value) for constraint in self.constraints):
-            raise ParameterError(f"{name}={shown(value)}: expected {self}")
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value, numbers of NumPy as those of Python; raise a ParameterError if no constraint holds."""
+        for constraint in self.constraints:
+            if constraint.accepts(value):
+                return constraint.convert(value)
+        raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
     def __str__(self) -> str:
         """Return what an error says was expected."""
@@ -73,15 +79,13 @@ def either(*constraints: Constraint, advice: str = "") -> Parameter:
     return Parameter(constraints, advice)
 
 
-def check_parameters(values: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> None:
-    """Raise a ParameterError for the first of the parameters whose value is wrong."""
-    for name, parameter in parameters.items():
-        if name in values:
-            parameter.check(name, values[name])
+def check_parameters(values: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Return the values as `Parameter.check` returns them; raise a ParameterError for the first that is wrong."""
+    return {name: parameter.check(name, values[name]) for name, parameter in parameters.items() if name in values}
 
 
 def validated(**parameters: Parameter) -> Callable[[Function], Function]:
-    """Return a decorator that checks these arguments of a function or method before each call."""
+    """Return a decorator that checks, and converts, these arguments of a function or method before each call."""
 
     def decorate(function: Function) -> Function:
         takes = signature(function)
@@ -90,8 +94,9 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            check_parameters(takes.bind(*args, **kwargs).arguments, parameters)
-            return function(*args, **kwargs)
+            bound = takes.bind(*args, **kwargs)
+            bound.arguments |= check_parameters(bound.arguments, parameters)
+            return function(*bound.args, **bound.kwargs)
 
         return cast(Function, call)
 
@@ -132,17 +137,14 @@ _SHORT = _short()
 
 def is_real(value: Any) -> bool:
     """Return whether the value is a finite number of Python or NumPy; True and False are not."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool) and finite(value)
+    number = is_whole(value) or isinstance(value, float | np.floating)
+    return number and math.isfinite(float(value))
 
 
 def is_whole(value: Any) -> bool:
     """Return whether the value is an integer of Python or NumPy; True and False are not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def finite(value: Any) -> bool:
-    """Return whether a number is finite as a float64."""
-    return math.isfinite(float(value))
+    # To NumPy a time difference is an integer too.
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def real(
@@ -163,7 +165,7 @@ def real(
             and (below is None or number < below)
         )
 
-    return Constraint(f"a finite number {limits}".rstrip(), test)
+    return Constraint(f"a finite number {limits}".rstrip(), test, float)
 
 
 def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
@@ -173,7 +175,7 @@ def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
     def test(value: Any) -> bool:
         return is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
 
-    return Constraint(f"an integer {limits}".rstrip(), test)
+    return Constraint(f"an integer {limits}".rstrip(), test, int)
 
 
 def one_of(*options: str) -> Constraint:
@@ -196,21 +198,24 @@ def has_methods(*names: str, text: str) -> Constraint:
 
 
 def is_path(value: Any) -> bool:
-    """Return whether the value names a file: a string or path that is not empty and has no NUL."""
+    """Return whether the value names a file: a string or path that is not empty, has no NUL and is not too long."""
     if not isinstance(value, str | os.PathLike):
         return False
     text = os.fspath(value)
-    return isinstance(text, str) and text != "" and "\0" not in text
+    if not isinstance(text, str) or text == "" or "\0" in text or len(os.fsencode(text)) > LONGEST_PATH:
+        return False
+    return "://" in text or all(len(os.fsencode(name)) <= LONGEST_NAME for name in Path(text).parts)
 
 
 nothing = Constraint("None", lambda value: value is None)
-flag = Constraint("True or False", lambda value: isinstance(value, bool | np.bool_))
+flag = Constraint("True or False", lambda value: isinstance(value, bool | np.bool_), bool)
 function = Constraint("a callable", lambda value: callable(value) and not isinstance(value, type))
 path = Constraint("the path of a file", is_path)
 positive = real(above=0)
 
 FLAG = either(flag)
 POSITIVE = either(positive)
+SIZE = whole(least=1, most=2**31 - 1)
 COUNT = either(whole(least=1))
 SHARE = either(real(above=0, below=1))
 PATH = either(path)
@@ -221,7 +226,7 @@ SEED = either(
 )
 N_JOBS = either(
     whole(least=1),
-    Constraint("-1", lambda value: is_whole(value) and value == -1),
+    Constraint("-1", lambda value: is_whole(value) and value == -1, int),
     nothing,
     advice="-1 takes all cores, None is 1",
 )

@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_refused_by_name():
         GraphCRF().fit([(*X[0], np.zeros((2, 1)))], y[:1])
     with pytest.raises(ValueError, match="contains NaN"):
         GraphCRF().fit([(np.full((4, 2), np.nan), X[0][1])], y[:1])
-    with pytest.raises(ValueError, match="inference='magic': expected one of exact, loopy, gibbs"):
+    with pytest.raises(ValueError, match="inference='magic': expected 'exact', 'loopy' or 'gibbs'"):
         GraphCRF(inference="magic").fit(X, y)
     with pytest.raises(ValueError, match=r"cliques=\('loops',\)"):
         GraphCRF(cliques=("loops",)).fit(X, y)
@@ -287,7 +287,7 @@ def test_numbers_of_nodes_and_the_order_of_edges_mean_nothing(seed, inference, e
 @pytest.mark.parametrize("inference", ["loopy", "gibbs"])
 def test_the_evidence_is_that_of_the_posterior_or_refused(inference):
     X, y = images(0, 3, side=2)
-    with pytest.raises(ValueError, match=f"laplace=True with inference='{inference}'.*expected inference='exact'"):
+    with pytest.raises(ValueError, match=f"inference='{inference}' cannot be combined with laplace=True"):
         GraphCRF("linear", inference=inference, laplace=True).fit(X, y)
 
 

@@ -181,7 +181,7 @@ def test_runs_are_even_and_whole():
 
 
 def test_what_is_no_engine_and_a_client_that_is_missing_are_named(text):
-    with pytest.raises(TypeError, match=r"engine='dask': expected kernelcrf.engines.dask.DaskEngine"):
+    with pytest.raises(TypeError, match=r"engine='dask': expected None or a kernelcrf.engines.dask.DaskEngine"):
         ChainCRF("linear", engine="dask").fit(*text)
     with pytest.raises(ValueError, match="need a Dask client, and there is none"):
         ChainCRF("linear").fit(Partitions([partial(Sequences, *text)]))

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused(sharp, data):
         TemperatureScaling(ChainCRF()).fit(held.X, held.y)
     with pytest.raises(TypeError, match="expected a fitted ChainCRF or KernelClassifier"):
         TemperatureScaling(LogisticRegression()).fit(held.X, held.y)
-    with pytest.raises(ValueError, match="posterior='bayes': expected one of map, laplace"):
+    with pytest.raises(ValueError, match="posterior='bayes': expected 'map' or 'laplace'"):
         TemperatureScaling(sharp, posterior="bayes").fit(held.X, held.y)
     plain = ChainCRF(n_components=20, random_state=0).fit(held.X, held.y)
     with pytest.raises(AttributeError, match="fit it with laplace=True"):

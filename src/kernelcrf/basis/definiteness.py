@@ -15,7 +15,7 @@ INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
     """Return the error that names a kernel which is not positive semi-definite."""
     return ValueError(
-        f"kernel={kernel.kernel!r} is not positive semi-definite: {proof}. Expected a kernel, whose Gram matrices have "
+        f"{kernel.described} is not positive semi-definite: {proof}. Expected a kernel, whose Gram matrices have "
         "no negative eigenvalues; exp(-gamma * distance**2) makes one of a Euclidean distance"
     )
 
@@ -25,7 +25,7 @@ def check_diagonal(kernel: InputKernel, diagonal: NDArray[np.float64]) -> None:
     wrong = np.flatnonzero(~np.isfinite(diagonal))
     if len(wrong):
         raise ValueError(
-            f"kernel={kernel.kernel!r} has k(x, x) = {diagonal[wrong[0]]} at distinct input {wrong[0]}: expected "
+            f"{kernel.described} has k(x, x) = {diagonal[wrong[0]]} at distinct input {wrong[0]}: expected "
             "finite numbers; scale the inputs, as sklearn.preprocessing.StandardScaler does"
         )
     if diagonal.min(initial=0.0) < 0:

@@ -178,7 +178,7 @@ def features_of(
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
     if X.shape[0] and features.basis is not None and not features.basis.n:
         raise ValueError(
-            f"kernel={kernel.kernel!r} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
+            f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
             "expected inputs that are not all zero, or another kernel"
         )
     return features

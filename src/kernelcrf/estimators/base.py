@@ -31,12 +31,15 @@ from kernelcrf.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.solvers import Record
+from kernelcrf.validation import SEED, SIZE, either, nothing, one_of, real
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-POSTERIORS = ("map", "laplace")
+POSTERIOR = either(one_of("map", "laplace"))
 N_SAMPLES = 100
+DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
+OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0), advice="0 is the mode alone")}
 
 
 class KernelEstimator(SavedEstimator):
@@ -56,7 +59,7 @@ class KernelEstimator(SavedEstimator):
     tol: float
     max_iter: int
     warm_start: bool
-    n_jobs: int
+    n_jobs: int | None
     random_state: Any
     verbose: int
 
@@ -104,9 +107,9 @@ class KernelEstimator(SavedEstimator):
         checkpoint : where the fit is kept as it goes, or None.
         legal : what labelings may be, or None for any.
         """
-        engine = LocalEngine(self.n_jobs)
+        engine = self._engine
         by_evidence = self._by_evidence
-        C: Any = self.C
+        C: Any = self.C if by_evidence else float(self.C)
         if by_evidence:
             C = FIRST_C if start is None else self.C_
         settings = Settings(
@@ -115,11 +118,11 @@ class KernelEstimator(SavedEstimator):
             C=C,
             C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,
-            n_components=self.n_components,
+            n_components=self._n_components,
             rule=self.pivots,
             solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
             random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
         with self._progress(data) as callback:
@@ -153,11 +156,6 @@ class KernelEstimator(SavedEstimator):
         legal: Legal | None,
     ) -> Fit:
         """Fit from where the checkpoint is, if there is one, and write it on the way and at the end."""
-        if settings.n_components == "auto" or self._by_evidence or self.optimize_kernel:
-            raise ValueError(
-                "checkpoint= goes with one fit, and n_components='auto', C='evidence' and optimize_kernel make "
-                "several: expected a number of landmarks and a number C"
-            )
         problem = problem_of(data, settings, legal, start)
         found = checkpoint.start(problem, settings, data)
         steps, write = 0, checkpoint.keep(problem)
@@ -193,7 +191,7 @@ class KernelEstimator(SavedEstimator):
                 settings,
                 self._engine,
                 with_C=self._by_evidence,
-                n_restarts=self.n_restarts_optimizer,
+                n_restarts=int(self.n_restarts_optimizer),
                 callback=callback,
                 n_draws=n_draws,
             )
@@ -213,9 +211,12 @@ class KernelEstimator(SavedEstimator):
         return grown, found.settings, laplace(grown.objective, grown.solution.evaluation, n_draws=n_draws)
 
     @property
+    def _n_components(self) -> int | str | None:
+        given = self.n_components
+        return given if given is None or isinstance(given, str) else int(given)
+
+    @property
     def _by_evidence(self) -> bool:
-        if isinstance(self.C, str) and self.C != "evidence":
-            raise ValueError(f"C={self.C!r}: expected a number above 0, or 'evidence'")
         return isinstance(self.C, str)
 
     @property
@@ -234,7 +235,7 @@ class KernelEstimator(SavedEstimator):
 
     @property
     def _engine(self) -> LocalEngine:
-        return LocalEngine(self.n_jobs)
+        return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
 
     @property
     def _kept_laplace(self) -> Laplace:
@@ -245,12 +246,6 @@ class KernelEstimator(SavedEstimator):
                 "laplace=True"
             )
         return self._laplace
-
-    @staticmethod
-    def _averages(posterior: str) -> bool:
-        if posterior not in POSTERIORS:
-            raise ValueError(f"posterior={posterior!r}: expected one of {', '.join(POSTERIORS)}")
-        return posterior == "laplace"
 
     def _drawn_scores(
         self, X: Inputs, n_samples: int | None, temperature: float, random_state: Any

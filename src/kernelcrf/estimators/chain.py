@@ -9,7 +9,7 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +23,15 @@ from kernelcrf.corpora.corpus import Data
 from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.engines.cluster import releasing
 from kernelcrf.estimators.attempt import all_or_nothing
-from kernelcrf.estimators.base import KernelEstimator
+from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, KernelEstimator
 from kernelcrf.estimators.constraints import check_legal, legal_labelings
 from kernelcrf.estimators.explanation import Explanation, explain
 from kernelcrf.estimators.facts import facts_html
 from kernelcrf.estimators.labels import LabelReader
+from kernelcrf.estimators.parameter_constraints import OF_CHAINS
 from kernelcrf.estimators.parts import is_shared
 from kernelcrf.estimators.ragged import Ragged
-from kernelcrf.estimators.selection import COSTS, STRATEGIES, draw_batch
+from kernelcrf.estimators.selection import COST, STRATEGY, draw_batch
 from kernelcrf.estimators.sequences import SequenceReader
 from kernelcrf.estimators.settings import gamma_by_scale, kernel_on
 from kernelcrf.estimators.shared import current_cluster, read_training
@@ -40,11 +41,10 @@ from kernelcrf.estimators.weights import checked_weights, score_weights, sequenc
 from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
+from kernelcrf.validation import COUNT, SEED, SIZE, Parameter, either, shown, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-
-DECODINGS = ("viterbi", "marginal")
 
 _Training: TypeAlias = tuple[SequenceReader, LabelReader, Legal | None, Data, Callable[[], float]]
 
@@ -102,8 +102,8 @@ class ChainCRF(KernelEstimator):
     warm_start : bool
         Take up kernels, landmarks, labels and weights of the previous fit, whatever their parameters are now; C, class
         weights, constraints and the solver may change between fits.
-    n_jobs : int
-        Threads; -1 takes all cores. Results do not depend on it.
+    n_jobs : int or None
+        Threads; -1 takes all cores, None is 1. Results do not depend on it.
     engine : None or kernelcrf.engines.dask.DaskEngine
         Where the fit runs: None is this process, in `n_jobs` threads; an engine is the workers of its cluster. X in
         parts of Dask goes to the cluster of the current client by itself.
@@ -172,6 +172,8 @@ class ChainCRF(KernelEstimator):
     _edge_weights: Weights | None
     _legal: Legal | None
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = OF_CHAINS
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -196,7 +198,7 @@ class ChainCRF(KernelEstimator):
         tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         engine: Any = None,
         checkpoint: Any = None,
         random_state: Any = None,
@@ -233,14 +235,14 @@ class ChainCRF(KernelEstimator):
     @releasing()
     def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
         """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
-        self._check_decoding()
+        self._validate_params()
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
         read = self._read_here if self.engine is None and not is_shared(X) else self._read_on_cluster
         reader, labels, legal, data, by_scale = read(X, y, sample_weight, lengths, start is not None)
         if start is None:
             known = reader.n_features, by_scale, self.gamma, self.degree, self.coef0
             kernel = kernel_on(self.kernel, *known)
-            edge_kernel = None if self.edge_kernel is None else kernel_on(self.edge_kernel, *known)
+            edge_kernel = None if self.edge_kernel is None else kernel_on(self.edge_kernel, *known, "edge_kernel")
         else:
             kernel, edge_kernel = self._kernel, self._edge_kernel
         fitted = self._fitted(data, kernel, edge_kernel, start, Checkpoint.of(self.checkpoint), legal)
@@ -283,8 +285,6 @@ class ChainCRF(KernelEstimator):
         """Training data on the workers of a cluster."""
         if lengths is not None:
             raise ValueError("lengths= goes with data in this process: on a cluster expected a list of sequences")
-        if self.engine is not None and not hasattr(self.engine, "each"):
-            raise TypeError(f"engine={self.engine!r}: expected kernelcrf.engines.dask.DaskEngine(client), or None")
         if self.laplace or self._by_evidence or self.optimize_kernel:
             raise ValueError(
                 "laplace, C='evidence' and optimize_kernel are for one machine: expected none of them with data on a "
@@ -307,7 +307,16 @@ class ChainCRF(KernelEstimator):
 
     @property
     def _atoms_expected(self) -> int:
-        return self.n_components if isinstance(self.n_components, int) else 500
+        given = self._n_components
+        return given if isinstance(given, int) else 500
+
+    def _check_combinations(self) -> None:
+        grows = isinstance(self.n_components, str)
+        advice = "only the basis of nodes can grow; give n_components as a number, or drop edge_kernel"
+        self._exclude("n_components", {"edge_kernel": grows and self.edge_kernel is not None}, advice)
+        if self.checkpoint is not None:
+            several = {"n_components": grows, "C": self._by_evidence, "optimize_kernel": bool(self.optimize_kernel)}
+            self._exclude("checkpoint", several, "a checkpoint keeps one fit, and this search makes several")
 
     def _legal_of(self, classes: Array) -> Legal | None:
         return None if self.constraints is None else legal_labelings(self.constraints, classes)
@@ -317,6 +326,7 @@ class ChainCRF(KernelEstimator):
         indices, chains = self._predicted(X, lengths)
         return Ragged(self._labels.decode(indices, chains))
 
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
         self,
         X: Any,
@@ -334,7 +344,7 @@ class ChainCRF(KernelEstimator):
         variance_temperature : what the posterior's covariance is multiplied by.
         random_state : of the draws.
         """
-        if self._averages(posterior):
+        if posterior == "laplace":
             flat, chains = self._read(X, lengths)
             p = averaged(self._drawn(flat, chains, n_samples, variance_temperature, random_state))[0]
         else:
@@ -342,6 +352,7 @@ class ChainCRF(KernelEstimator):
             p = chain.moments(s, w, chains, n_threads=self._n_threads).nodes
         return Ragged.cut(p, chains.offsets)
 
+    @validated(**OF_POSTERIORS)
     def uncertainty(
         self,
         X: Any,
@@ -357,6 +368,7 @@ class ChainCRF(KernelEstimator):
         _, epistemic, aleatoric = averaged(draws)
         return Uncertainty(*(Ragged.cut(part, chains.offsets) for part in (epistemic, aleatoric)))
 
+    @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
     def select_for_labelling(
         self,
         X_pool: Any,
@@ -375,13 +387,9 @@ class ChainCRF(KernelEstimator):
         random_state : of the draws; over rounds, one RandomState for all of them, or None. The same number in every
             round would draw from the same corner of the pool.
         """
-        if strategy not in STRATEGIES:
-            raise ValueError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
-        if cost not in COSTS:
-            raise ValueError(f"cost={cost!r}: expected one of {', '.join(COSTS)}")
         flat, chains = self._read(X_pool, lengths)
-        if not 1 <= k <= chains.n_samples:
-            raise ValueError(f"k={k!r}: expected at least 1 and at most the {chains.n_samples} sequences of the pool")
+        if k > chains.n_samples:
+            raise ValueError(f"k={shown(k)}: expected at most the {chains.n_samples} sequences of the pool")
         if strategy == "entropy":
             scores = self.entropy(X_pool, lengths)
         elif strategy == "margin":
@@ -408,6 +416,7 @@ class ChainCRF(KernelEstimator):
         s, w, chains = self._scores(X, lengths)
         return Ragged.cut(chain.edge_marginals(s, w, chains, n_threads=self._n_threads), chains.offsets)
 
+    @validated(n_best=either(SIZE))
     def decode(self, X: Any, n_best: int = 1, lengths: Any = None) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest labelings of each sequence with their log-probabilities, best first."""
         s, w, chains = self._scores(X, lengths)
@@ -433,6 +442,7 @@ class ChainCRF(KernelEstimator):
         s, w, chains = self._scores(X, lengths)
         return chain.entropy(s, w, chains, n_threads=self._n_threads)
 
+    @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None, lengths: Any = None) -> list[Array]:
         """(n_samples, T_i) labels for each sequence, drawn from p(y|x)."""
         s, w, chains = self._scores(X, lengths)
@@ -447,6 +457,7 @@ class ChainCRF(KernelEstimator):
         weights = score_weights(sample_weight, chains.lengths, known, "token")
         return float(np.average(right[known], weights=weights))
 
+    @validated(n_terms=COUNT)
     def explain(self, x: Any, t: int, label: Any = None, n_terms: int = 10) -> Explanation:
         """Why token t of one sequence x gets its label, or would get another: the `n_terms` that contribute most.
 
@@ -481,7 +492,7 @@ class ChainCRF(KernelEstimator):
 
     def _predicted(self, X: Any, lengths: Any) -> tuple[Array, Chains]:
         """Label indices (N,) by the chosen decoding."""
-        self._check_decoding()
+        self._validate_params("decoding")
         s, w, chains = self._scores(X, lengths)
         if self.decoding == "marginal":
             return chain.moments(s, w, chains, n_threads=self._n_threads).nodes.argmax(axis=1), chains
@@ -490,10 +501,6 @@ class ChainCRF(KernelEstimator):
     @property
     def _n_threads(self) -> int:
         return self._engine.n_threads
-
-    def _check_decoding(self) -> None:
-        if self.decoding not in DECODINGS:
-            raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
 
     def _read(self, X: Any, lengths: Any) -> tuple[Any, Chains]:
         check_is_fitted(self)

@@ -13,7 +13,7 @@ for two classes, in mode, evidence and predictive moments of f, where every inpu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +23,15 @@ from sklearn.base import ClassifierMixin
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.corpora.sequences import LabelledSequences
 from kernelcrf.estimators.attempt import all_or_nothing
-from kernelcrf.estimators.base import KernelEstimator
+from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, KernelEstimator
+from kernelcrf.estimators.parameter_constraints import OF_KERNEL_ESTIMATORS
 from kernelcrf.estimators.rows import fit_rows, read_classes, read_rows, read_targets, row_accuracy
 from kernelcrf.estimators.state import restore_classifier, state_of_classifier
 from kernelcrf.estimators.uncertainty import Uncertainty, averaged
 from kernelcrf.estimators.weights import row_weights
 from kernelcrf.fitting import Start
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import Parameter, shown, shown_list, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -74,8 +75,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         `tol` is the relative certified gap at which the fit ends.
     warm_start : bool
         Take up kernel, landmarks and weights of the previous fit on the same classes.
-    n_jobs : int
-        Threads; -1 takes all cores. Results do not depend on it.
+    n_jobs : int or None
+        Threads; -1 takes all cores, None is 1. Results do not depend on it.
     random_state : int, RandomState or None
         Seed for the choice of landmarks.
     verbose : int
@@ -117,6 +118,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     _weights: Weights
     _has_edges = False
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = OF_KERNEL_ESTIMATORS
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -136,7 +139,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -163,6 +166,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> KernelClassifier:
         """Fit to rows X (N, d), dense or sparse, and their labels y (N,)."""
+        self._validate_params()
         X, y = fit_rows(self, X, y)
         classes, labels = read_classes(y)
         if len(classes) < 2:
@@ -203,6 +207,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         best = self._scores(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
         self,
         X: Any,
@@ -219,10 +224,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         variance_temperature : what the posterior's covariance is multiplied by.
         random_state : of the draws.
         """
-        if not self._averages(posterior):
+        if posterior == "map":
             return np.asarray(softmax(self._scores(X), axis=1))
         return averaged(self._drawn(X, n_samples, variance_temperature, random_state))[0]
 
+    @validated(**OF_POSTERIORS)
     def uncertainty(
         self, X: Any, *, n_samples: int | None = None, variance_temperature: float = 1.0, random_state: Any = 0
     ) -> Uncertainty:

@@ -33,6 +33,7 @@ from kernelcrf.inference import chain
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.kernels.inputs import is_sparse
 from kernelcrf.terminal import printable
+from kernelcrf.validation import is_whole, shown
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
@@ -121,12 +122,10 @@ def explain(model: ChainCRF, x: Any, t: int, label: Any, n_terms: int) -> Explan
     """Why token t of the sequence x has the label; None is the label that the model predicts."""
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected a single one; pass one of them, such as x[0]")
-    if not isinstance(n_terms, int | np.integer) or n_terms < 1:
-        raise ValueError(f"n_terms={n_terms!r}: expected an integer >= 1, the number of terms to show")
     s, w, chains = model._scores([x], None)
-    if not isinstance(t, int | np.integer) or not 0 <= t < chains.n_nodes:
+    if not is_whole(t) or not 0 <= t < chains.n_nodes:
         raise ValueError(
-            f"t={t!r}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
+            f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
             "the last one is t=len(x) - 1"
         )
     classes = model.classes_.tolist()
@@ -145,15 +144,15 @@ def explain(model: ChainCRF, x: Any, t: int, label: Any, n_terms: int) -> Explan
     weight = weights[:, j] - weights.mean(axis=1)
     contributions = values * weight
     order = np.argsort(-np.abs(contributions), kind="stable")
-    shown, others = order[:n_terms], order[n_terms:]
+    most, others = order[:n_terms], order[n_terms:]
     return Explanation(
         t=int(t),
         label=classes[j],
-        terms=tuple(terms[b] for b in shown.tolist()),
-        positions=None if model.landmark_positions_ is None else model.landmark_positions_[shown],
-        values=values[shown],
-        weights=weight[shown],
-        contributions=contributions[shown],
+        terms=tuple(terms[b] for b in most.tolist()),
+        positions=None if model.landmark_positions_ is None else model.landmark_positions_[most],
+        values=values[most],
+        weights=weight[most],
+        contributions=contributions[most],
         n_rest=len(others),
         rest=float(contributions[others].sum()),
         score=float(scores[j] - scores.mean()),
@@ -180,10 +179,10 @@ def _terms(model: ChainCRF, x: Any, t: int) -> tuple[list[str], Floats, Floats]:
 def _index(label: Any, classes: list[Any]) -> int:
     try:
         return {known: j for j, known in enumerate(classes)}[label]
-    except (KeyError, TypeError):
-        listing = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
+    except Exception:  # a label that cannot be hashed or compared is none of the classes
+        listing = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
         raise ValueError(
-            f"label={label!r}: expected one of the classes {listing}, or None for the predicted label"
+            f"label={shown(label)}: expected one of the classes {listing}, or None for the predicted label"
         ) from None
 
 

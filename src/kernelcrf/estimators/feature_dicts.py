@@ -28,7 +28,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.basis.entries import Entries
 from kernelcrf.engines.cluster import Resident
-from kernelcrf.validation import shown
+from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
 SEPARATOR = "="
 COLLECTIONS = (list, tuple, set, frozenset)
@@ -65,16 +65,22 @@ def only(tokens: Sequence[Any] | NamedTokens, kept: npt.NDArray[np.bool_]) -> Se
     return NamedTokens([tokens.names[number] for number in used.tolist()], ids.astype(np.int32), offsets)
 
 
+def _is_power_of_two(value: Any) -> bool:
+    return is_whole(value) and 0 < value < 2**31 and not int(value) & (int(value) - 1)
+
+
+HASH_FEATURES = either(
+    Constraint("a power of two below 2**31 such as 2**18", _is_power_of_two),
+    nothing,
+    advice="None keeps a vocabulary",
+)
+
+
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
     """The vectoriser of a fit: a vocabulary, or `hash_features` columns without one."""
+    HASH_FEATURES.check("hash_features", hash_features)
     if hash_features is None:
         return DictVectorizer(separator=SEPARATOR, sparse=True)
-    whole = isinstance(hash_features, int | np.integer) and not isinstance(hash_features, bool)
-    if not whole or not 0 < hash_features < 2**31 or hash_features & (hash_features - 1):
-        raise ValueError(
-            f"hash_features={shown(hash_features)}: expected a power of two below 2**31 such as 2**18, "
-            "or None to keep a vocabulary"
-        )
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from kernelcrf.estimators.graph_samples import GraphSamples, read_graphs
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import COVERS, NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_graph, state_of_graph
+from kernelcrf.estimators.parameter_constraints import OF_NETWORKS_WITH_INPUTS
 from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.estimators.weights import checked_weights, score_weights
@@ -36,12 +37,17 @@ from kernelcrf.kernels.cliques import LabelKernel, LabelMap
 from kernelcrf.kernels.inputs import Inputs
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
+from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, Parameter, either, one_of, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-INFERENCES = ("exact", "loopy", "gibbs")
 CLIQUES = ("edges", "skips", "paths")
+
+
+def _are_cliques(names: Any) -> bool:
+    known = isinstance(names, list | tuple | set | frozenset) and set(names) <= set(CLIQUES)
+    return known and len(set(names)) == len(names)
 
 
 class GraphCRF(NetworkEstimator):
@@ -112,6 +118,15 @@ class GraphCRF(NetworkEstimator):
     _labels: LabelReader
     _potentials: Potentials
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
+        **OF_NETWORKS_WITH_INPUTS,
+        "directed": FLAG,
+        "cliques": either(
+            one_of("auto", *CLIQUES), Constraint(f"a tuple of {', '.join(map(repr, CLIQUES))}", _are_cliques)
+        ),
+        "inference": either(one_of(*COVERS)),
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -133,7 +148,7 @@ class GraphCRF(NetworkEstimator):
         solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 1000,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -162,9 +177,9 @@ class GraphCRF(NetworkEstimator):
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> GraphCRF:
         """Fit to labelled graphs; `sample_weight` (m,) says what each graph counts for."""
+        self._validate_params()
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         make = self._inference
-        self._check_inference()
         graphs = GraphSamples.read(X, directed=self.directed)
         order = Chains(graphs.offsets)
         reader = LabelReader.fit(y, order, None, flat=False)
@@ -214,6 +229,7 @@ class GraphCRF(NetworkEstimator):
         nodes = inference.moments(tables, self._n_threads).cliques[0, inference.graph.slices["nodes"]]
         return Ragged(np.split(nodes.reshape(-1, len(self.classes_)), graphs.offsets[1:-1]))
 
+    @validated(n_best=either(SIZE))
     def decode(self, X: Any, n_best: int = 1) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest labelings of each graph with their log-probabilities, best first; exact alone."""
         if self.inference != "exact":
@@ -256,6 +272,7 @@ class GraphCRF(NetworkEstimator):
         graphs, inference, tables = self._tables(X)
         return _of_all(graphs, inference.entropy(tables, self._n_threads)[0])
 
+    @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[Array]:
         """(n_samples, V_i) labels for each graph, drawn from p(y|x): exactly, or by Gibbs sampling unless exact."""
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -296,32 +313,23 @@ class GraphCRF(NetworkEstimator):
     @property
     def _inference(self) -> Any:
         """What makes inference of a graph."""
-        if self.inference not in INFERENCES:
-            raise ValueError(f"inference={self.inference!r}: expected one of {', '.join(INFERENCES)}")
         return {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=self._seed)}[self.inference]
 
-    def _check_inference(self) -> None:
-        """Raise if the way of inference cannot give what else is asked for."""
-        if self.laplace and self.inference != "exact":
-            raise ValueError(
-                f"laplace=True with inference={self.inference!r}: the evidence is that of {COVERS['exact']}, and this "
-                f"fit is by {COVERS[self.inference]}; expected inference='exact', or laplace=False"
-            )
-        if is_learned(self.cliques) and self.inference == "loopy":
-            raise ValueError(
-                "cliques='auto' with inference='loopy': the search bounds what it leaves out, and asks for paths of "
-                "three nodes, by exact inference or the pseudo-likelihood; expected inference='exact' or 'gibbs'"
-            )
+    def _check_combinations(self) -> None:
+        wanted = self._wanted()
+        advice = "edges have inputs where they have a potential; add 'edges' to cliques, or drop edge_kernel"
+        self._exclude("edge_kernel", {"cliques": self.edge_kernel is not None and "edges" not in wanted}, advice)
+        advice = "the bound takes pairs, not paths of three nodes, which a search asks for too; use 'exact' or 'gibbs'"
+        self._exclude("inference", {"cliques": self.inference == "loopy" and "paths" in wanted}, advice)
+        advice = f"the evidence is that of {COVERS['exact']}, and this fit is by {COVERS[self.inference]}"
+        self._exclude("inference", {"laplace": bool(self.laplace) and self.inference != "exact"}, advice)
 
     def _wanted(self) -> tuple[str, ...]:
         """Cliques beside nodes that are in the model, or may be."""
         if is_learned(self.cliques):
             return CLIQUES
-        wanted = (self.cliques,) if isinstance(self.cliques, str) else tuple(self.cliques)
-        unknown = [name for name in wanted if name not in CLIQUES]
-        if unknown:
-            raise ValueError(f"cliques={self.cliques!r}: expected 'auto', or some of {', '.join(CLIQUES)}")
-        return wanted
+        wanted = (self.cliques,) if isinstance(self.cliques, str) else self.cliques
+        return tuple(name for name in CLIQUES if name in wanted)
 
     def _members(self, graphs: GraphSamples) -> dict[str, Array]:
         """The cliques of each template."""
@@ -339,18 +347,19 @@ class GraphCRF(NetworkEstimator):
             name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k) for name, k in nodes.items()
         }
         terms = [
-            Term("nodes", "nodes", node, self.C, self._inputs(self.kernel, graphs.nodes, engine)),
+            Term("nodes", "nodes", node, self.C, self._inputs("kernel", graphs.nodes, engine)),
             Term("nodes constant", "nodes", node, self.C_label),
         ]
         terms += [Term(f"{name} constant", name, label_kernels[name], self.C_label) for name in self._wanted()]
         if self.edge_kernel is not None:
             template = "edge inputs" if is_learned(self.cliques) else "edges"
-            inputs = self._inputs(self.edge_kernel, graphs.edge_inputs, engine)
+            inputs = self._inputs("edge_kernel", graphs.edge_inputs, engine)
             terms.append(Term("edge inputs", template, label_kernels["edges"], self.C, inputs))
         return terms
 
-    def _inputs(self, kernel: Any, X: Inputs, engine: LocalEngine) -> CliqueInputs:
-        chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0)
+    def _inputs(self, argument: str, X: Inputs, engine: LocalEngine) -> CliqueInputs:
+        given = getattr(self, argument)
+        chosen = input_kernel(given, X, self.gamma, self.degree, self.coef0, argument=argument)
         return CliqueInputs.of(chosen, X, self.n_components, self.pivots, self._seed, engine)
 
     def _is_empty(self, X: Any) -> bool:

@@ -9,7 +9,7 @@ by a kernel of numbers, such as "rbf", close values share strength. Pairs hold i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,21 +21,21 @@ from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.containers import is_missing_value, read_table
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_markov_network, state_of_markov_network
+from kernelcrf.estimators.parameter_constraints import OF_NETWORKS, STRUCTURE
 from kernelcrf.estimators.weights import checked_weights
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.kernels.cliques import LabelKernel, LabelMap
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import NAMES, InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.networks import Network, Potentials, Term
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import SEED, SIZE, Parameter, either, nothing, one_of, positive, shown, shown_list, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-STRUCTURES = ("auto", "full", "tree", "none")
 SAME = 1e-12
 FEW_VALUES, ROWS_PER_VALUE = 20, 5
 
@@ -98,6 +98,13 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     _exact: Exact
     _tables: Floats
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
+        **OF_NETWORKS,
+        "kernel": either(one_of("delta", *NAMES)),
+        "gamma": either(positive, nothing, advice="None is scikit-learn's default"),
+        "structure": STRUCTURE,
+    }
+
     def __init__(
         self,
         kernel: str = "delta",
@@ -111,7 +118,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -132,6 +139,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> MarkovNetwork:
         """Fit to the rows of X; `sample_weight` (m,) says what each row counts for. y is ignored."""
+        self._validate_params()
         table = _table(X)
         self.categories_ = [_values(table[:, v], v) for v in range(table.shape[1])]
         self.n_features_in_ = table.shape[1]
@@ -165,6 +173,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
         """The sum of log p(z) over the rows."""
         return float(self.score_samples(X).sum())
 
+    @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """(n_samples, n_variables) rows, drawn exactly."""
         check_is_fitted(self)
@@ -251,8 +260,6 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     def _pairs(self, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
         if not isinstance(self.structure, str):
             return checked_pairs(self.structure, len(cards), "structure")
-        if self.structure not in STRUCTURES:
-            raise ValueError(f"structure={self.structure!r}: expected {', '.join(STRUCTURES)}, or pairs of columns")
         if self.structure == "tree":
             return chow_liu(labels, cards, weights)
         return [] if self.structure == "none" else all_pairs(len(cards))

@@ -9,7 +9,7 @@ given or learned. Interactions have no main effects: those are the nodes'.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.attempt import all_or_nothing
 from kernelcrf.estimators.network import NetworkEstimator, is_learned
 from kernelcrf.estimators.network_state import restore_multilabel, state_of_multilabel
+from kernelcrf.estimators.parameter_constraints import OF_NETWORKS_WITH_INPUTS, STRUCTURE
 from kernelcrf.estimators.rows import fit_rows, named_errors, read_rows, read_targets, row_accuracy
 from kernelcrf.estimators.settings import input_kernel
 from kernelcrf.estimators.weights import checked_weights
@@ -32,12 +33,11 @@ from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.inputs import Inputs, is_sparse
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
+from kernelcrf.validation import SEED, SIZE, Parameter, either, one_of, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-DECODINGS = ("joint", "marginal")
-STRUCTURES = ("auto", "full", "tree", "none")
 BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 
@@ -116,6 +116,12 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     _potentials: Potentials
     _exact: Exact
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
+        **OF_NETWORKS_WITH_INPUTS,
+        "structure": STRUCTURE,
+        "decoding": either(one_of("joint", "marginal")),
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -136,7 +142,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 1000,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -164,7 +170,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> MultiLabelCRF:
         """Fit to rows of X with label sets y; `sample_weight` (m,) says what each row counts for."""
-        self._check_decoding()
+        self._validate_params()
         X, y = fit_rows(self, X, y, multi_output=True, ensure_min_samples=1)
         self._one_column = y.ndim == 1
         values, labels = _encoded(_columns(y))
@@ -174,8 +180,8 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         engine = self._engine
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         n_labels = labels.shape[1]
-        inputs = self._inputs(self.kernel, X, weights, seed, engine)
-        edge_inputs = None if self.edge_kernel is None else self._inputs(self.edge_kernel, X, weights, seed, engine)
+        inputs = self._inputs("kernel", X, weights, seed, engine)
+        edge_inputs = None if self.edge_kernel is None else self._inputs("edge_kernel", X, weights, seed, engine)
         pairs = self._pairs(labels, weights)
         network = self._network(labels, weights, inputs, edge_inputs, pairs)
         nodes = [_node(j) for j in range(n_labels)]
@@ -188,7 +194,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """(m, n_labels) of the labels' values."""
-        self._check_decoding()
+        self._validate_params("decoding")
         blocks: list[Array] = []
         for tables in self._tables(X):
             if self.decoding == "joint":
@@ -202,6 +208,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         p = np.concatenate([self._node_marginals(tables) for tables in self._tables(X)])
         return np.asarray(p[:, 0] if self._one_column else p[:, :, 1])
 
+    @validated(n_best=either(SIZE))
     def decode(self, X: Any, n_best: int = 1) -> list[list[tuple[Array, float]]]:
         """The `n_best` likeliest sets of labels of each row with their log-probabilities, best first."""
         found: list[list[tuple[Array, float]]] = []
@@ -232,6 +239,7 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         """-sum_y p(y|x) log p(y|x) of each row, (m,)."""
         return np.concatenate([self._exact.entropy(tables, self._n_threads)[:, 0] for tables in self._tables(X)])
 
+    @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """(n_samples, m, n_labels) sets of labels, drawn from p(y|x)."""
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -266,8 +274,9 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     def _restore(self, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         restore_multilabel(self, config, arrays)
 
-    def _inputs(self, kernel: Any, X: Any, weights: Floats | None, seed: int, engine: LocalEngine) -> CliqueInputs:
-        chosen = input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
+    def _inputs(self, argument: str, X: Any, weights: Floats | None, seed: int, engine: LocalEngine) -> CliqueInputs:
+        given = getattr(self, argument)
+        chosen = input_kernel(given, X, self.gamma, self.degree, self.coef0, weights, argument)
         return CliqueInputs.of(chosen, X, self.n_components, self.pivots, seed, engine)
 
     def _pairs(self, labels: Array, weights: Floats | None) -> list[tuple[int, int]]:
@@ -275,10 +284,6 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         n_labels = labels.shape[1]
         if not isinstance(self.structure, str):
             return checked_pairs(self.structure, n_labels, "structure")
-        if self.structure not in STRUCTURES:
-            raise ValueError(
-                f"structure={self.structure!r}: expected {', '.join(STRUCTURES)}, or pairs of label numbers"
-            )
         if self.structure == "tree":
             return chow_liu(labels, np.full(n_labels, 2), weights)
         return [] if self.structure == "none" else all_pairs(n_labels)
@@ -333,10 +338,6 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
         if Y.shape[1] != len(self._values):
             raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self._values)}, one for each label")
         return np.column_stack([_column(Y[:, j], values, j) for j, values in enumerate(self._values)])
-
-    def _check_decoding(self) -> None:
-        if self.decoding not in DECODINGS:
-            raise ValueError(f"decoding={self.decoding!r}: expected one of {', '.join(DECODINGS)}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

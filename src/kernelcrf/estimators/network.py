@@ -32,7 +32,7 @@ class NetworkEstimator(SavedEstimator):
     solver: str
     tol: float
     max_iter: int
-    n_jobs: int
+    n_jobs: int | None
     verbose: int
 
     certificate_: Certificate
@@ -57,11 +57,13 @@ class NetworkEstimator(SavedEstimator):
 
         seed : where a fit with missing labels starts.
         """
-        settings, engine = Settings(self.solver, self.tol, self.max_iter, seed), self._engine
+        settings, engine = Settings(self.solver, float(self.tol), int(self.max_iter), seed), self._engine
         self.search_ = None
         with progress(type(self).__name__, self.verbose) as callback:
             if learn:
-                rule = SearchSettings(self.structure_tol, self.min_gain)
+                rule = SearchSettings(
+                    float(self.structure_tol), None if self.min_gain is None else float(self.min_gain)
+                )
                 fitted, self.search_ = search(network, present, others, settings, rule, engine, callback)
             else:
                 fitted = fit(network, [*present, *others], settings, engine, callback)
@@ -72,7 +74,7 @@ class NetworkEstimator(SavedEstimator):
 
     @property
     def _engine(self) -> LocalEngine:
-        return LocalEngine(self.n_jobs)
+        return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
 
     @property
     def _n_threads(self) -> int:

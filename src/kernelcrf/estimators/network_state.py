@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import COVERS
@@ -62,7 +61,6 @@ def restore_multilabel(model: MultiLabelCRF, config: Mapping[str, Any], arrays: 
         check_map(own, model.n_features_in_)
     graph = model._graph()
     model._take(_checked(potentials, {name: int(np.prod(graph.shape(name))) for name in graph.cliques}), graph)
-    model._check_decoding()
 
 
 def state_of_graph(model: GraphCRF) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -150,7 +148,7 @@ def _restore(model: NetworkEstimator, config: Mapping[str, Any], kernels: Mappin
     model.n_iter_ = int(config["n_iter"])
     model.search_ = parts.search_from_config(config["search"])
     model._laplace = parts.restored_laplace(config["laplace"], {}, np.empty(0))
-    LocalEngine(model.n_jobs)
+    model._validate_params()
 
 
 def _kernels(model: MultiLabelCRF | GraphCRF) -> dict[str, Any]:

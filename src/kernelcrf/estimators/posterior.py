@@ -78,8 +78,6 @@ class ScorePosterior:
         self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
         """`n_samples` times node scores (N, L), and edge scores (L, L) or, where edges have inputs, (N, L, L)."""
-        if not temperature >= 0:
-            raise ValueError(f"variance_temperature={temperature!r}: expected a number >= 0; 0 is the mode alone")
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
         features = {name: own.transform(X, engine) for name, own in self.maps.items()}
         widest = max(int(np.prod(block.clique.shape)) for block in self.layout.blocks)

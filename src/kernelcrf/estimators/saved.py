@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
 from kernelcrf.persistence import PathLike, write
+from kernelcrf.validation import PATH, validated
 
 Array = npt.NDArray[Any]
 
 
-class SavedEstimator(BaseEstimator):  # type: ignore[misc]
+class SavedEstimator(ValidatedEstimator):
     """An estimator whose fitted state is plain values and arrays."""
 
+    @validated(path=PATH)
     def save(self, path: PathLike) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
         check_is_fitted(self)

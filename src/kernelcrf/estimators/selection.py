@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.validation import either, one_of
 
 Floats = npt.NDArray[np.float64]
 
-STRATEGIES = ("entropy", "margin", "information")
-COSTS = ("token", "sequence")
+STRATEGY = either(one_of("entropy", "margin", "information"))
+COST = either(one_of("token", "sequence"))
 FLOOR = 1e-12
 
 

@@ -23,24 +23,34 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 def input_kernel(
-    kernel: Any, X: Inputs, gamma: float | str, degree: int, coef0: float, weights: Floats | None = None
+    kernel: Any,
+    X: Inputs,
+    gamma: float | str,
+    degree: int,
+    coef0: float,
+    weights: Floats | None = None,
+    argument: str = "kernel",
 ) -> InputKernel:
     """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
-    return kernel_on(kernel, X.shape[1], lambda: gamma_by_scale(X, weights), gamma, degree, coef0)
+    return kernel_on(kernel, X.shape[1], lambda: gamma_by_scale(X, weights), gamma, degree, coef0, argument)
 
 
 def kernel_on(
-    kernel: Any, n_features: int, by_scale: Callable[[], float], gamma: float | str, degree: int, coef0: float
+    kernel: Any,
+    n_features: int,
+    by_scale: Callable[[], float],
+    gamma: float | str,
+    degree: int,
+    coef0: float,
+    argument: str = "kernel",
 ) -> InputKernel:
-    """The kernel for inputs of so many columns; `by_scale` gives gamma where it is 'scale'."""
+    """Return the kernel for inputs of so many columns; `by_scale` gives gamma if it is 'scale'."""
     if isinstance(gamma, str):
-        if gamma not in ("scale", "auto"):
-            raise ValueError(f"gamma={gamma!r}: expected 'scale', 'auto' or a number above 0")
         reads_gamma = isinstance(kernel, str) and kernel not in ("linear", "cosine")
         gamma = by_scale() if gamma == "scale" and reads_gamma else 1.0 / n_features
     if isinstance(kernel, str):
-        return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0)
-    return InputKernel(kernel)
+        return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0, argument=argument)
+    return InputKernel(kernel, argument=argument)
 
 
 def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
@@ -57,7 +56,7 @@ def state_of_chain(model: ChainCRF) -> tuple[dict[str, Any], dict[str, Array]]:
         "labels": model._labels.to_config(),
         "edge_kernel": None if model._edge_kernel is None else model._edge_kernel.to_config(),
         "edge_map": edge_config,
-        "metadata": parts.plain(model.metadata_, "metadata_"),
+        "metadata": parts.METADATA.check("metadata_", model.metadata_),
     }
     return config, arrays
 
@@ -89,7 +88,6 @@ def restore_chain(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[st
     model.gap_curve_ = checked(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
     model.metadata_ = dict(config["metadata"])
     model._fold_weights()
-    model._check_decoding()
 
 
 def state_of_classifier(model: KernelClassifier) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -159,4 +157,4 @@ def _restore(
     model.objective_curve_ = checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
     model.certificate_ = parts.certificate_from_config(config["certificate"])
     model.C_ = float(config["C"])
-    LocalEngine(model.n_jobs)
+    model._validate_params()

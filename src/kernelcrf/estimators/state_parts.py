@@ -21,6 +21,7 @@ from kernelcrf.persistence import ModelFileError
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.stored_maps import checked
 from kernelcrf.structure_search import Candidate, Round, Search
+from kernelcrf.validation import Constraint, either, shown
 
 Array = npt.NDArray[Any]
 
@@ -48,11 +49,29 @@ def plain(value: Any, name: str) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     try:
         json.dumps(value)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         raise TypeError(
-            f"{name}={value!r} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+            f"{name}={shown(value)} cannot be written to a file: expected plain values; joblib.dump keeps any object"
         ) from None
     return value
+
+
+def _is_plain(value: Any, deepest: int = 100) -> bool:
+    """Return whether JSON gives the value back as it is, but for tuples."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return True
+    if isinstance(value, dict):
+        return deepest > 0 and all(isinstance(k, str) and _is_plain(v, deepest - 1) for k, v in value.items())
+    return deepest > 0 and isinstance(value, list | tuple) and all(_is_plain(one, deepest - 1) for one in value)
+
+
+METADATA = either(
+    Constraint(
+        "a dict from names to plain values",
+        lambda value: isinstance(value, dict) and _is_plain(value) and bool(json.dumps(value)),
+    ),
+    advice="text, numbers, True, False, None, and lists and dicts of these can be written to a file",
+)
 
 
 def set_parameters(model: BaseEstimator, parameters: Mapping[str, Any]) -> None:

@@ -9,16 +9,19 @@ posterior="laplace"   probabilities averaged over N(theta_hat, tau H^-1), the va
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.estimators.attempt import all_or_nothing
-from kernelcrf.estimators.base import POSTERIORS, KernelEstimator
+from kernelcrf.estimators.base import DRAWS, POSTERIOR, KernelEstimator
+from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
+from kernelcrf.validation import Parameter, either, instance_of
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -27,7 +30,7 @@ COLDEST, HOTTEST = 0.05, 20.0
 LEAST_TAU, MOST_TAU = 1e-3, 10.0
 
 
-class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
     """A fitted ChainCRF or KernelClassifier with probabilities calibrated on data that it was not fitted to.
 
     Parameters
@@ -61,6 +64,12 @@ class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     (array([0, 1, 2]), array([2, 2, 1]), 0.92)
     """
 
+    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
+        "estimator": either(instance_of(KernelEstimator, text="a fitted ChainCRF or KernelClassifier")),
+        "posterior": POSTERIOR,
+        "n_samples": DRAWS["n_samples"],
+    }
+
     def __init__(self, estimator: Any, *, posterior: str = "map", n_samples: int | None = None) -> None:
         self.estimator = estimator
         self.posterior = posterior
@@ -69,12 +78,7 @@ class TemperatureScaling(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> TemperatureScaling:
         """Find the temperature on held-out samples; the estimator stays as it is."""
-        if not isinstance(self.estimator, KernelEstimator):
-            raise TypeError(
-                f"estimator is of type {type(self.estimator).__name__}: expected a fitted ChainCRF or KernelClassifier"
-            )
-        if self.posterior not in POSTERIORS:
-            raise ValueError(f"posterior={self.posterior!r}: expected one of {', '.join(POSTERIORS)}")
+        self._validate_params()
         check_is_fitted(self.estimator)
         if self.posterior == "map":
             self.temperature_ = _minimum(lambda T: -self.estimator._tempered(T)._log_likelihood(X, y), COLDEST, HOTTEST)

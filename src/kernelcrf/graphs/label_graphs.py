@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 
+from kernelcrf.validation import Constraint, is_whole, shown
+
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
+
+PAIR = Constraint("two integers", lambda pair: len(pair) == 2 and all(map(is_whole, pair)))
 
 
 def all_pairs(n_nodes: int) -> list[Pair]:
@@ -49,11 +53,10 @@ def checked_pairs(pairs: Iterable[Any], n_nodes: int, name: str) -> list[Pair]:
     """Pairs of nodes as a user hands them in, each once."""
     found: dict[Pair, None] = {}
     for pair in pairs:
-        try:
-            i, j = (int(node) for node in pair)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} holds {pair!r}: expected pairs of node numbers") from None
+        if not PAIR.accepts(pair):
+            raise ValueError(f"{name} holds {shown(pair)}: expected pairs of node numbers")
+        i, j = (int(node) for node in pair)
         if not (0 <= i < n_nodes and 0 <= j < n_nodes and i != j):
-            raise ValueError(f"{name} holds {pair!r}: expected two different nodes from 0 to {n_nodes - 1}")
+            raise ValueError(f"{name} holds {shown(pair)}: expected two different nodes from 0 to {n_nodes - 1}")
         found[min(i, j), max(i, j)] = None
     return list(found)

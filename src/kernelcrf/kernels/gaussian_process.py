@@ -16,11 +16,11 @@ from sklearn.gaussian_process import kernels as gp
 from kernelcrf.validation import shown
 
 
-def check(kernel: gp.Kernel) -> None:
+def check(kernel: gp.Kernel, argument: str = "kernel") -> None:
     """Refuse a kernel that is not a function of two inputs."""
     if any(isinstance(part, gp.WhiteKernel) for part in (kernel, *kernel.get_params().values())):
         raise ValueError(
-            f"kernel={shown(kernel)} contains a WhiteKernel, which is noise of observations and not a function "
+            f"{argument}={shown(kernel)} contains a WhiteKernel, which is noise of observations and not a function "
             "of two inputs: leave it out; the prior variance C plays its part"
         )
 

@@ -25,7 +25,7 @@ the pivots of a basis. Sparse inputs too wide to be dense have 1e-5 in float64 a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,7 +70,6 @@ KERNEL = either(
 DEGREE = either(whole(least=1), advice="other powers are not positive semi-definite")
 COEF0 = either(real(least=0), advice="below 0 the polynomial kernel is not positive semi-definite")
 PARAMETERS = {
-    "kernel": KERNEL,
     "gamma": either(positive, nothing, advice="None is scikit-learn's default"),
     "degree": DEGREE,
     "coef0": COEF0,
@@ -106,18 +105,26 @@ def as_inputs(X: Any, name: str = "X") -> Inputs:
 class InputKernel:
     """k_x of the module's docstring; float32 inputs give float32 Gram matrices.
 
-    `gamma` is read by poly, rbf, laplacian and chi2, `degree` and `coef0` by poly.
+    `gamma` is read by poly, rbf, laplacian and chi2, `degree` and `coef0` by poly. `argument` is what errors call the
+    kernel.
     """
 
     kernel: str | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
     gamma: float | None = None
     degree: int = 3
     coef0: float = 1.0
+    argument: str = field(default="kernel", compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        KERNEL.check(self.argument, self.kernel)
         check_parameters(vars(self), PARAMETERS)
         if isinstance(self.kernel, gp.Kernel):
-            gaussian_process.check(self.kernel)
+            gaussian_process.check(self.kernel, self.argument)
+
+    @property
+    def described(self) -> str:
+        """Return the argument and its value as errors show them."""
+        return f"{self.argument}={shown(self.kernel)}"
 
     @property
     def name(self) -> str:
@@ -186,7 +193,7 @@ class InputKernel:
         """The kernel as JSON-able values; `from_config` reads it."""
         if self.name == "callable":
             raise TypeError(
-                f"kernel={shown(self.kernel)}: a callable cannot be written to a file; "
+                f"{self.described}: a callable cannot be written to a file; "
                 "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
                 "or hand the callable in again when loading"
             )
@@ -228,14 +235,12 @@ class InputKernel:
             K = self._called(X, Y)
             if np.shape(K) != out.shape:
                 raise ValueError(
-                    f"kernel={shown(self.kernel)} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
+                    f"{self.described} returned shape {np.shape(K)} for inputs of {X.shape[0]} and "
                     f"{Y.shape[0]} rows: expected {out.shape}; a function of two single inputs becomes a "
                     "Gram function by sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
                 )
             if K.dtype.kind not in "biuf":
-                raise TypeError(
-                    f"kernel={shown(self.kernel)} returned values of dtype {K.dtype}: expected real numbers"
-                )
+                raise TypeError(f"{self.described} returned values of dtype {K.dtype}: expected real numbers")
             out[...] = K
             self._check_finite(out)
 
@@ -248,7 +253,7 @@ class InputKernel:
             raise
         except Exception as error:
             raise ValueError(
-                f"kernel={shown(self.kernel)} raised {type(error).__name__}: expected a callable (X, Y) -> Gram matrix "
+                f"{self.described} raised {type(error).__name__}: expected a callable (X, Y) -> Gram matrix "
                 f"of inputs {X.shape} and {Y.shape}; it said {shown(str(error))}"
             ) from error
 
@@ -256,7 +261,7 @@ class InputKernel:
         if not np.isfinite(K).all():
             value = K[~np.isfinite(K)][0]
             raise ValueError(
-                f"kernel={shown(self.kernel)} has the value {value}: expected finite numbers; scale the inputs, as "
+                f"{self.described} has the value {value}: expected finite numbers; scale the inputs, as "
                 "sklearn.preprocessing.StandardScaler does, or mend the kernel"
             )
 
