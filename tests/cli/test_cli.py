@@ -254,6 +254,21 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     assert not model.exists()
 
 
+def test_a_fit_with_missing_labels_says_that_it_has_no_certificate(tmp_path):
+    lines = [
+        {"tokens": [["the"], ["dog"]], "labels": ["D", None]},
+        {"tokens": [["a"], ["cat"]], "labels": [["D", "N"], "N"]},
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run("fit", tmp_path / "train.jsonl", tmp_path / "m.kcrf", "--set", "random_state=0")
+    assert result.exit_code == 0, result.output
+    assert "stationary, without a certificate (labels are missing)" in result.output
+    assert "status" not in result.stderr
+    shown = run("inspect", tmp_path / "m.kcrf").output
+    assert "status        stationary" in shown
+    assert "certified gap" not in shown
+
+
 def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     result = run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--max-iter", 1, "--set", "solver=lbfgs")
     assert result.exit_code == 0

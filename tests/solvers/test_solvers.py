@@ -226,3 +226,19 @@ def test_a_factor_is_that_of_the_matrix_or_of_one_near_it():
     for far in (-np.eye(3), np.full((2, 2), np.nan)):
         with pytest.raises(ValueError, match="scale the inputs"):
             lower_factor(far)
+
+
+def test_a_solver_that_calls_a_point_optimal_is_not_believed():
+    class Boastful:
+        def check(self, objective):
+            pass
+
+        def solve(self, start, progress):
+            progress.observe(progress.objective.evaluate(start), 0.0)
+            return "optimal"
+
+    objective = random_objective(3)
+    far = minimise(objective, Boastful(), np.ones(objective.layout.size), tol=1e-6)
+    assert far.status == "stalled"
+    optimum = minimise(objective, SOLVERS["newton"](), np.zeros(objective.layout.size), tol=1e-9).theta
+    assert minimise(objective, Boastful(), optimum, tol=1e-6).status == "optimal"

@@ -170,9 +170,15 @@ class Progress:
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return what the run found; "optimal" becomes "stationary" if the objective is not convex."""
+        """Return what the run found.
+
+        A solver's word for "optimal" is checked: it is "stalled" if the gap is above `tol`, and "stationary" if the
+        objective is not convex.
+        """
         if self.best is None:
             raise KeyboardInterrupt
+        if status == OPTIMAL and not self.solved:
+            status = STALLED
         if status == OPTIMAL and not self.objective.is_convex:
             status = STATIONARY
         rounding = ROUNDING[self.objective.dtype]
