@@ -191,7 +191,7 @@ def _from_networkx(graph: Any, i: int, directed: bool) -> _Sample:
 
 def _is_graph(x: Any) -> bool:
     """Whether a tuple or list is (features, edges), and not the two or three tokens of a sequence."""
-    if not isinstance(x, tuple | list) or len(x) not in (2, 3):
+    if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
         return False
     return any(_dimensions(part) > 1 for part in x)
 

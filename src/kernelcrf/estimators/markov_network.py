@@ -267,7 +267,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator):  # type: ignore[misc]
     def _read(self, X: Any) -> npt.NDArray[np.int32]:
         check_is_fitted(self)
         table = read_table(X, "X")
-        if not len(table):
+        if table.ndim and not len(table):
             return np.empty((0, self.n_features_in_), np.int32)
         table = _table(table)
         if table.shape[1] != self.n_features_in_:

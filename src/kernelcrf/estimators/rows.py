@@ -65,10 +65,18 @@ def row_accuracy(y: Any, predicted: Array, sample_weight: Any) -> float:
 def _rows(X: Any) -> Any:
     """Return X as a list, an array, a sparse matrix or a frame, once no entry is masked."""
     X = read_container(X, "X", "a matrix of numbers, one row per sample")
+    if _holds_dates(X):
+        raise TypeError("X has dates: expected numbers; a date becomes one by its distance from another, in days, say")
     if isinstance(X, list):
         # NumPy would take the numbers below a mask.
         X = [read_container(row, f"X[{i}]") if isinstance(row, np.ma.MaskedArray) else row for i, row in enumerate(X)]
     return X
+
+
+def _holds_dates(X: Any) -> bool:
+    """Whether an array or a column of a frame has dates, of which scikit-learn makes numbers without a word."""
+    types = list(X.dtypes) if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", "")]
+    return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types)
 
 
 def read_targets(y: Any) -> Any:
@@ -77,7 +85,11 @@ def read_targets(y: Any) -> Any:
         return y
     if isinstance(y, np.ma.MaskedArray):
         read_container(y, "y")
-    return np.asarray(y) if isinstance(y, np.ndarray) else read_container(y, "y", "a list of labels, one per row")
+    if not isinstance(y, np.ndarray):
+        return read_container(y, "y", "a list of labels, one per row")
+    # scikit-learn knows no type of target for numbers that are held as objects.
+    held = y.dtype == object and all(isinstance(value, Number) for value in y.flat)
+    return np.asarray(y.tolist() if held else y)
 
 
 @contextmanager

@@ -241,6 +241,8 @@ def _kind(sequence: Any, name: str) -> Kind | None:
         return "dicts"
     if is_sparse(sequence):
         return "sparse"
+    if isinstance(sequence, np.ndarray) and sequence.ndim == 0:
+        sequence = sequence.item()
     if isinstance(sequence, np.ndarray) and sequence.dtype != object and sequence.dtype.kind not in "US":
         return "dense" if sequence.shape[0] or sequence.ndim > 1 else None
     if isinstance(sequence, Mapping):

@@ -91,7 +91,7 @@ def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
 
 
 def _tokens(sequence: Any, name: str) -> list[Any]:
-    if isinstance(sequence, str) or not isinstance(sequence, Iterable):
+    if isinstance(sequence, str) or not (isinstance(sequence, Iterable) or hasattr(sequence, "__array__")):
         raise TypeError(
             f"{name}={shown(sequence)} is not a sequence: expected a list of sequences, [y] for a single one"
         )
