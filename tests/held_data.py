@@ -132,9 +132,9 @@ WEIGHTS = {
     "nothing masked": lambda w: np.ma.masked_array(w, [False] * len(w)),
 }
 SPARSE = {
-    f"{form}_{kind}": getattr(sp, f"{form}_{kind}")
-    for form in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
-    for kind in ("array", "matrix")
+    name: getattr(sp, name)
+    for array_ in ("csr_array", "csc_array", "coo_array", "lil_array", "dok_array", "bsr_array", "dia_array")
+    for name in (array_, array_.replace("array", "matrix"))
 } | {"list of rows": lambda x: [sp.csr_array(row[None]) for row in x]}
 # Containers of the feature dicts of a sequence.
 TOKENS = {
