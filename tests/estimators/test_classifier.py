@@ -194,3 +194,28 @@ def test_a_warm_start_takes_up_the_weights():
     model = KernelClassifier("linear", warm_start=True, tol=1e-9).fit(X, y)
     assert model.n_iter_ > 0
     assert model.fit(X, y).n_iter_ == 0
+
+
+@pytest.mark.parametrize("label_kernel", ["delta", "centred", [[2.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]]])
+def test_variances_are_those_of_draws(label_kernel):
+    X, y = problem(80, 3)
+    model = KernelClassifier(gamma=0.5, n_components=10, label_kernel=label_kernel, laplace=True, random_state=0)
+    model.fit(X, y)
+    draws = np.stack([s for s, _ in model._drawn_scores(X[:5], 4000, 1.0, 0)])
+    mean, variance = model.latent_mean_and_variance(X[:5])
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.1)
+    np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
+
+
+def test_variances_take_the_memory_of_scores(monkeypatch):
+    n_classes = 60
+    X, y = np.random.default_rng(0).normal(size=(2000, 3)), np.arange(2000) % n_classes
+    monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
+    model = KernelClassifier("linear", laplace=True, tol=1e-2).fit(X, y)
+    tracemalloc.start()
+    try:
+        model.latent_mean_and_variance(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 8 * 2000 * n_classes

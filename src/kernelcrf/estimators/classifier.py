@@ -242,14 +242,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):  # type: ignore[misc]
         Each is (N,), of f = f_1 - f_0, for two classes as in GaussianProcessClassifier; (N, L), of f_l, for more.
         """
         X = read_rows(self, X)
-        means, covariances = (
-            self._weights.scores(X, self._engine),
-            self._score_posterior.node_covariances(X, self._engine),
-        )
-        if len(self.classes_) == 2:
-            contrast = np.array([-1.0, 1.0])
-            return np.asarray(means @ contrast, np.float64), np.einsum("i,tij,j->t", contrast, covariances, contrast)
-        return np.asarray(means, np.float64), np.einsum("tii->ti", covariances).copy()
+        contrasts = np.array([[-1.0, 1.0]]) if len(self.classes_) == 2 else np.eye(len(self.classes_))
+        means = np.asarray(self._weights.scores(X, self._engine) @ contrasts.T, np.float64)
+        variances = self._score_posterior.node_variances(X, contrasts, self._engine)
+        return (means[:, 0], variances[:, 0]) if len(self.classes_) == 2 else (means, variances)
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy over the rows; `sample_weight` is that of rows."""

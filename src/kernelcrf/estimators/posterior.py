@@ -42,37 +42,39 @@ class ScorePosterior:
     posterior: Posterior
     maps: Mapping[str, FeatureMap]
 
-    def node_covariances(self, X: Inputs, engine: LocalEngine) -> Floats:
-        """Cov[s(x)], (rows, L, L), of the template "node" alone."""
+    def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
+        """Return Var[<b, s(x)>] for each row b of contrasts (k, L), (rows, k), of the template "node" alone."""
         block = next(block for block in self.layout.blocks if block.clique.name == "node")
-        r = block.clique.shape[0]
-        if not isinstance(self.posterior, FactoredPosterior):
-            return self._sampled_covariances(block, X, engine)
-        covariance = self.posterior.covariance(self.layout.slices["node"]).reshape(block.n, r, block.n, r)
-        by_label = np.ascontiguousarray(covariance.transpose(1, 3, 0, 2))
         F = self.maps["node"].transform(X, engine)
-        rest = self._rest(block, X, F)
-        found = np.empty((F.shape[0], r, r))
-        for low in range(0, F.shape[0], ROWS):
-            rows = F[low : low + ROWS]
-            rows = rows.toarray() if hasattr(rows, "toarray") else rows
-            for i in range(r):
-                for j in range(i + 1):
-                    found[low : low + ROWS, i, j] = np.einsum("tn,tn->t", rows @ by_label[i, j], rows)
-                    found[low : low + ROWS, j, i] = found[low : low + ROWS, i, j]
-        A = block.clique.k_y.factor
-        return np.asarray(A @ found @ A.T + rest[:, None, None] * block.clique.k_y.gram)
+        weights = np.asarray(block.clique.adjoint(contrasts), np.float64)
+        outside = self._rest(block, X, F)[:, None] * np.square(weights).sum(axis=1)
+        exact = isinstance(self.posterior, FactoredPosterior)
+        found = (self._exact_variances if exact else self._sampled_variances)(block, F, weights)
+        return np.asarray(found + outside)
 
-    def _sampled_covariances(self, block: TemplateBlock, X: Inputs, engine: LocalEngine) -> Floats:
-        """The same from draws; entries have a relative error of about (2 / draws)^1/2."""
+    def _exact_variances(self, block: TemplateBlock, F: Any, weights: Floats) -> Floats:
+        """Return F_x S F_x' with S, (n, n), the covariance of what each row of weights makes of theta."""
+        r = block.clique.shape[0]
+        assert isinstance(self.posterior, FactoredPosterior)
+        covariance = self.posterior.covariance(self.layout.slices["node"]).reshape(block.n, r, block.n, r)
+        found = np.empty((F.shape[0], len(weights)))
+        for k, c in enumerate(weights):
+            own = np.flatnonzero(c)
+            S = np.einsum("i,aibj,j->ab", c[own], covariance[:, own][..., own], c[own], optimize=True)
+            for low in range(0, F.shape[0], ROWS):
+                rows = F[low : low + ROWS]
+                rows = rows.toarray() if hasattr(rows, "toarray") else rows
+                found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
+        return found
+
+    def _sampled_variances(self, block: TemplateBlock, F: Any, weights: Floats) -> Floats:
+        """Return the same from draws; entries have a relative error of about (2 / draws)^1/2."""
         n = self.posterior.n_kept or N_DRAWS
-        F = self.maps["node"].transform(X, engine)
         deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices["node"]]
-        found = np.zeros((F.shape[0], block.clique.k_y.L, block.clique.k_y.L))
+        found = np.zeros((F.shape[0], len(weights)))
         for W in deviations:
-            s = block.clique.expand(np.asarray(F @ W.reshape(block.n, -1), np.float64))
-            found += s[:, :, None] * s[:, None, :] / n
-        return np.asarray(found + self._rest(block, X, F)[:, None, None] * block.clique.k_y.gram)
+            found += np.square(np.asarray(F @ (W.reshape(block.n, -1) @ weights.T), np.float64)) / n
+        return found
 
     def draws(
         self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
