@@ -9,7 +9,7 @@ from kernelcrf.solvers.newton import Newton
 from kernelcrf.solvers.newton_cg import NewtonCG
 from kernelcrf.solvers.start import first_point
 from kernelcrf.solvers.subspace import Subspace
-from kernelcrf.validation import either, one_of
+from kernelcrf.validation import Constraint, either, one_of
 
 SOLVERS: dict[str, type[Solver]] = {
     "newton-cg": NewtonCG,
@@ -19,7 +19,9 @@ SOLVERS: dict[str, type[Solver]] = {
     "lbfgs": LBFGS,
     "dual": Dual,
 }
-SOLVER = either(one_of("auto", *SOLVERS))
+# Users may add solvers of their own to SOLVERS.
+_ADDED = Constraint("the name of another solver in SOLVERS", lambda name: isinstance(name, str) and name in SOLVERS)
+SOLVER = either(one_of("auto", *SOLVERS), _ADDED)
 
 
 def solver_named(name: str, objective: Objective) -> Solver:
