@@ -52,7 +52,8 @@ _Training: TypeAlias = tuple[SequenceReader, LabelReader, Legal | None, Data, Ca
 class ChainCRF(KernelEstimator):
     """Conditional random field on sequences, with kernels.
 
-    X is a list of (T_i, d) arrays, of CSR matrices, or of lists of feature dicts; or all tokens in one, with `lengths`.
+    X is a list of (T_i, d) arrays, of sparse matrices, or of lists of feature dicts; or all tokens in one, with
+    `lengths`. Any container with a length and an order will do, and is read by position.
     y is a list of label sequences; None, or -1 among other labels, is a missing label, a set an ambiguous one.
 
     Parameters
@@ -234,7 +235,10 @@ class ChainCRF(KernelEstimator):
     @all_or_nothing
     @releasing()
     def fit(self, X: Any, y: Any = None, sample_weight: npt.ArrayLike | None = None, lengths: Any = None) -> ChainCRF:
-        """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for."""
+        """Fit to labelled sequences; `sample_weight` (m,) says what each sequence counts for.
+
+        A sequence of weight 0 is not there, except that it is checked and that its labels are among the classes.
+        """
         self._validate_params()
         start = Start(self._map, self._edge_map, self._theta) if self.warm_start and hasattr(self, "_map") else None
         read = self._read_here if self.engine is None and not is_shared(X) else self._read_on_cluster
