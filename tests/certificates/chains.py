@@ -1,6 +1,7 @@
 """Random problems of ChainCRF and their twins."""
 
 import itertools
+from copy import deepcopy
 from functools import cached_property
 
 import numpy as np
@@ -83,7 +84,9 @@ class ChainProblem(KernelProblem):
         dual = self.kernel == "linear" and self.is_sparse and not self.missing and not self.edge_kernel
         if self.solver == "dual" and not (dual and self.label_kernel == "delta"):
             return "dual"
-        return "missing" if (self.laplace or self.by_evidence) and self.is_missing else None
+        if (self.laplace or self.by_evidence) and self.is_missing:
+            return "missing"
+        return "belongs to another problem" if self.checkpoint in ("other data", "other weights") else None
 
     @property
     def is_missing(self):
@@ -225,7 +228,7 @@ class ChainProblem(KernelProblem):
             model.set_params(C=self.parameters["C"])
         if self.checkpoint:
             model.set_params(checkpoint=str(folder / "run.ckpt"))
-            before = ChainCRF(**model.get_params(deep=False)).set_params(warm_start=False)
+            before = deepcopy(model)
             if self.checkpoint == "resumed":
                 before.set_params(max_iter=2).fit(**own, sample_weight=self.weights)
             elif self.checkpoint == "other data":

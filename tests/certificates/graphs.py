@@ -48,6 +48,8 @@ class GraphProblem(NetworkProblem):
             self.with_edge_features = self.dice.replace("edge_features", False)
         if self.stays_odd:
             return
+        if self.inference != "exact":
+            self.laplace = self.dice.replace("laplace", False)
         if self.inference == "gibbs":
             self.missing = self.dice.replace("missing", None)
         if self.inference == "loopy" and ("paths" in self.cliques or self.cliques == "auto"):
@@ -56,6 +58,8 @@ class GraphProblem(NetworkProblem):
     @property
     def refusal(self):
         """Return a word of the error that this problem has to end with, or None."""
+        if self.inference != "exact" and self.laplace:
+            return "laplace=True"
         if self.inference == "gibbs" and self.missing:
             return "gibbs"
         if self.inference == "loopy" and "paths" in self.wanted and len(self.paths):
@@ -211,8 +215,8 @@ class GraphProblem(NetworkProblem):
 
     def is_bound(self, model):
         """Tell whether the objective is an upper bound on the twin's, and not the twin's own."""
-        if self.inference != "loopy":
-            return False
+        if self.inference != "loopy" or self.missing:
+            return self.inference == "loopy"
         pairs = [own for name, (own, _) in self._templates(model).items() if name != "nodes"]
         root = list(range(len(self.nodes)))
         for a, b in np.vstack([np.empty((0, 3), int), *pairs])[:, 1:].tolist():

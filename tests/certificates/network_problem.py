@@ -91,4 +91,8 @@ class NetworkProblem(Problem):
 
     def fit(self, folder):
         """Return the fitted model."""
-        return self.estimator(**self.parameters).fit(self.X, self.y, sample_weight=self.weights)
+        return self.refit()
+
+    def refit(self, **changes):
+        """Return a model with other parameters, fitted to the same data."""
+        return self.estimator(**self.parameters | changes).fit(self.X, self.y, sample_weight=self.weights)
