@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -87,3 +88,69 @@ def test_lower_bounds_are_constraints():
         "typer",
         "matplotlib",
     }
+
+
+@pytest.mark.parametrize("name", ["release", "lock"])
+def test_requirements_have_digests_and_no_addresses(name):
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "--index" not in text
+    blocks = re.split(r"\n(?=\S)", text.strip())
+    assert len(blocks) > 20
+    for block in blocks:
+        assert re.match(r"[A-Za-z0-9._-]+==[0-9][^\s]*( ; [^\\]+)? \\\n", block), block.splitlines()[0]
+        assert re.fullmatch(r"( +--hash=sha256:[0-9a-f]{64}( \\)?\n?)+", block.split("\n", 1)[1]), block.splitlines()[0]
+
+
+def test_the_lock_file_has_what_the_project_declares():
+    constraints = module(ROOT / "tools" / "check_release.py").locked(ROOT / "requirements" / "lock.txt")
+    names = {line.split("==")[0] for line in constraints}
+    extras = PROJECT["optional-dependencies"]
+    declared = [*PROJECT["dependencies"], *extras["dask"], *extras["plot"], *extras["cli"]]
+    assert {re.split(r"[\[>=]", line)[0] for line in declared} <= names
+    assert "sys_platform == 'win32'" in " ".join(constraints)
+
+
+def test_releases_are_built_apart_and_their_digests_compared(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    commands = {name: [step.get("run", "") for step in job.get("steps", ())] for name, job in jobs.items()}
+    assert set(jobs) == {"checks", "build", "test", "publish"}
+    assert set(jobs["publish"]["needs"]) == {"checks", "build", "test"}
+    assert any("--step build --tag" in command for command in commands["build"])
+    assert not any("pip install" in command or "pytest" in command for command in commands["build"])
+    for name in ("test", "publish"):
+        asked = [step["env"]["DIGEST"] for step in jobs[name]["steps"] if "$DIGEST" in step.get("run", "")]
+        assert asked == ["${{ needs.build.outputs.digest }}"]
+    assert [name for name, job in jobs.items() if "id-token" in job["permissions"]] == ["publish"]
+    known = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))["updates"]
+    assert {update["package-ecosystem"] for update in known} == {"github-actions", "pip"}
+    release = module(ROOT / "tools" / "check_release.py")
+    (tmp_path / "a.whl").write_bytes(b"one")
+    before = release.digest(tmp_path)
+    (tmp_path / "a.whl").write_bytes(b"two")
+    assert len(before) == 64
+    assert release.digest(tmp_path) != before
+
+
+def test_a_tag_is_the_version_of_a_commit_on_main(tmp_path):
+    check_tag = module(ROOT / "tools" / "check_release.py").check_tag
+    here = tmp_path / "here"
+
+    def git(*arguments, cwd=here):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *who, *arguments], cwd=cwd, check=True, capture_output=True)
+
+    git("init", "--bare", "--initial-branch=main", "origin", cwd=tmp_path)
+    git("clone", str(tmp_path / "origin"), "here", cwd=tmp_path)
+    git("checkout", "-B", "main")
+    (here / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    git("add", "pyproject.toml")
+    git("commit", "-m", "one")
+    git("push", "origin", "main")
+    check_tag("v1.2.3", here)
+    with pytest.raises(SystemExit, match=r"--tag v1\.2\.4: pyproject\.toml has version 1\.2\.3"):
+        check_tag("v1.2.4", here)
+    git("commit", "--allow-empty", "-m", "a branch")
+    with pytest.raises(SystemExit, match="its commit is not on origin/main"):
+        check_tag("v1.2.3", here)

@@ -1,20 +1,27 @@
-"""Builds the release, looks into it, and tests it as a user would have it.
+"""Build the release, look into it, and test it as a user would have it.
 
 python tools/check_release.py                                     all of it
 python tools/check_release.py --python python3.13 --resolution newest
 python tools/check_release.py --tests all                         not only those marked `smoke`
-python tools/check_release.py --tag v1.2.3 --dist FOLDER          of this version; keep the files built there
+python tools/check_release.py --tag v1.2.3 --step build --dist FOLDER     build, and keep the files there
+python tools/check_release.py --step test --dist FOLDER --digest HEX      test these files, which must have this digest
+python tools/check_release.py --step digest --dist FOLDER                 print the digest of the files there
 
-1. An sdist from what is committed, and a wheel from the sdist; `twine check --strict`.
-2. The wheel holds the package and nothing else, the sdist all that is committed.
-3. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
-   at the bound that pyproject.toml declares, `newest` at the last release. There the tests marked `smoke` of the
+1. The tag, if one is given, is the version of pyproject.toml, and its commit lies on the branch `main` of `origin`.
+2. An sdist from what is committed, and a wheel from the sdist, by the tools of requirements/release.txt, whose digests
+   pip checks; `twine check --strict`; a bill of materials (CycloneDX) of what requirements/lock.txt installs.
+3. The wheel holds the package and nothing else, the sdist all that is committed.
+4. In a fresh environment for each resolution, the wheel with its extras: `lowest` has every dependency of the package
+   at the bound that pyproject.toml declares, `locked` at the version of requirements/lock.txt, `newest` at the last
+   release. There the tests marked `smoke` of the
    unpacked sdist pass, or all of them. Lower bounds are those of the oldest Python: later ones have no wheels of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -28,46 +35,90 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-RESOLUTIONS = ("lowest", "newest")
+RESOLUTIONS = ("lowest", "locked", "newest")
+SBOM = "kernelcrf.cdx.json"
 BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^\]]*\])?>=(?P<bound>[0-9.]+)")
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--step", choices=("all", "build", "test", "digest"), default="all", help="default: all")
     parser.add_argument("--python", default=sys.executable, help="interpreter to test with")
-    parser.add_argument("--resolution", choices=RESOLUTIONS, action="append", help="default: both")
+    parser.add_argument("--resolution", choices=RESOLUTIONS, action="append", help="default: all")
     parser.add_argument("--tests", choices=("smoke", "all"), default="smoke", help="which tests to run")
-    parser.add_argument("--tag", help="v and the version that pyproject.toml must have")
-    parser.add_argument("--dist", type=Path, help="folder for the files built")
+    parser.add_argument("--tag", help="v and the version that pyproject.toml must have; its commit must lie on main")
+    parser.add_argument("--dist", type=Path, help="folder of the files built")
+    parser.add_argument("--digest", help="the digest that the files of --dist must have")
     options = parser.parse_args()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    if options.tag not in (None, f"v{version}"):
-        raise SystemExit(f"--tag {options.tag}: pyproject.toml has version {version}, expected the tag v{version}")
+    if options.step in ("build", "test", "digest") and options.dist is None:
+        parser.error(f"--step {options.step} needs --dist")
+    if options.tag is not None:
+        check_tag(options.tag, ROOT)
+    if options.digest is not None and digest(options.dist) != options.digest:
+        raise SystemExit(f"{options.dist}: the files have the digest {digest(options.dist)}, expected {options.digest}")
+    if options.step == "digest":
+        print(digest(options.dist))
+        return
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        files = built(work)
+        files = distributions(options.dist) if options.step == "test" else built(work)
         check_contents(*files)
-        for resolution in options.resolution or RESOLUTIONS:
-            test(*files, resolution, options.python, work / resolution, options.tests)
-        if options.dist is not None:
+        if options.step != "build":
+            for resolution in options.resolution or RESOLUTIONS:
+                test(*files, resolution, options.python, work / resolution, options.tests)
+        if options.dist is not None and options.step != "test":
             options.dist.mkdir(parents=True, exist_ok=True)
-            for file in files:
+            for file in (*files, work / SBOM):
                 shutil.copy(file, options.dist)
 
 
+def check_tag(tag: str, root: Path) -> None:
+    """Raise unless the tag is the version, and the commit that is checked out lies on main."""
+    version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    if tag != f"v{version}":
+        raise SystemExit(f"--tag {tag}: pyproject.toml has version {version}, expected the tag v{version}")
+    command = ["git", "merge-base", "--is-ancestor", "HEAD", "origin/main"]
+    if subprocess.run(command, cwd=root, capture_output=True).returncode:
+        raise SystemExit(f"--tag {tag}: its commit is not on origin/main: expected a tag of a commit on main")
+
+
+def digest(folder: Path) -> str:
+    """Return one SHA-256 digest of the names and contents of the files of a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        found.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n".encode())
+    return found.hexdigest()
+
+
+def distributions(folder: Path) -> tuple[Path, Path]:
+    """Return the sdist and the wheel of a folder."""
+    return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
+
+
 def built(work: Path) -> tuple[Path, Path]:
-    """The sdist and the wheel of what is committed."""
+    """Build the sdist and the wheel of what is committed, and their bill of materials."""
     tree = work / "tree"
     tree.mkdir()
     archive = run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE).stdout
     run(["tar", "-x", "-C", str(tree)], input=archive)
     python = environment(work / "tools", sys.executable)
-    install(python, "build", "twine")
-    run([python, "-m", "build", "--outdir", work / "dist", tree], stdout=subprocess.DEVNULL)
-    sdist, wheel = next((work / "dist").glob("*.tar.gz")), next((work / "dist").glob("*.whl"))
+    install(python, "--require-hashes", "--no-deps", "--requirement", str(tree / "requirements" / "release.txt"))
+    # Without isolation, for the tools of the build are those of the requirements and no others.
+    run([python, "-m", "build", "--no-isolation", "--outdir", work / "dist", tree], stdout=subprocess.DEVNULL)
+    sdist, wheel = distributions(work / "dist")
     run([python, "-m", "twine", "check", "--strict", sdist, wheel])
+    bill_of_materials(python, tree, work / SBOM)
     return sdist, wheel
+
+
+def bill_of_materials(python: str, tree: Path, target: Path) -> None:
+    """Write what the lock file installs as CycloneDX, the same bytes each time."""
+    command = [python, "-m", "cyclonedx_py", "requirements", "requirements/lock.txt", "--pyproject", "pyproject.toml"]
+    options = ["--output-reproducible", "--output-format", "JSON", "--output-file", target]
+    run([*command, *options], cwd=tree)
+    found = json.loads(target.read_text(encoding="utf-8"))
+    print(f"{target.name}: {len(found['components'])} components, CycloneDX {found['specVersion']}", flush=True)
 
 
 def check_contents(sdist: Path, wheel: Path) -> None:
@@ -98,7 +149,8 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
     tree = next(path for path in work.iterdir() if path.is_dir())
     python = environment(work / "environment", interpreter)
     constraints = work / "constraints.txt"
-    constraints.write_text("\n".join(lowest(tree / "pyproject.toml")) if resolution == "lowest" else "")
+    held = {"lowest": lowest(tree / "pyproject.toml"), "locked": locked(tree / "requirements" / "lock.txt")}
+    constraints.write_text("\n".join(held.get(resolution, [])))
     install(python, f"{wheel}[test]", "--constraint", str(constraints))
     shown = run([python, "-m", "pip", "freeze"], stdout=subprocess.PIPE).stdout.decode().splitlines()
     names = {line.split("==")[0] for line in lowest(tree / "pyproject.toml")}
@@ -121,6 +173,12 @@ def lowest(pyproject: Path) -> list[str]:
     if None in found:
         raise SystemExit(f"pyproject.toml: expected name>=version of each of {declared}")
     return [f"{match['name']}=={match['bound']}" for match in found if match is not None]
+
+
+def locked(lock: Path) -> list[str]:
+    """Constraints that hold what users install at the versions of the lock file."""
+    found = re.findall(r"^[A-Za-z0-9._-]+==[^\\\n]+", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [line.strip() for line in found]
 
 
 def environment(folder: Path, interpreter: str) -> str:
