@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain
+from kernelcrf.validation import FLAG, SEED, SIZE, either, real, validated, whole
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,6 +54,16 @@ class SequenceData:
     bayes_error: float
 
 
+@validated(
+    n_sequences=either(SIZE),
+    mean_length=either(real(least=1, most=1e6)),
+    n_classes=either(whole(least=2, most=10_000)),
+    n_features=either(whole(least=1, most=10**6)),
+    noise=either(real(least=1e-100, most=1e100), advice="the standard deviation about the centres"),
+    stickiness=either(real(least=0, below=1), advice="the probability to stay"),
+    nonlinear=FLAG,
+    random_state=SEED,
+)
 def make_sequences(
     n_sequences: int = 100,
     mean_length: float = 10,
@@ -79,7 +90,6 @@ def make_sequences(
     >>> round(data.bayes_error, 2)
     0.06
     """
-    _check(n_sequences, mean_length, n_classes, n_features, noise, stickiness)
     rng = check_random_state(random_state)
     transitions = np.zeros((n_classes, n_classes))
     transitions[~np.eye(n_classes, dtype=bool)] = rng.dirichlet(np.ones(n_classes - 1), size=n_classes).ravel()
@@ -102,24 +112,6 @@ def make_sequences(
         np.split(marginals, cuts),
         float(1 - marginals.max(axis=1).mean()),
     )
-
-
-def _check(
-    n_sequences: int, mean_length: float, n_classes: int, n_features: int, noise: float, stickiness: float
-) -> None:
-    for name, value, least in [
-        ("n_sequences", n_sequences, 1),
-        ("n_classes", n_classes, 2),
-        ("n_features", n_features, 1),
-    ]:
-        if value != int(value) or value < least:
-            raise ValueError(f"{name}={value!r}: expected an integer >= {least}")
-    if not 1 <= mean_length < np.inf:
-        raise ValueError(f"mean_length={mean_length!r}: expected a number >= 1")
-    if not 0 < noise < np.inf:
-        raise ValueError(f"noise={noise!r}: expected a positive number, the standard deviation about the centres")
-    if not 0 <= stickiness < 1:
-        raise ValueError(f"stickiness={stickiness!r}: expected a probability below 1")
 
 
 def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:

@@ -9,6 +9,7 @@ from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.state import restore
 from kernelcrf.persistence import ModelFileError, PathLike, read
+from kernelcrf.validation import PATH, validated
 
 Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
 ESTIMATORS: dict[str, type[Model]] = {
@@ -20,6 +21,7 @@ ESTIMATORS: dict[str, type[Model]] = {
 }
 
 
+@validated(path=PATH)
 def load(path: PathLike) -> Model:
     """The fitted estimator that `save` wrote to a file.
 

@@ -18,6 +18,7 @@ from kernelcrf.formats.records import FormatError, Kind, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
 from kernelcrf.formats.templates import TemplateError, Templates, default_templates
 from kernelcrf.persistence import whole_file
+from kernelcrf.validation import PATH, shown
 
 EXTENSIONS: Mapping[str, tuple[str, ...]] = {
     "columns": (".txt", ".conll", ".tsv", ".iob", ".iob2", ".bio", ".data"),
@@ -39,9 +40,10 @@ def format_of(path: PathLike, format: str | None = None) -> str:
     >>> format_of("train.jsonl.gz"), format_of("-"), format_of("data.bin", "npz")
     ('jsonl', 'columns', 'npz')
     """
+    PATH.check("path", path)
     if format is not None:
-        if format not in EXTENSIONS:
-            raise FormatError(f"format={format!r}: expected one of {', '.join(EXTENSIONS)}")
+        if not isinstance(format, str) or format not in EXTENSIONS:
+            raise FormatError(f"format={shown(format)}: expected one of {', '.join(EXTENSIONS)}")
         return format
     if os.fspath(path) == STDIN:
         return "columns"

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.metrics.pairs import is_missing, pair
-from kernelcrf.metrics.probabilities import confidence_bins
-from kernelcrf.metrics.schemes import spans
+from kernelcrf.metrics.probabilities import BINS, confidence_bins
+from kernelcrf.metrics.schemes import SCHEME, spans
+from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,13 @@ class Score:
     high: float
 
 
+@validated(
+    scheme=Parameter((*SCHEME.constraints, nothing)),
+    n_bins=BINS,
+    n_resamples=either(SIZE),
+    level=SHARE,
+    random_state=either(whole(least=0, most=LARGEST_SEED), nothing),
+)
 def bootstrap(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -69,10 +77,6 @@ def bootstrap(
     >>> sorted(scores), round(scores["flat_accuracy"].value, 2), round(scores["flat_accuracy"].low, 2)
     (['flat_accuracy', 'sequence_accuracy'], 0.83, 0.5)
     """
-    if not (0 < level < 1 and n_resamples >= 1):
-        raise ValueError(
-            f"level={level!r}, n_resamples={n_resamples!r}: expected 0 < level < 1 and at least 1 resample"
-        )
     y_true = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
     sums = _label_sums(y_true, read_list(y_pred, "y_pred"), scheme)
     if y_proba is not None and classes is not None:

@@ -17,8 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from kernelcrf.metrics.pairs import codes, pair
+from kernelcrf.validation import FLAG, Constraint, either, is_real, nothing, one_of, validated, whole
 
-AVERAGES = ("micro", "macro", "weighted", None)
+
+def _is_limit(value: Any) -> bool:
+    return (isinstance(value, float) and value != value) or (is_real(value) and value in (0, 1))
+
+
+AVERAGE = either(
+    one_of("micro", "macro", "weighted"), nothing, advice="labels=[l] gives the score of the label l alone"
+)
+ZERO_DIVISION = either(one_of("warn"), Constraint(("0", "1", "NaN"), _is_limit))
+OF_REPORTS = {"digits": either(whole(least=0, most=50)), "output_dict": FLAG, "zero_division": ZERO_DIVISION}
 
 
 def flat_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
@@ -36,6 +46,7 @@ def flat_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight
     return float(metrics.accuracy_score(true, pred, sample_weight=pairs.token_weight))
 
 
+@validated(average=AVERAGE, zero_division=ZERO_DIVISION)
 def flat_f1(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -56,7 +67,6 @@ def flat_f1(
     >>> flat_f1([["a", "b"], ["a"]], [["a", "a"], ["a"]], average=None)
     array([0.8, 0. ])
     """
-    check_average(average)
     pairs = pair(y_true, y_pred, sample_weight)
     code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
     return metrics.f1_score(
@@ -69,6 +79,7 @@ def flat_f1(
     )
 
 
+@validated(**OF_REPORTS)
 def flat_classification_report(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -133,9 +144,3 @@ def flat_confusion(y_true: Iterable[Any], y_pred: Iterable[Any]) -> tuple[list[A
     code = codes(pairs.flat_true, pairs.flat_pred)
     true, pred = ([code[label] for label in labels] for labels in (pairs.flat_true, pairs.flat_pred))
     return list(code), metrics.confusion_matrix(true, pred, labels=range(len(code)))
-
-
-def check_average(average: str | None) -> None:
-    """Raise unless `average` is one of `AVERAGES`."""
-    if average not in AVERAGES:
-        raise ValueError(f"average={average!r}: expected one of {AVERAGES}; labels=[l] gives the score of l alone")

@@ -23,10 +23,11 @@ from sklearn import metrics
 from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.estimators.matrices import read_matrix
 from kernelcrf.metrics.pairs import pair
-from kernelcrf.validation import shown
+from kernelcrf.validation import either, shown, validated, whole
 
 # Rows that are off by rounding, single precision included, are scaled to sum to one; others are no probabilities.
 SUM_TOLERANCE = 1e-3
+BINS = either(whole(least=1, most=10**6))
 
 
 def log_loss(
@@ -70,6 +71,7 @@ def brier(
     return float(np.average(np.square(P).sum(1), weights=w))
 
 
+@validated(n_bins=BINS)
 def expected_calibration_error(
     y_true: Iterable[Any],
     y_proba: Iterable[Any],
@@ -121,6 +123,7 @@ class Reliability:
         return float(self.weight[filled] @ gaps / self.weight.sum())
 
 
+@validated(n_bins=BINS)
 def reliability(
     y_true: Iterable[Any],
     y_proba: Iterable[Any],
@@ -150,8 +153,6 @@ def reliability(
 
 def confidence_bins(c: NDArray[np.float64], n_bins: int) -> NDArray[np.intp]:
     """The bin of each confidence: b - 1 for (b - 1) / n_bins < c <= b / n_bins."""
-    if n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r}: expected an integer >= 1")
     return np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
 
 

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kernelcrf.validation import either, one_of, validated
+
 
 class Span(NamedTuple):
     """The tokens from `start` to `end` - 1, of a type; "_" for tags without one.
@@ -94,6 +96,9 @@ SCHEMES: Mapping[str, Scheme] = {
 }
 
 
+SCHEME = either(one_of(*SCHEMES))
+
+
 def are_spans(labels: Iterable[Any]) -> bool:
     """Whether labels look like tags of spans: O, and letters with a type, such as B-PER.
 
@@ -109,6 +114,7 @@ def are_spans(labels: Iterable[Any]) -> bool:
     )
 
 
+@validated(scheme=SCHEME)
 def spans(tags: Iterable[Any], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
     """The spans of one tag sequence, which errors call `name`, in their order.
 
@@ -120,8 +126,6 @@ def spans(tags: Iterable[Any], scheme: str = "lenient", *, name: str = "tags") -
     >>> spans(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")  # a span starts with B there
     [Span(type='PER', start=0, end=2)]
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme={scheme!r}: expected one of {tuple(SCHEMES)}")
     rule = SCHEMES[scheme]
     outside = Tag("O", "_")
     row = [*(_tag(tag, rule, scheme, name) for tag in tags), outside]

@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy
 from kernelcrf.metrics.probabilities import brier, expected_calibration_error, log_loss
 from kernelcrf.metrics.span_scores import span_f1, span_precision, span_recall
+from kernelcrf.validation import either, one_of, validated
 
 Scorer = Callable[..., float]
 
@@ -66,6 +67,7 @@ SCORERS: Mapping[str, Scorer] = {
 }
 
 
+@validated(name=either(one_of(*SCORERS)))
 def get_scorer(name: str) -> Scorer:
     """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone.
 
@@ -80,6 +82,4 @@ def get_scorer(name: str) -> Scorer:
     >>> GridSearchCV(crf, grid, scoring=get_scorer("flat_f1"), cv=2).fit(data.X, data.y).best_params_
     {'C': 10.0}
     """
-    if name not in SCORERS:
-        raise ValueError(f"name={name!r}: expected one of {tuple(SCORERS)}")
     return deepcopy(SCORERS[name])

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
-from kernelcrf.metrics.labels import check_average
+from kernelcrf.metrics.labels import AVERAGE, OF_REPORTS, ZERO_DIVISION
 from kernelcrf.metrics.pairs import codes, pair
-from kernelcrf.metrics.schemes import spans
+from kernelcrf.metrics.schemes import SCHEME, spans
+from kernelcrf.validation import validated
 
 OUTSIDE = 0
+OF_SCORES = {"scheme": SCHEME, "average": AVERAGE, "zero_division": ZERO_DIVISION}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,6 @@ def _score(
     sample_weight: ArrayLike | None,
     zero_division: Any,
 ) -> Any:
-    check_average(average)
     extents = _extents(y_true, y_pred, scheme, sample_weight)
     n = len(extents.types)
     # Without any span a type that never occurs leaves 0 / 0 to zero_division.
@@ -85,6 +86,7 @@ def _score(
     return value[:n] if average is None else float(value)
 
 
+@validated(**OF_SCORES)
 def span_precision(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -105,6 +107,7 @@ def span_precision(
     return _score(metrics.precision_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
 
+@validated(**OF_SCORES)
 def span_recall(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -125,6 +128,7 @@ def span_recall(
     return _score(metrics.recall_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
 
+@validated(**OF_SCORES)
 def span_f1(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
@@ -146,6 +150,7 @@ def span_f1(
     return _score(metrics.f1_score, y_true, y_pred, scheme, average, sample_weight, zero_division)
 
 
+@validated(scheme=SCHEME, **OF_REPORTS)
 def span_classification_report(
     y_true: Iterable[Any],
     y_pred: Iterable[Any],
