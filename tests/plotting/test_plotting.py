@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib import colors
+from matplotlib.text import Text
 
 from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF
 from kernelcrf.datasets import make_sequences
@@ -142,7 +143,7 @@ def test_the_gap_of_a_fit(crf, against):
     again = GapDisplay.from_estimator(crf, ax=display.ax_, name="again")
     assert again.ax_ is display.ax_
     assert again.line_.get_color() != BLUE
-    with pytest.raises(ValueError, match="against='hours': expected one of passes, seconds"):
+    with pytest.raises(ValueError, match="against='hours': expected 'passes' or 'seconds'"):
         display.plot(against="hours")
 
 
@@ -244,3 +245,25 @@ def test_colours_are_apart_for_eyes_without_red_or_green():
     assert abs(blue[2] - orange[2]) > 0.5
     cmap = plt.get_cmap("RdBu_r")
     assert cmap(0.05)[2] - cmap(0.95)[2] > 0.2
+
+
+@pytest.mark.parametrize("label", ["$a^{$", "$x$", "\\$y$", "$$", "a$b"])
+def test_dollars_in_labels_and_names_begin_no_formula(label):
+    """Every display is rendered, which is when matplotlib reads formulas, and shows the label as it is."""
+    others = [label, "O"]
+    proba = np.array([[0.9, 0.1], [0.2, 0.8]])
+    displays = [
+        TransitionsDisplay(np.eye(2), others).plot(),
+        ConfusionDisplay.from_predictions([others], [others]),
+        LabelGraphDisplay(np.array([[0.0, 1.0], [2.0, 0.0]]), others).plot(),
+        MarginalsDisplay.from_predictions(proba, others, others, tokens=others),
+        GapDisplay([1.0, 0.1], [1, 2], [0.1, 0.2]).plot(name=label),
+        ReliabilityDisplay.from_predictions([others], [proba], others, name=label),
+        ResidualDisplay(np.array([1.0, 0.5])).plot(name=label),
+    ]
+    for display in displays:
+        display.figure_.canvas.draw()
+        holding = [text for text in display.figure_.findobj(Text) if label in text.get_text()]
+        assert holding, type(display).__name__
+        assert not any(text.get_parse_math() for text in holding), type(display).__name__
+        plt.close(display.figure_)

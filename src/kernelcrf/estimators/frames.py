@@ -5,6 +5,7 @@ The frame is that of pandas or polars, or of any library whose columns have `to_
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.estimators.containers import is_frame, read_labels
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import Constraint, either, shown, shown_list
+
+COLUMN = either(Constraint("the name of a column", lambda name: bool(hash(name)) or True))
 
 
 def from_frame(
@@ -43,10 +46,17 @@ def from_frame(
     if not (is_frame(frame) and hasattr(frame, "__getitem__")):
         raise TypeError(f"frame is of type {type(frame).__name__}: expected a data frame of pandas or polars")
     columns = list(frame.columns)
-    for name in [group, *features, *([] if label is None else [label])]:
-        if columns.count(name) != 1:
-            times = f"{columns.count(name)} columns" if name in columns else "no column"
-            raise ValueError(f"frame has {times} {shown(name)}: expected one of {shown_list(columns)}")
+    counts = Counter(columns)
+    given = [
+        ("group", group),
+        *(("features", name) for name in features),
+        *([] if label is None else [("label", label)]),
+    ]
+    for argument, name in given:
+        COLUMN.check(argument, name)
+        if counts[name] != 1:
+            times = f"{counts[name]} columns" if name in counts else "no column"
+            raise ValueError(f"frame has {times} {shown(name)}: expected one of {shown_list(columns)} as {argument}")
     if not features:
         raise ValueError("features is empty: expected the names of the columns that describe a token")
     rows = _rows_by_group(_values(frame[group]), group)

@@ -45,8 +45,14 @@ def matrix_ticks(ax: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
     box = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
     across = font_size(len(columns), box.width)
     upright = max(map(len, columns), default=0) * 0.65 * across > 72 * box.width / max(len(columns), 1)
-    ax.set_yticks(range(len(rows)), rows, fontsize=font_size(len(rows), box.height))
-    ax.set_xticks(range(len(columns)), columns, fontsize=across, rotation=90 if upright else 0)
+    ax.set_yticks(range(len(rows)), rows, fontsize=font_size(len(rows), box.height), parse_math=False)
+    ax.set_xticks(range(len(columns)), columns, fontsize=across, rotation=90 if upright else 0, parse_math=False)
+
+
+def verbatim_legend(ax: Any, **options: Any) -> None:
+    """Add a legend whose names are shown as they are: "$" begins no formula in what users call their models."""
+    for text in ax.legend(**options).get_texts():
+        text.set_parse_math(False)
 
 
 def write_cells(ax: Any, image: Any, values: npt.NDArray[Any], texts: Sequence[Sequence[str]]) -> None:

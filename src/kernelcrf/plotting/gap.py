@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.plotting.axes import BLUE, GREY, new_axes
+from kernelcrf.plotting.axes import BLUE, GREY, new_axes, verbatim_legend
+from kernelcrf.validation import either, one_of, validated
 
 AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
@@ -45,10 +46,9 @@ class GapDisplay:
         gap, passes, seconds = estimator.gap_curve_.T
         return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
 
+    @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: Any = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
         """Draw on `ax`, with logarithms upwards; `against` is "passes" or "seconds", `name` that of the curve."""
-        if against not in AGAINST:
-            raise ValueError(f"against={against!r}: expected one of {', '.join(AGAINST)}")
         fresh = ax is None
         self.ax_ = ax = new_axes(ax)
         self.figure_ = ax.figure
@@ -70,6 +70,6 @@ class GapDisplay:
                 color="#555555",
             )
         if name is not None:
-            ax.legend()
+            verbatim_legend(ax)
         ax.grid(True, which="major", alpha=0.3)
         return self

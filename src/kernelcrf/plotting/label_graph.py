@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.plotting.axes import BLUE, VERMILION, new_axes
+from kernelcrf.validation import either, validated, whole
 
 EDGES = 30
 
@@ -43,6 +44,7 @@ class LabelGraphDisplay:
         names = estimator.classes_ if labels is None else labels
         return cls(_weights_of(estimator), names).plot(ax, n_edges=n_edges)
 
+    @validated(n_edges=either(whole(least=0)))
     def plot(self, ax: Any = None, *, n_edges: int = EDGES) -> LabelGraphDisplay:
         """Draw the `n_edges` strongest weights on `ax`: solid and blue above zero, dashed and orange below."""
         from matplotlib.lines import Line2D
@@ -99,6 +101,7 @@ class LabelGraphDisplay:
                 rotation=angle - 180 if left else angle,
                 rotation_mode="anchor",
                 fontsize=9 if L <= 30 else 7,
+                parse_math=False,
             )
         reach = 1.15 + 0.035 * max(map(len, self.labels))
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelcrf.estimators.containers import read_labels, read_list
 from kernelcrf.metrics import Reliability, reliability
-from kernelcrf.plotting.axes import BLUE, GREY, new_axes
+from kernelcrf.plotting.axes import BLUE, GREY, new_axes, verbatim_legend
 
 
 class ReliabilityDisplay:
@@ -64,5 +64,5 @@ class ReliabilityDisplay:
         bars = "share of tokens" if fresh or not ax.patches else None
         ax.bar(edges, share, width=0.9 / n, color=self.line_.get_color(), alpha=0.25, label=bars)
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
-        ax.legend(loc="upper left" if fresh else "best")
+        verbatim_legend(ax, loc="upper left" if fresh else "best")
         return self

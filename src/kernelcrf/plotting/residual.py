@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.basis.distinct import distinct
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.plotting.axes import BLUE, new_axes
+from kernelcrf.plotting.axes import BLUE, new_axes, verbatim_legend
 
 
 class ResidualDisplay:
@@ -61,5 +61,5 @@ class ResidualDisplay:
         ax.set(yscale="log", xlabel="landmarks n", ylabel="relative residual, tr(K − F Fᵀ) / tr K")
         ax.grid(True, which="both", alpha=0.25)
         if name is not None:
-            ax.legend()
+            verbatim_legend(ax)
         return self
