@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(ValueError, match="sets of labels"):
         GraphCRF().fit(X, [[{0, 1}, 0, 2, 1], y[1], y[2]])
     model = GraphCRF("linear", inference="gibbs").fit(X, y)
-    with pytest.raises(ValueError, match="samples give no log p"):
+    with pytest.raises(ValueError, match="log_prob is not available with inference='gibbs'"):
         model.log_prob(X, y)
     with pytest.raises(ValueError, match="inference='gibbs' cannot"):
         model.decode(X)

@@ -155,3 +155,13 @@ def test_pseudo_marginals_bound_the_bound_at_all_tables(problem, sweeps, seed):
         least = Loopy(graph, max_sweeps=300).log_partition(other).sum(axis=1)
         score = tau.entropy.sum(axis=1) + np.einsum("ip,ip->i", tau.cliques, other)
         assert (score <= least + 1e-7 * np.maximum(1, np.abs(least))).all()
+
+
+def test_the_entropy_of_messages_may_be_on_either_side():
+    edges = [(a, b) for b in range(4) for a in range(b)]
+    graph = Graph([2] * 4, {"nodes": [[v] for v in range(4)], "edges": edges})
+    scores = 2.0 * np.random.default_rng(0).normal(size=(60, graph.n_entries))
+    found = Loopy(graph, tol=1e-9, max_sweeps=5000).entropy(scores) - Exact(graph).entropy(scores)
+    assert found.min() < -0.01
+    assert found.max() > 0.01
+    assert np.abs(found).max() < 1.5

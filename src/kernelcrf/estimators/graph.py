@@ -222,7 +222,7 @@ class GraphCRF(NetworkEstimator):
         return Ragged(self._labels.decode(labels[0], Chains(graphs.offsets)))
 
     def predict_proba(self, X: Any) -> list[Array]:
-        """(V_i, L) for each graph: p(y_v = classes_[j] | x)."""
+        """Return (V_i, L) for each graph, p(y_v = classes_[j] | x); approximations of it unless inference="exact"."""
         if self._is_empty(X):
             return Ragged()
         graphs, inference, tables = self._tables(X)
@@ -248,7 +248,9 @@ class GraphCRF(NetworkEstimator):
         Where labels are missing, p is the probability of all labellings that agree with y.
         """
         if self.inference == "gibbs":
-            raise ValueError("samples give no log p(y|x): expected inference='exact', or 'loopy' for a bound on it")
+            raise ValueError(
+                "log_prob is not available with inference='gibbs': expected 'exact', or 'loopy' for a lower bound"
+            )
         if self._is_empty(X):
             self._labels.encode(y, Chains.from_lengths([]))
             return np.empty(0)
@@ -266,7 +268,7 @@ class GraphCRF(NetworkEstimator):
         return _of_all(graphs, (agreeing - log_z)[0])
 
     def entropy(self, X: Any) -> Floats:
-        """-sum_y p(y|x) log p(y|x) of each graph, (m,)."""
+        """Return -sum_y p(y|x) log p(y|x) of each graph, (m,); if inference="loopy", an approximation of it."""
         if self._is_empty(X):
             return np.empty(0)
         graphs, inference, tables = self._tables(X)

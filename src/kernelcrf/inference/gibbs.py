@@ -160,8 +160,10 @@ class Gibbs:
         return Loss(losses, residual, shares, known)
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Not to be had from samples."""
-        raise ValueError("inference='gibbs' has samples, and samples have no entropy: expected 'exact' or 'loopy'")
+        """Raise: samples do not give the entropy."""
+        raise ValueError(
+            "entropy is not available with inference='gibbs': expected 'exact', or 'loopy' for a value near it"
+        )
 
 
 @dataclass(eq=False)

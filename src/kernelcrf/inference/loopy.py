@@ -289,7 +289,7 @@ class Loopy:
         return self.moments(tables, n_threads).log_partition
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """The mean of the forests' entropies, (m, n_samples): for converged messages, above the entropy itself."""
+        """Return the mean of the forests' entropies, (m, n_samples): near the entropy, and no bound on it."""
         parts = self.calibrate(tables, n_threads)[2].parts
         return np.asarray(np.mean([part.entropy() for part in parts], axis=0))
 
