@@ -94,5 +94,5 @@ def test_missing_labels_and_entropies_are_refused():
     graph = Graph([2, 2], {"edge": [[0, 1]]})
     with pytest.raises(ValueError, match="some labels are missing"):
         Gibbs(graph).loss(np.zeros((1, 4)), np.array([[0, -1]]), curvature=False)
-    with pytest.raises(ValueError, match="have no entropy"):
+    with pytest.raises(ValueError, match="entropy is not available"):
         Gibbs(graph).entropy(np.zeros((1, 4)))
