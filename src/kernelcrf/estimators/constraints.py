@@ -54,7 +54,8 @@ def _of_scheme(spec: str, labels: Sequence[Any]) -> Legal:
     scheme = ALIASES.get(spec, spec)
     if scheme not in ALPHABETS:
         raise ValueError(
-            f"constraints={spec!r}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels (from, to)"
+            f"constraints={shown(spec)}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels "
+            "(from, to)"
         )
     tags = [_parse(label, scheme, spec) for label in labels]
     # To its neighbours the end of a sequence is what O is.
@@ -97,7 +98,7 @@ def _parse(label: Any, scheme: str, spec: str) -> Tag:
     letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
     if letter not in letters or (letter == "O" and dash) or (dash and not kind):
         raise ValueError(
-            f"the label {shown(label)} does not follow constraints={spec!r}: expected 'O', or one of the letters "
+            f"the label {shown(label)} does not follow constraints={shown(spec)}: expected 'O', or one of the letters "
             f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
         )
     return letters[letter], kind

@@ -33,7 +33,7 @@ from kernelcrf.inference.loss import clamped
 from kernelcrf.kernels.inputs import Inputs, is_sparse
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.networks import CliqueInputs, Network, Potentials, Term
-from kernelcrf.validation import SEED, SIZE, Parameter, either, one_of, validated
+from kernelcrf.validation import SEED, SIZE, Parameter, either, one_of, shown, validated
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -375,7 +375,8 @@ def _encoded(Y: Array) -> tuple[list[Array], npt.NDArray[np.int32]]:
         if len(values) > 2:
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(known)}: column "
-                f"{j} of y has the values {values[:5].tolist()}; expected an indicator matrix, two values a label"
+                f"{j} of y has the values {shown(values[:5].tolist())}; expected an indicator matrix, "
+                "two values per label"
             )
         if np.isin(values, (0, 1)).all():
             values = np.array([0, 1], values.dtype)
@@ -397,5 +398,8 @@ def _column(column: Array, values: Array, j: int) -> npt.NDArray[np.int32]:
         index[unknown & (column == -1)] = -1
         unknown &= column != -1
     if unknown.any():
-        raise ValueError(f"label {j} has the value {column[unknown][0]!r}: expected {values[0]!r} or {values[1]!r}")
+        raise ValueError(
+            f"column {j} of y has the value {shown(column[unknown][0])}: expected {shown(values[0])} or "
+            f"{shown(values[1])}"
+        )
     return index

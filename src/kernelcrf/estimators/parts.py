@@ -26,7 +26,7 @@ from kernelcrf.engines.cluster import Cluster, Handle, Resident
 from kernelcrf.estimators.containers import read_list
 from kernelcrf.estimators.sequences import kind_of
 from kernelcrf.estimators.weights import checked_weights
-from kernelcrf.validation import shown_list
+from kernelcrf.validation import shown, shown_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def _of_frame(frame: Any, labels: str) -> Sequences:
     inputs = [name for name in ("features", "vectors") if name in frame.columns]
     if len(inputs) != 1 or labels not in frame.columns:
         raise ValueError(
-            f"a part has the columns {shown_list(frame.columns)}: expected {labels!r}, and one of 'features' "
+            f"a part has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and one of 'features' "
             "and 'vectors'"
         )
     y = [_plain(row) for row in frame[labels]]

@@ -189,7 +189,7 @@ class Graph:
     def __post_init__(self) -> None:
         cards = np.asarray(self.cards, np.int64)
         if cards.ndim != 1 or (cards < 1).any():
-            raise ValueError(f"cards={self.cards!r}: expected the number of labels of each node, at least 1")
+            raise ValueError(f"cards={shown(self.cards)}: expected the number of labels of each node, at least 1")
         object.__setattr__(self, "cards", cards)
         members = {name: np.atleast_2d(np.asarray(nodes, np.int64)) for name, nodes in self.cliques.items()}
         object.__setattr__(self, "cliques", members)

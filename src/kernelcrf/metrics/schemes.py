@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kernelcrf.validation import either, one_of, validated
+from kernelcrf.validation import either, one_of, shown, validated
 
 
 class Span(NamedTuple):
@@ -150,7 +150,7 @@ def _tag(tag: Any, rule: Scheme, scheme: str, name: str) -> Tag:
     letter, _, type_ = tag.partition("-") if isinstance(tag, str) else ("", "", "")
     if letter not in rule.letters:
         raise ValueError(
-            f"{name} has the tag {tag!r}: expected, in the scheme {scheme}, O or a letter of "
+            f"{name} has the tag {shown(tag)}: expected, in the scheme {scheme}, O or a letter of "
             f"{' '.join(rule.letters)} with a type, such as B-PER"
         )
     return Tag(rule.letters[letter], type_ or "_")
