@@ -40,6 +40,7 @@ SHARES = {
     "model_header": 50,
     "model_state": 30,
     "checkpoint": 20,
+    "loaded": 20,
     "model_file": 20,
 }
 WORDS = {
@@ -53,6 +54,7 @@ WORDS = {
     "model_header": "JSON of a model file",
     "model_state": "JSON and tensors of a model, edited",
     "checkpoint": "JSON and tensors of a checkpoint, edited",
+    "loaded": "everything that may be called on a loaded model of any estimator",
     "model_file": "bytes of a model file",
 }
 BOMBS = "bombs: gzipped text, packed arrays, a line and a sequence without end"
@@ -115,6 +117,11 @@ FINDS = (
         "Damaged Parquet ended in an OSError without a name, and features that are numbers in a TypeError.",
         "each is named with its file and row.",
         "test_damaged_parquet_is_named",
+    ),
+    Find(
+        "The facts, the HTML and the report of a model whose kernel has parts, such as a product, ended in a KeyError.",
+        "they are shown.",
+        "test_facts_of_a_model_with_a_kernel_of_several_parts",
     ),
     Find(
         "NaN in the features of networkx graphs went unnoticed.",

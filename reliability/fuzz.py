@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,10 @@ def plain(target: str, runs: int, seed: int) -> list[BaseException]:
     function: Callable[[bytes], None] = targets.TARGETS[target]
     seeds, rng, found = targets.corpus(target), random.Random(seed), list[BaseException]()
     limits, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, _late)
-    function(seeds[0])
+    # Loops are compiled before the clock runs.
+    for one in seeds:
+        with suppress(Exception):
+            function(one)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (MEGABYTES << 20), limits[1]))
     try:
         for _ in range(runs):
