@@ -124,6 +124,12 @@ FINDS = (
         "test_facts_of_a_model_with_a_kernel_of_several_parts",
     ),
     Find(
+        "A model file could have words, objects or NaN for the status and the numbers of its certificate, evidence, "
+        "search and C, and maps, templates and terms of no known kind.",
+        "refused as it is read.",
+        "test_values_that_no_model_has_are_refused",
+    ),
+    Find(
         "NaN in the features of networkx graphs went unnoticed.",
         "refused, as in other graphs.",
         "test_what_is_no_graph_is_named",

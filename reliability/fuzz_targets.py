@@ -155,6 +155,8 @@ def corpus(target: str) -> list[bytes]:
     """The seeds of a target."""
     found = [path.read_bytes() for path in sorted((CORPUS / target).glob("*"))]
     if target == "loaded":
+        # Each model as it is, and with edits.
+        found += [bytes([i, 0]) for i in range(len(fuzz_loaded.seeds()))]
         found += [bytes([i]) + random.Random(i).randbytes(40) for i in range(len(fuzz_loaded.seeds()))]
     if target == "model_file":
         found += [path.read_bytes() for path in seeds()]

@@ -290,6 +290,9 @@ class Potentials:
             for own, prefix in zip(config["maps"], prefixes, strict=True)
         ]
         of_map = {term["name"]: term["map"] for term in terms if term["map"] is not None}
+        named = all(isinstance(name, str) for term in terms for name in (term["name"], term["template"]))
+        if not named or not all(type(place) is int and 0 <= place < len(maps) for place in of_map.values()):
+            raise ValueError("expected names of terms and templates, and the numbers of their maps")
         for name, (n, _) in shapes.items():
             expected = maps[of_map[name]].n if name in of_map else 1
             if n != expected:

@@ -221,3 +221,52 @@ def test_damaged_files_raise_and_do_nothing_else(name, tmp_path):
         except ModelFileError:
             refused += 1
     assert refused > 0.5 * 150
+
+
+def replaced(config, place, value):
+    """The config with another value at a place such as "certificate/status"."""
+    *path, last = place.split("/")
+    inner = config
+    for name in path:
+        inner = inner[int(name) if isinstance(inner, list) else name]
+    inner[int(last) if isinstance(inner, list) else last] = value
+    return config
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "values"),
+    [
+        ("posterior", "certificate/status", ["proven", None, {}, 1]),
+        ("posterior", "certificate/objective", [None, "a", float("nan"), True]),
+        ("posterior", "certificate/lower_bound", [None, "a", float("nan")]),
+        ("posterior", "certificate/gap_full", ["a", float("nan")]),
+        ("posterior", "laplace/log_evidence", [None, "a", float("inf"), []]),
+        ("posterior", "laplace/error", [None, "a", True]),
+        ("posterior", "C", [0, -1.0, float("nan"), "1"]),
+        ("posterior", "n_iter", [-1, 1.5, True, "1", 2**70]),
+        ("posterior", "n_features", [0, 3.0, None]),
+        ("posterior", "layout/0/name", ["other", None, []]),
+        ("posterior", "layout/0/nodes", [2, True]),
+        ("posterior", "map/map", ["other", None, 1]),
+        ("posterior", "map/sparse", [None, "no", 0]),
+        ("posterior", "classes/values", [["up", "up", "down"], ["up", None, "down"], ["up", 1, "down"]]),
+        ("labels", "one_column", [None, 1, []]),
+        ("labels", "search/absent", [{}, None, "a"]),
+        ("labels", "search/lower_bound", [None, "a"]),
+        ("labels", "search/rounds/0/objective", [None, "a", []]),
+        ("labels", "potentials/terms/0/map", [-1, "0", 99]),
+        ("graphs", "potentials/terms/0/name", [None, 3]),
+        ("graphs", "seed", [-1, 1.5, "a"]),
+        ("graphs", "directed", [None, "no", 0]),
+        ("density", "categories/0/values", [[0, float("nan")], [0, "a"], [0, 0]]),
+    ],
+)
+def test_values_that_no_model_has_are_refused(tmp_path, kind, place, values):
+    MODELS[kind]().save(tmp_path / "model")
+    before = (tmp_path / "model").read_bytes()
+    kernelcrf.load(tmp_path / "model")
+    for value in values:
+        (tmp_path / "model").write_bytes(before)
+        rewritten(tmp_path / "model", lambda config, value=value: replaced(config, place, value))
+        with pytest.raises(ModelFileError):
+            kernelcrf.load(tmp_path / "model")

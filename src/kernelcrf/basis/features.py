@@ -126,6 +126,8 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
     """The map that `to_arrays` described."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
+    if config["map"] != "whitened" or type(config["sparse"]) is not bool:
+        raise ValueError("expected a map that is primal or whitened, with landmarks that are sparse or not")
     R = arrays["R"]
     landmarks: Inputs
     if config["sparse"]:

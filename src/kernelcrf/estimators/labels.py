@@ -120,7 +120,8 @@ class LabelReader:
         """The reader that `to_config` described."""
         kind, labels = config["kind"], [label_from_json(label) for label in config["classes"]]
         reader = cls(_object_array(labels) if kind == "O" else np.asarray(labels))
-        if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or len(reader._index) != len(labels):
+        distinct = len(reader._index) == len(labels) and all(label == label for label in labels)
+        if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or not distinct:
             raise ValueError(
                 f"config has classes of kind {kind!r} and the values {shown_list(labels)}: expected distinct labels "
                 "of that kind, as to_config writes them"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.network import COVERS
+from kernelcrf.estimators.stored_values import count, flag
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.networks import Potentials
 from kernelcrf.persistence import ModelFileError
@@ -50,10 +51,10 @@ def restore_multilabel(model: MultiLabelCRF, config: Mapping[str, Any], arrays: 
     model._values = [parts.values_from_config(values) for values in config["values"]]
     if any(values.shape != (2,) for values in model._values):
         raise ModelFileError("expected two values of each label")
-    model._one_column = bool(config["one_column"])
+    model._one_column = flag(config, "one_column")
     if model._one_column and len(model._values) != 1:
         raise ModelFileError(f"{len(model._values)} labels in one column: expected 1")
-    model.n_features_in_ = int(config["n_features"])
+    model.n_features_in_ = count(config, "n_features", 1)
     parts.restore_names(model, config["feature_names"])
     model.edges_ = checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
     potentials = Potentials.from_arrays(config["potentials"], arrays)
@@ -86,8 +87,8 @@ def restore_graph(model: GraphCRF, config: Mapping[str, Any], arrays: Mapping[st
     if isinstance(model.cliques, list):
         model.set_params(cliques=tuple(model.cliques))
     model._labels = LabelReader.from_config(config["labels"])
-    model._directed, model._has_edge_features = bool(config["directed"]), bool(config["has_edge_features"])
-    model._seed, model.n_features_in_ = int(config["seed"]), int(config["n_features"])
+    model._directed, model._has_edge_features = flag(config, "directed"), flag(config, "has_edge_features")
+    model._seed, model.n_features_in_ = count(config, "seed"), count(config, "n_features", 1)
     potentials = Potentials.from_arrays(config["potentials"], arrays)
     L = len(model._labels.classes)
     sizes = {"nodes": L, "edges": L**2, "edge inputs": L**2, "skips": L**2, "paths": L**3}
@@ -119,8 +120,6 @@ def restore_markov_network(model: MarkovNetwork, config: Mapping[str, Any], arra
     """Make a new estimator the fitted one that `state_of_markov_network` described."""
     _restore(model, config, {})
     model.categories_ = [parts.values_from_config(values) for values in config["categories"]]
-    if any(len(set(values.tolist())) != len(values) for values in model.categories_):
-        raise ModelFileError("a variable has a value twice")
     model.n_features_in_ = len(model.categories_)
     model.edges_ = checked(arrays, "edges", (len(arrays["edges"]), 2), "i")
     graph = model._graph()
@@ -145,7 +144,7 @@ def _restore(model: NetworkEstimator, config: Mapping[str, Any], kernels: Mappin
         parameters[name] = InputKernel.from_config(own).kernel
     parts.set_parameters(model, parameters)
     model.certificate_ = parts.certificate_from_config(config["certificate"])
-    model.n_iter_ = int(config["n_iter"])
+    model.n_iter_ = count(config, "n_iter")
     model.search_ = parts.search_from_config(config["search"])
     model._laplace = parts.restored_laplace(config["laplace"], {}, np.empty(0))
     model._validate_params()

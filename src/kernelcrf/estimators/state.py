@@ -11,11 +11,13 @@ from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.estimators import state_parts as parts
 from kernelcrf.estimators.labels import LabelReader
 from kernelcrf.estimators.sequences import SequenceReader
+from kernelcrf.estimators.stored_values import count, number, text
 from kernelcrf.graphs.structure import Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.parameters import Layout
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.stored_maps import checked, feature_map
+from kernelcrf.validation import shown
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.base import KernelEstimator
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.saved import SavedEstimator
 
 Array = npt.NDArray[Any]
+
+# How many labels the cliques of a template have.
+NODES = {"node": 1, "edge": 2, "steps": 2}
 
 
 def restore(model: SavedEstimator, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -86,7 +91,9 @@ def restore_chain(model: ChainCRF, config: Mapping[str, Any], arrays: Mapping[st
     model.landmark_positions_ = positions
     model.transitions_ = checked(arrays, "transitions", (L, L), "f")
     model.gap_curve_ = checked(arrays, "gap_curve", (model.n_iter_ + 1, 3), "f")
-    model.metadata_ = dict(config["metadata"])
+    if not isinstance(config["metadata"], dict):
+        raise ModelFileError(f"metadata is {shown(config['metadata'])}: expected an object")
+    model.metadata_ = config["metadata"]
     model._fold_weights()
 
 
@@ -105,7 +112,7 @@ def state_of_classifier(model: KernelClassifier) -> tuple[dict[str, Any], dict[s
 def restore_classifier(model: KernelClassifier, config: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Make a new estimator the fitted one that `state_of_classifier` described."""
     model.classes_ = parts.values_from_config(config["classes"])
-    model.n_features_in_ = int(config["n_features"])
+    model.n_features_in_ = count(config, "n_features", 1)
     parts.restore_names(model, config["feature_names"])
     _restore(model, config, arrays, len(model.classes_), {})
     model._fold_weights()
@@ -151,10 +158,14 @@ def _restore(
     if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
         raise ModelFileError("the templates are not those of the labels and weights")
     model._layout = Layout.from_config(config["layout"])
+    if any(NODES.get(text(one, "name")) != count(one, "nodes") for one in config["layout"]):
+        raise ModelFileError(f"the templates are {shown(list(model._layout.slices))}: expected {', '.join(NODES)}")
     model._theta = checked(arrays, "theta", (model._layout.size,), "f")
     model._laplace = parts.restored_laplace(config["laplace"], arrays, model._theta)
-    model.n_iter_ = int(config["n_iter"])
+    model.n_iter_ = count(config, "n_iter")
     model.objective_curve_ = checked(arrays, "objective_curve", (model.n_iter_ + 1,), "f")
     model.certificate_ = parts.certificate_from_config(config["certificate"])
-    model.C_ = float(config["C"])
+    model.C_ = number(config, "C")
+    if model.C_ <= 0:
+        raise ModelFileError(f"C is {model.C_:g}: expected a number above 0")
     model._validate_params()

@@ -6,6 +6,7 @@ What comes back is checked as it is read: types, shapes and finite numbers of ar
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -14,11 +15,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from kernelcrf.certificate import Certificate
+from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
 from kernelcrf.estimators.labels import label_from_json, label_to_json
+from kernelcrf.estimators.stored_values import number, text
 from kernelcrf.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
+from kernelcrf.solvers.loop import (
+    INTERRUPTED,
+    OPTIMAL,
+    OUT_OF_COMPONENTS,
+    OUT_OF_ITERATIONS,
+    STALLED,
+    STATIONARY,
+)
 from kernelcrf.stored_maps import checked
 from kernelcrf.structure_search import Candidate, Round, Search
 from kernelcrf.validation import Constraint, either, shown
@@ -26,6 +35,7 @@ from kernelcrf.validation import Constraint, either, shown
 Array = npt.NDArray[Any]
 
 OF_THE_RUN = ("engine", "checkpoint")
+STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, OUT_OF_COMPONENTS, STALLED, INTERRUPTED, TEMPERED)
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 
 
@@ -98,7 +108,19 @@ def certificate_config(certificate: Certificate) -> dict[str, Any]:
 
 def certificate_from_config(config: Mapping[str, Any]) -> Certificate:
     """Return the certificate that `certificate_config` described."""
-    certificate = Certificate(**config)
+    # Files of 0.1.0.dev0 may come without these two.
+    config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
+    if config["status"] not in STATUSES:
+        raise ModelFileError(f"status is {shown(config['status'])}: expected one of {', '.join(STATUSES)}")
+    certificate = Certificate(
+        objective=number(config, "objective", finite=config["status"] != TEMPERED),
+        lower_bound=number(config, "lower_bound", finite=False),
+        status=config["status"],
+        gap_full=None if config["gap_full"] is None else number(config, "gap_full"),
+        rounding=number(config, "rounding", least=0.0),
+    )
+    if math.isnan(certificate.lower_bound):
+        raise ModelFileError("lower_bound is nan: expected a number, or -Infinity")
     if certificate.status == OPTIMAL and not certificate.is_certified:
         # Files of earlier versions call a fit with missing labels optimal.
         return replace(certificate, status=STATIONARY)
@@ -114,12 +136,30 @@ def search_from_config(config: Mapping[str, Any] | None) -> Search | None:
     """The search that `search_config` described."""
     if config is None:
         return None
-    rounds = tuple(Round(**{**one, "joined": _candidates(one["joined"])}) for one in config["rounds"])
-    return Search(rounds, _candidates(config["absent"]), float(config["lower_bound"]))
+    rounds = tuple(
+        Round(
+            number(one, "objective", finite=False),
+            number(one, "gap", finite=False),
+            number(one, "left_out", finite=False),
+            _candidates(one, "joined"),
+        )
+        for one in _listed(config, "rounds")
+    )
+    return Search(rounds, _candidates(config, "absent"), number(config, "lower_bound", finite=False))
 
 
-def _candidates(configs: list[dict[str, Any]]) -> tuple[Candidate, ...]:
-    return tuple(Candidate(**config) for config in configs)
+def _candidates(config: Mapping[str, Any], name: str) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(text(one, "template"), number(one, "bound", finite=False), number(one, "expected_gain", finite=False))
+        for one in _listed(config, name)
+    )
+
+
+def _listed(config: Mapping[str, Any], name: str) -> list[Any]:
+    values = config[name]
+    if not isinstance(values, list):
+        raise ModelFileError(f"{name} is {shown(values)}: expected a list")
+    return values
 
 
 def values_config(values: Array) -> dict[str, Any]:
@@ -132,10 +172,15 @@ def values_config(values: Array) -> dict[str, Any]:
 def values_from_config(config: Mapping[str, Any]) -> Array:
     """The values that `values_config` described."""
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
+    if any(value != value for value in values) or len(set(values)) != len(values):
+        raise ModelFileError(f"values are {shown(values)}: expected different ones")
+    types = str if kind == "str" else bool if kind == "bool" else int | float if kind in NUMBERS else object
+    if not all(isinstance(value, types) for value in values):
+        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r}")
     if kind in NUMBERS:
         return np.array(values, kind).reshape(len(values))
     if kind == "str":
-        return np.array([str(value) for value in values], dtype=np.str_)
+        return np.array(values, dtype=np.str_)
     if kind != "object":
         raise ModelFileError(f"values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object")
     found = np.empty(len(values), object)
@@ -178,7 +223,8 @@ def restored_laplace(config: Mapping[str, float] | None, arrays: Mapping[str, Ar
     """Evidence and posterior around theta."""
     if config is None:
         return None
-    evidence = Laplace(config["log_evidence"], config["error"], config["n_effective"], None)
+    error, n_effective = (number(config, name, finite=False) for name in ("error", "n_effective"))
+    evidence = Laplace(number(config, "log_evidence"), error, n_effective, None)
     if "partial.kept" not in arrays:
         return replace(evidence, posterior=_posterior(arrays, theta))
     kept = checked(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
