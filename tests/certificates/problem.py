@@ -25,7 +25,7 @@ class Problem:
         self.stays_odd = pick("odd", False, True, share=0.08)
         self.solver = pick("solver", "auto", *solvers, share=0.8)
         self.tol = pick("tol", 1e-4, 1e-1, 1e-2, 1e-3, 1e-6, 1e-9)
-        self.max_iter = pick("max_iter", 300, 0, 1, 3, 10, share=0.15)
+        self.max_iter = pick("max_iter", 300, 1, 3, 10, share=0.15)
         self.weighting = pick("weights", None, "uniform", "zeros", "extreme", share=0.4)
         self.class_weight = pick("class_weight", None, "balanced", "dict", "zero", share=0.3)
         self.repeats = pick("repeats", False, True, share=0.3)
