@@ -48,6 +48,8 @@ class GraphProblem(NetworkProblem):
             self.with_edge_features = self.dice.replace("edge_features", False)
         if self.stays_odd:
             return
+        if "edges" not in self.wanted:
+            self.edge_kernel = self.dice.replace("edge_kernel", None)
         if self.inference != "exact":
             self.laplace = self.dice.replace("laplace", False)
         if self.inference == "gibbs":
@@ -58,6 +60,8 @@ class GraphProblem(NetworkProblem):
     @property
     def refusal(self):
         """Return a word of the error that this problem has to end with, or None."""
+        if self.edge_kernel is not None and "edges" not in self.wanted:
+            return "edge_kernel="
         if self.inference != "exact" and self.laplace:
             return "laplace=True"
         if self.inference == "gibbs" and self.missing:
