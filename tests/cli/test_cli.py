@@ -344,6 +344,29 @@ def test_a_closed_pipe_ends_quietly(folder):
         assert (tagger.returncode, tagger.stderr.read()) == (141, b"")
 
 
+def test_parquet_that_cannot_be_read_is_named_in_one_line(folder, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    model = tmp_path / "m.kcrf"
+    assert run("fit", folder / "train.txt", model).exit_code == 0
+    for content, said in ((b"nothing", "does not end as one"), (b"PAR1" + b"\x1b" * 40 + b"PAR1", "a.parquet")):
+        path.write_bytes(content)
+        for command in (("tag", model, path), ("evaluate", model, path), ("convert", path, tmp_path / "b.jsonl")):
+            line = fails(run(*command))
+            assert str(path) in line
+            assert said in line
+            assert "\x1b" not in line
+    for table, said in (
+        ({"other\x1b[2J": [1]}, r"the columns are 'other\x1b[2J': expected tokens, features or vectors"),
+        ({"tokens": [1]}, "row 0: tokens is 1: expected a list with an entry for each token"),
+        ({"tokens": pa.array([2**31 - 1], pa.date32())}, "expected lists of strings and numbers"),
+    ):
+        pq.write_table(pa.table(table), path)
+        line = fails(run("tag", model, path))
+        assert str(path) in line
+        assert said in line
+
+
 def test_conversions_there_and_back(folder, tmp_path):
     assert run("convert", folder / "train.txt", tmp_path / "a.jsonl.gz").exit_code == 0
     assert run("convert", tmp_path / "a.jsonl.gz", tmp_path / "a.parquet").exit_code == 0

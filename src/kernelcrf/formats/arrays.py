@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf.formats.faithful import same_numbers
-from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.records import FormatError, Record, one_line
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
 from kernelcrf.formats.unpacking import load_arrays
-from kernelcrf.validation import shown
+from kernelcrf.validation import shown, shown_list
 
 CSR = ("data", "indices", "indptr", "shape")
 
@@ -33,10 +33,12 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     try:
         found = load_arrays(path)
     except ValueError as error:
-        raise FormatError(f"{name}: expected an .npz file of plain arrays ({error})") from None
+        raise FormatError(f"{name}: expected an .npz file of plain arrays ({one_line(error)})") from None
     X, lengths = _inputs(found, name), found.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-        raise FormatError(f"{name}: expected an array lengths (m,) of integers above 0, got the arrays {sorted(found)}")
+        raise FormatError(
+            f"{name}: expected an array lengths (m,) of integers above 0, got the arrays {shown_list(sorted(found))}"
+        )
     if (n_tokens := sum(lengths.tolist())) != X.shape[0]:
         raise FormatError(f"{name}: lengths sums to {n_tokens} and X has {X.shape[0]} rows: expected the same")
     per_token = {key: _checked(found[key], key, X.shape[0], "biufSU", name) for key in ("y", "tokens") if key in found}
@@ -100,12 +102,13 @@ def _inputs(found: dict[str, Any], name: str) -> Any:
             X: Any = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
             X.check_format()
         except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"{name}: expected the parts of a CSR matrix ({error})") from None
+            raise FormatError(f"{name}: expected the parts of a CSR matrix ({one_line(error)})") from None
     else:
         X = found.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise FormatError(
-            f"{name}: expected an array X (N, d) of numbers, or {', '.join(CSR)} of a CSR matrix, got {sorted(found)}"
+            f"{name}: expected an array X (N, d) of numbers, or {', '.join(CSR)} of a CSR matrix, got the arrays "
+            f"{shown_list(sorted(found))}"
         )
     return X
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelcrf.formats.records import FormatError
-
-LONGEST = 200
+from kernelcrf.formats.records import FormatError, one_line
 
 
 def arrow() -> tuple[Any, Any]:
@@ -48,5 +46,4 @@ def arrow_errors(name: str, expected: str = "a Parquet file that is whole") -> I
 
 
 def _named(name: str, expected: str, error: Exception) -> FormatError:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return FormatError(f"{name}: expected {expected} ({said if len(said) <= LONGEST else said[: LONGEST - 3] + '...'})")
+    return FormatError(f"{name}: expected {expected} ({one_line(error)})")

@@ -13,6 +13,7 @@ from kernelcrf.formats.objects import KEYS, object_of, record_of
 from kernelcrf.formats.parquet_file import open_parquet
 from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
+from kernelcrf.validation import shown_list
 
 ROWS = 1024
 
@@ -25,7 +26,9 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     with open_parquet(os.path.abspath(path), name=name) as source:
         present = [key for key in KEYS if key in source.columns]
         if not any(key in present for key in KEYS[:3]):
-            raise FormatError(f"{name}: the columns are {source.columns[:10]}: expected tokens, features or vectors")
+            raise FormatError(
+                f"{name}: the columns are {shown_list(source.columns)}: expected tokens, features or vectors"
+            )
         for batch in source.batches(present, ROWS):
             with arrow_errors(name, "lists of strings and numbers, and maps or structs for features"):
                 objects = [_named(found) for found in batch.to_pylist()]

@@ -33,6 +33,7 @@ from kernelcrf.formats.parquet_file import open_parquet
 from kernelcrf.formats.records import FormatError
 from kernelcrf.formats.run_folder import RunFolder, is_hidden
 from kernelcrf.formats.streams import PathLike
+from kernelcrf.validation import shown_list
 
 __all__ = ["Tagged", "read_parquet", "tag_parquet"]
 
@@ -61,14 +62,16 @@ class ParquetPart:
             names = [name for name in INPUTS if name in columns]
             if len(names) != 1:
                 raise FormatError(
-                    f"{self.path}: the columns are {columns[:10]}: expected one of {' and '.join(INPUTS)}"
+                    f"{self.path}: the columns are {shown_list(columns)}: expected one of {' and '.join(INPUTS)}"
                 )
             for column, holds in ((self.labels, "the labels"), (self.sequence, "the names of sequences")):
                 if column is not None and column not in columns:
-                    raise FormatError(f"{self.path}: the columns are {columns[:10]}: expected {column!r} with {holds}")
+                    raise FormatError(
+                        f"{self.path}: the columns are {shown_list(columns)}: expected {column!r} with {holds}"
+                    )
             wanted = [name for name in (*names, self.labels, self.sequence, WEIGHT) if name in columns]
             table = file.read(self.groups, wanted, [name for name in wanted if name in (self.labels, self.sequence)])
-        with arrow_errors(self.path, f"sequences in the columns {wanted}"):
+        with arrow_errors(self.path, f"sequences in the columns {shown_list(wanted)}"):
             if self.sequence is None:
                 lengths, inputs = unnested(whole(table.column(names[0])), self.path)
                 ends = None
@@ -85,7 +88,9 @@ class ParquetPart:
         """Read further columns of the row groups, as Arrow has them."""
         with open_parquet(self.path, self.filesystem) as file:
             if missing := [name for name in names if name not in file.columns]:
-                raise FormatError(f"{self.path}: the columns are {file.columns[:10]}: expected {missing[0]!r} to keep")
+                raise FormatError(
+                    f"{self.path}: the columns are {shown_list(file.columns)}: expected {missing[0]!r} to keep"
+                )
             table = file.read(self.groups, names)
         return {name: table.column(name) for name in names}
 

@@ -32,6 +32,13 @@ class FormatError(ValueError):
     """
 
 
+def one_line(error: Exception, most: int = 200) -> str:
+    """Return what an error of another library says, in one line of at most `most` printable characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:most])
+    return line if len(line) <= most and len(text) <= most else f"{line[: most - 3]}..."
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Record:
     """One sequence of a file.
