@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 POSTERIOR = either(one_of("map", "laplace"))
 N_SAMPLES = 100
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
-OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0), advice="0 is the mode alone")}
+OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 is the mode alone")}
 
 
 class KernelEstimator(SavedEstimator):

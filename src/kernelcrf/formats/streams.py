@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from kernelcrf.formats.records import FormatError
 from kernelcrf.formats.unpacking import Gunzipped
+from kernelcrf.terminal import printable
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -29,8 +30,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def display_name(path: PathLike) -> str:
-    """The name of the source in messages."""
-    return "standard input" if os.fspath(path) == STDIN else os.fspath(path)
+    """Return the name of the source in messages, in one line."""
+    return "standard input" if os.fspath(path) == STDIN else printable(os.fspath(path))
 
 
 @contextmanager
