@@ -188,3 +188,19 @@ def test_landmarks_that_are_added_never_raise_the_objective(data):
         found = minimise(objective, LBFGS(), np.zeros(layout.size), tol=tol).certificate
         assert found.objective <= before * (1 + tol)
         before = found.objective
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e-10, 1e100])
+def test_tiny_and_huge_weights_have_certificates_that_hold(data, weight):
+    """With weights w and prior variances C / w, P is w times as large and so is everything that is said of it."""
+
+    def certificate(w, **settings):
+        own = replace(data, weights=np.full(data.chains.n_samples, w))
+        shape = {"n_components": 60, "random_state": 0, "certify_full": True}
+        return fit(own, Settings(RBF, C=2.0 / w, C_edge=1.0 / w, **shape, **settings), LocalEngine(1)).certificate
+
+    best, found = certificate(1.0, tol=1e-9), certificate(weight, tol=1e-3)
+    assert found.lower_bound / weight <= best.objective
+    assert (found.objective - found.gap_full) / weight <= best.objective - best.gap_full / 2
+    assert found.status in ("optimal", "stalled")
+    assert found.status == "stalled" or found.objective / weight <= best.objective * 1.001

@@ -30,6 +30,9 @@ PRIOR_VARIANCE = either(
     advice="every template is penalised, or there is no certificate",
 )
 
+# Between these, entries whose squares underflow are negligible beside the others.
+SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
+
 
 @dataclass(frozen=True)
 class TemplateBlock:
@@ -83,7 +86,7 @@ class Layout:
 
     def squared_norm(self, theta: Floats) -> float:
         """sum_k lam_k |theta_k|^2: twice the penalty."""
-        return float(sum(np.dot(theta[part], theta[part]) / block.C for block, part in self._parts))
+        return float(sum(times_square(1.0 / block.C, theta[part]) for block, part in self._parts))
 
     @property
     def _parts(self) -> list[tuple[TemplateBlock, slice]]:
@@ -99,7 +102,7 @@ class Layout:
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
         """|g_k|^2 / lam_k of each template: twice the bound of Lemma 9 that it contributes."""
-        return {block.clique.name: block.C * float(np.dot(g[part], g[part])) for block, part in self._parts}
+        return {block.clique.name: times_square(block.C, g[part]) for block, part in self._parts}
 
     def to_config(self) -> list[dict[str, Any]]:
         """The blocks as JSON-able values; `from_config` reads them."""
@@ -124,6 +127,18 @@ class Layout:
             clique = CliqueKernel(one["name"], one["nodes"], LabelKernel.from_config(one["label_kernel"]), k_x)
             blocks.append(TemplateBlock(clique, int(one["n"]), float(one["C"])))
         return cls(tuple(blocks))
+
+
+def times_square(factor: float, v: Array) -> float:
+    """Return factor |v|^2, also where |v|^2 itself would underflow or overflow."""
+    square = float(np.dot(v, v))
+    if SMALL_SQUARE < square < LARGE_SQUARE:
+        return factor * square
+    largest = float(np.abs(v).max(initial=0.0))
+    if not 0 < largest < np.inf:
+        return factor * square
+    unit = v / largest
+    return float((largest * np.sqrt(factor)) ** 2 * np.dot(unit, unit))
 
 
 def _label_kernel(block: TemplateBlock) -> LabelKernel:

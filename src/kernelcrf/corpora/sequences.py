@@ -173,11 +173,12 @@ class LocalCorpus:
             pairs = zip(objective.partitions, at.parts, strict=True)
             tokens = np.concatenate([partition.residual(block, local) for partition, local in pairs])
             R = self.found.sum(np.ascontiguousarray(tokens).reshape(len(tokens), -1))
+            scale = size_of(float(np.abs(R).max(initial=0.0)))
+            R = R / scale
             ER = residual_products(block.clique.k_x, self.found.inputs, features.F, R, objective.engine)
             absolute = np.abs(R).sum(axis=0)
-            gap += (
-                0.5 * block.C * out_of_span(block.clique.k_x, features.basis, float(np.vdot(R, ER)), absolute, len(R))
-            )
+            square = out_of_span(block.clique.k_x, features.basis, float(np.vdot(R, ER)), absolute, len(R))
+            gap += 0.5 * (block.C * scale) * scale * square
             if block.clique.nodes == 1:
                 scores = atom_scores(ER, features.basis.residual)
         return gap, scores
@@ -191,6 +192,11 @@ class LocalCorpus:
         if indices is None:
             indices = nearest(kernel, basis.landmarks, self.found.inputs, engine)[0]
         return self.data.places(self.found.first[indices])
+
+
+def size_of(largest: float) -> float:
+    """Return the power of two next below a number, 1 for zero: squares of what is divided by it do not underflow."""
+    return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
 def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:

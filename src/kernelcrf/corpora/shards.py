@@ -24,7 +24,7 @@ from kernelcrf.basis.pivots import Rule, drive
 from kernelcrf.basis.shards import SharedGrowth, own_inputs
 from kernelcrf.certificate import GRAM_ROWS, feature_products
 from kernelcrf.corpora.digest import digest_texts
-from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span, residual_of
+from kernelcrf.corpora.sequences import LabelledSequences, atom_scores, nearest, out_of_span, residual_of, size_of
 from kernelcrf.engines.cluster import Cluster, Handle, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
@@ -168,6 +168,8 @@ class SharedCorpus:
                 continue
             F: Any = features.F
             R = self.cluster.each(_summed, self.found, shards.residuals(block, at.parts[0]))
+            scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
+            R = self.cluster.each(np.divide, R, shared=(scale,))
             weights = self.cluster.sum(self.cluster.each(_weights, F, R))
             ER = self.cluster.each(_within, F, shared=(weights,))
             for shift in range(len(R)):
@@ -177,7 +179,8 @@ class SharedCorpus:
                 ER = self.cluster.each(_met, ER, self.inputs, X, S, shared=(block.clique.k_x,))
             square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
             k_x = block.clique.k_x
-            gap += 0.5 * block.C * out_of_span(k_x, features.basis, float(square), absolute, int(n_rows))
+            square = out_of_span(k_x, features.basis, float(square), absolute, int(n_rows))
+            gap += 0.5 * (block.C * scale) * scale * square
             if block.clique.nodes == 1:
                 residual: Any = features.basis.residual
                 scores = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
@@ -235,6 +238,10 @@ def _linear_partition(data: LabelledSequences, matched: bool, names: tuple[str, 
 
 def _summed(found: Distinct, residual: Array) -> Floats:
     return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
+
+
+def _largest(R: Floats) -> float:
+    return float(np.abs(R).max(initial=0.0))
 
 
 def _weights(F: Array, R: Floats) -> Floats:
