@@ -105,6 +105,8 @@ class MultiLabelCRF(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     [([0, 0, 1], -1.08), ([1, 1, 1], -1.2)]
     >>> model.log_prob(X[:2], Y[:2]).round(2), model.entropy(X[:2]).round(2)
     (array([-4.05, -2.54]), array([1.64, 1.51]))
+    >>> round(model.score(X, Y), 2)  # whole sets
+    0.52
     >>> model.save("model.kcrf")
     >>> model.sample(X[:2], 3, random_state=0).shape
     (3, 2, 3)
