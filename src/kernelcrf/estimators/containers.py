@@ -140,7 +140,8 @@ def is_frame(values: Any) -> bool:
 
 def is_collection(value: Any) -> bool:
     """Whether a value may hold a sequence, a row or a token of numbers, rather than being one itself."""
-    return not isinstance(value, str | bytes | Mapping | Number)
+    # Asking for types first spares most values the slow questions whether they are a Mapping or a Number.
+    return type(value) in (list, np.ndarray) or not isinstance(value, str | bytes | Mapping | Number)
 
 
 def is_missing_value(label: Any) -> bool:

@@ -196,7 +196,7 @@ def _parts(X: Any, lengths: Lengths | None, first: int = 0) -> tuple[Sequence[An
             f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
             "arrays; [X] is a single sequence, lengths= cuts it into several"
         )
-    X = [read_container(x, f"X[{first + i}]") if is_collection(x) else x for i, x in enumerate(read_list(opened, "X"))]
+    X = [_opened(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
     kinds = [_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(X)]
     seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
     if len(seen) > 1:
@@ -207,6 +207,14 @@ def _parts(X: Any, lengths: Lengths | None, first: int = 0) -> tuple[Sequence[An
         )
     sizes = [sequence.shape[0] if is_sparse(sequence) else len(sequence) for sequence in X]
     return X, _numbered(sizes, first), next(iter(seen), None)
+
+
+def _opened(x: Any, number: int) -> Any:
+    """A sequence as a list, an array, a sparse matrix or a frame; what is no container is named by `_kind`."""
+    # Most sequences are lists or arrays of floats, and there may be millions of them.
+    if type(x) is list or (type(x) is np.ndarray and x.dtype.kind == "f") or not is_collection(x):
+        return x
+    return read_container(x, f"X[{number}]")
 
 
 def _flat_parts(X: Any, lengths: Lengths, first: int) -> tuple[Sequence[Any], Chains, Kind | None]:
@@ -239,12 +247,12 @@ def _kind(sequence: Any, name: str) -> Kind | None:
     first = sequence[0] if type(sequence) is list and sequence else None
     if (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str):
         return "dicts"
-    if is_sparse(sequence):
-        return "sparse"
     if isinstance(sequence, np.ndarray) and sequence.ndim == 0:
         sequence = sequence.item()
     if isinstance(sequence, np.ndarray) and sequence.dtype != object and sequence.dtype.kind not in "US":
         return "dense" if sequence.shape[0] or sequence.ndim > 1 else None
+    if is_sparse(sequence):
+        return "sparse"
     if isinstance(sequence, Mapping):
         raise TypeError(
             f"{name} is a feature dict where a sequence of tokens is expected: "
