@@ -80,3 +80,20 @@ def test_no_frame_library_is_imported():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("frame", "features", "message"),
+    [
+        ([[1, 2.0]], ["x"], r"frame is of type list: expected a data frame"),
+        (pd.DataFrame([[1, 2.0, 3.0]], columns=["g", "x", "x"]), ["x"], r"frame has 2 columns 'x'"),
+        (pd.DataFrame({"g": [[1], [1]], "x": [1.0, 2.0]}), ["x"], r"group column 'g' that cannot be hashed"),
+        (pl.DataFrame({"g": [1.0, float("nan")], "x": [1.0, 2.0]}), ["x"], r"no value of group column 'g' in row 1"),
+        (pd.DataFrame({"g": [1], "x": [1.0]}), iter(["x"]), r"features is an iterator"),
+        (pd.DataFrame({"g": [1], **{f"{'x' * 99}{i}": [1.0] for i in range(99)}}), ["y"], r"frame has no column 'y'"),
+    ],
+)
+def test_a_frame_that_cannot_be_cut_is_named_in_one_short_line(frame, features, message):
+    with pytest.raises((ValueError, TypeError), match=message) as raised:
+        from_frame(frame, "g", features)
+    assert len(str(raised.value)) < 500
