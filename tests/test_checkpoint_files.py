@@ -68,6 +68,7 @@ FORGED = {
     "indices below zero": ("sparse", *within("map.landmarks.indices", 0, -(2**30))),
     "row pointers beyond the data": ("sparse", *within("map.landmarks.indptr", -1, 2**30)),
     "row pointers that fall": ("sparse", *within("map.landmarks.indptr", 1, 2**30)),
+    "row pointers that end at zero": ("sparse", *within("map.landmarks.indptr", -1, 0)),
     "more columns": ("sparse", *map_with(d=2**40)),
     "landmarks that are not finite": ("dense", *within("map.landmarks", 3, np.nan)),
     "landmarks of other columns": ("dense", *put("map.landmarks", lambda B: B[:, :2].copy())),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.kernels.rows import check_rows
 from kernelcrf.persistence import ModelFileError
 
 Array = npt.NDArray[Any]
@@ -34,8 +35,7 @@ def check_map(result: FeatureMap, n_features: int | None) -> None:
         R, B = checked({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
         fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
         if is_sparse(B):
-            # Compiled products of SciPy look indices up without asking.
-            B.check_format(full_check=True)
+            check_rows(B)
         if not (np.diagonal(R) > 0).all():
             raise ModelFileError("the factor of the landmarks has a diagonal that is not above 0")
     if not fits:

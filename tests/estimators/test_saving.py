@@ -215,6 +215,7 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
     [
         # Indices beyond the columns were read by compiled products, wherever in memory they led.
         ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indices": a["map.landmarks.indices"] + 10**9}),
+        ("sparse-rbf", None, lambda a: {**a, "map.landmarks.indptr": np.append(a["map.landmarks.indptr"][:-1], 0)}),
         ("rbf", None, lambda a: {**a, "map.landmarks": np.full_like(a["map.landmarks"], np.inf)}),
         ("rbf", None, lambda a: {**a, "map.landmarks": a["map.landmarks"].astype(np.int64)}),
         ("rbf", lambda c: {**c, "parameters": {**c["parameters"], "n_jobs": "all"}}, None),

@@ -209,11 +209,11 @@ def test_what_arrays_cannot_hold_is_named(tmp_path):
         write(tmp_path / "a.npz", [Record("text", [["w"]], None, None, "here")])
     with pytest.raises(FormatError, match="labels of several types"):
         write(tmp_path / "a.npz", [Record("vectors", np.ones((2, 1)), ["a", 1], None, "here")])
-    np.savez(
-        tmp_path / "a.npz", data=np.ones(1), indices=np.array([7]), indptr=np.array([0, 1]), shape=np.array([1, 2])
-    )
-    with pytest.raises(FormatError, match="expected the parts of a CSR matrix"):
-        list(read(tmp_path / "a.npz"))
+    for indices, indptr in ([7], [0, 1]), ([1], [0, 10**6, 0]), ([1], [0, -(10**6), 1]):
+        shape = np.array([len(indptr) - 1, 2])
+        np.savez(tmp_path / "a.npz", data=np.ones(1), indices=np.array(indices), indptr=np.array(indptr), shape=shape)
+        with pytest.raises(FormatError, match="expected the parts of a CSR matrix"):
+            list(read(tmp_path / "a.npz"))
     for format in ("npz", "parquet"):
         with pytest.raises(FormatError, match=r"standard input: an? .* file is not read from its beginning"):
             list(read("-", format))

@@ -20,6 +20,7 @@ from kernelcrf.formats.faithful import same_numbers
 from kernelcrf.formats.records import FormatError, Record, one_line
 from kernelcrf.formats.streams import STDIN, PathLike, display_name
 from kernelcrf.formats.unpacking import load_arrays
+from kernelcrf.kernels.rows import check_rows
 from kernelcrf.validation import shown, shown_list
 
 CSR = ("data", "indices", "indptr", "shape")
@@ -100,7 +101,7 @@ def _inputs(found: dict[str, Any], name: str) -> Any:
         try:
             parts = (found["data"], found["indices"], found["indptr"])
             X: Any = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
-            X.check_format()
+            check_rows(X)
         except (ValueError, TypeError, OverflowError) as error:
             raise FormatError(f"{name}: expected the parts of a CSR matrix ({one_line(error)})") from None
     else:
