@@ -1,4 +1,4 @@
-"""What a fitted model says of itself, held against its twin."""
+"""Check everything that a fitted model says of itself against its dense twin."""
 
 import warnings
 from dataclasses import fields
@@ -14,7 +14,7 @@ from certificates.tables import MarkovProblem
 from kernelcrf import TemperatureScaling, load
 
 ROUNDING = {np.float64: 1e-11, np.float32: 5e-6}
-"""What a sum of scores may lose to the arithmetic of the features, relative to their size."""
+"""The rounding that is granted to a sum of scores, relative to its size, by the type of the inputs."""
 
 STATUSES = ("optimal", "stationary", "max_iter", "max_components", "stalled")
 
@@ -94,7 +94,7 @@ def _convex(problem, model, twin, slack):
 
 
 def _bound(problem, certificate, twin, z, slack):
-    """An objective that bounds the negative log posterior is above it, and no other fit gets below the lower bound."""
+    """Check that a bound on the negative log posterior is above it, and that no other fit is below the lower bound."""
     assert certificate.objective >= twin.value(z) - slack, "the objective is below what it bounds"
     if problem.missing:
         assert certificate.status != "optimal"
@@ -119,7 +119,7 @@ def _refused(problem, folder):
 
 
 def _saved(problem, model, folder):
-    """A model that is loaded has the certificate that was saved, and the same probabilities to the bit."""
+    """Check that a loaded model has the certificate that was saved, and the same probabilities to the bit."""
     if getattr(problem, "kernel", None) == "tent":
         return
     model.save(folder / "model.kcrf")
@@ -130,7 +130,7 @@ def _saved(problem, model, folder):
 
 
 def _tempered(problem, model):
-    """A model that was calibrated is another one: what it says of itself holds for its own weights."""
+    """Check that a calibrated model says nothing of itself that does not hold for its own weights."""
     if not hasattr(problem, "held_out") or problem.missing or not problem.dice.pick("tempered", False, True, share=0.2):
         return
     scaled = TemperatureScaling(model).fit(*problem.held_out()).model_

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Dice:
-    """Draws of one seed; `drawn` remembers what came up, for the line that tells of a failure."""
+    """The draws of one seed; `drawn` keeps them for the line that describes a failure."""
 
     def __init__(self, seed):
         self.seed, self.drawn = seed, {}
@@ -33,6 +33,6 @@ class Dice:
         return self.drawn[name]
 
     def replace(self, name, value):
-        """Take back a draw that does not go with the others."""
+        """Replace a draw that does not go with the others."""
         self.drawn[name] = value
         return value

@@ -1,4 +1,4 @@
-"""What random problems of ChainCRF and KernelClassifier share."""
+"""The part that random problems of ChainCRF and KernelClassifier share."""
 
 from functools import cached_property
 
@@ -35,7 +35,7 @@ class KernelProblem(Problem):
         self.mend()
 
     def mend(self):
-        """Most draws that do not go together give way; the others stay, and have to be refused."""
+        """Replace most draws that do not go together; the others stay, and the estimator has to refuse them."""
         if self.is_sparse and self.kernel in DENSE_ONLY:
             self.container = self.dice.replace("container", "dense")
         if self.stays_odd:

@@ -7,7 +7,7 @@ from sklearn.metrics import pairwise
 
 
 def tent(X, Y):
-    """Return the product of the triangle functions of the columns, a kernel of nobody's list."""
+    """Return the product of triangle functions of the columns, a kernel that has no name in the library."""
     X, Y = (Z.toarray() if sp.issparse(Z) else np.asarray(Z, np.float64) for Z in (X, Y))
     return np.maximum(1 - np.abs(X[:, None] - Y[None]) / 4, 0).prod(axis=2)
 

@@ -1,4 +1,4 @@
-"""What random problems of GraphCRF, MultiLabelCRF and MarkovNetwork share."""
+"""The part that random problems of GraphCRF and MultiLabelCRF share, and a matrix for MarkovNetwork."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -87,7 +87,7 @@ class NetworkProblem(Problem):
         return np.ones(self.m) if self.weights is None else np.array(self.weights, float)
 
     def check_gamma(self, model):
-        """Have gamma as a number, and nothing to check."""
+        """Check nothing: gamma is always a number here."""
 
     def fit(self, folder):
         """Return the fitted model."""

@@ -1,4 +1,4 @@
-"""What random problems of all estimators share: the solver, the weights, and the line that makes one again."""
+"""The part that random problems of all estimators share: solver, weights, and the line that makes one again."""
 
 import numpy as np
 

@@ -63,7 +63,7 @@ class MarkovProblem(Problem):
         return model.fit(self.X, sample_weight=self.weights)
 
     def check_gamma(self, model):
-        """Have gamma as a number, and nothing to check."""
+        """Check nothing: gamma is always a number here."""
 
     def _centred_gram(self, values):
         values = np.asarray(values)
