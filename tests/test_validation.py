@@ -96,7 +96,7 @@ def test_a_value_is_shown_in_one_short_line(value):
         (either(real(least=0, below=1)), [0, -0.0, 0.5], [1, -1e-9, np.nan]),
         (either(whole(least=2, most=4)), [2, 4], [1, 5]),
     ],
-    ids=str,
+    ids=["positive", "count", "flag", "seed", "n_jobs", "path", "one of some", "real", "whole"],
 )
 def test_numbers_of_numpy_count_and_truth_values_do_not(parameter, right, wrong):
     for value in right:
