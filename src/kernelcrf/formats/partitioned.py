@@ -195,7 +195,7 @@ def tag_parquet(
     sequence : str or None
         The column that names the sequence of a token, where a row is a token.
     keep : names
-        Columns of the source to write beside the labels.
+        Columns of the source to write beside the labels, with the types of the Parquet schema.
     probabilities : bool
         Write the marginal probability of each label too.
     engine : DaskEngine or None
