@@ -85,7 +85,7 @@ def plain(target: str, runs: int, seed: int) -> list[BaseException]:
     seeds, rng, found = targets.corpus(target), random.Random(seed), list[BaseException]()
     limits, handler = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, _late)
     # Loops are compiled before the clock runs.
-    for one in seeds:
+    for one in [*targets.warm_up(target), *seeds]:
         with suppress(Exception):
             function(one)
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (MEGABYTES << 20), limits[1]))
