@@ -35,13 +35,18 @@ class ParameterError(ValueError, TypeError):
     """A parameter has a value or a type that it may not have."""
 
 
+def unchanged(value: Any) -> Any:
+    """Return the value."""
+    return value
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A set of values: whether a value is in it, how an error describes it, and what code uses for the value."""
 
     text: str | tuple[str, ...]
     test: Callable[[Any], Any]
-    convert: Callable[[Any], Any] = lambda value: value
+    convert: Callable[[Any], Any] = unchanged
 
     def accepts(self, value: Any) -> bool:
         """Return whether the value is in the set; a value that cannot even be compared is not."""
