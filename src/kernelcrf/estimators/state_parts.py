@@ -197,8 +197,9 @@ def restore_names(model: BaseEstimator, config: Any) -> None:
     """Give back the names that `names_config` listed."""
     if config is None:
         return
-    if len(config) != model.n_features_in_ or not all(isinstance(name, str) for name in config):
-        raise ModelFileError(f"expected {model.n_features_in_} names of columns, got {len(config)}")
+    strings = isinstance(config, list) and all(isinstance(name, str) for name in config)
+    if not strings or len(config) != model.n_features_in_:
+        raise ModelFileError(f"feature_names is {shown(config)}: expected {model.n_features_in_} names of columns")
     model.feature_names_in_ = np.array(config, object)
 
 
