@@ -92,7 +92,9 @@ def test_the_bound_of_a_template_is_what_adding_it_cannot_exceed():
     blocks = [block for block in whole.layout.blocks if block.clique.name != "edge"]
     without = type(whole)(type(whole.layout)(tuple(blocks)), whole.partitions, whole.engine)
     at = minimise(without, Newton(), np.zeros(without.layout.size), tol=1e-12).evaluation
-    q = sum(local.residuals.q for local in at.parts)
+    edge = next(block for block in whole.layout.blocks if block.clique.name == "edge")
+    weights = without.layout.split(at.theta) | {"edge": np.zeros(edge.shape)}
+    q = sum(local.residuals.q for local in whole.evaluate(whole.layout.join(weights)).parts)
     bound = template_bound(None, None, q.reshape(1, -1), 0.7, whole.engine)
     better = minimise(whole, Newton(), np.zeros(whole.layout.size), tol=1e-12).certificate.objective
     assert 0 < at.value - better <= bound + 1e-9
