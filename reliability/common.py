@@ -56,7 +56,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Find:
-    """A fault that the trials brought to light: what happened, what happens now, the test that failed before."""
+    """A fault that the trials brought to light: what happened, what happens now, the test that failed before.
+
+    now : empty where the test's own name says it.
+    """
 
     was: str
     now: str
@@ -133,7 +136,8 @@ def table(name: str) -> str:
 
 def finds(items: Iterable[Find]) -> str:
     """Faults and their tests as a list in Markdown."""
-    return "\n".join(f"- {one.was} **Now:** {one.now} `{one.test}`" for one in items)
+    lines = (["-", one.was, f"**Now:** {one.now}" if one.now else "", f"`{one.test}`"] for one in items)
+    return "\n".join(" ".join(filter(None, words)) for words in lines)
 
 
 def run(doc: str, file: str, trials: Callable[[argparse.Namespace], Iterator[Trial]], **defaults: Any) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import common
 
 PARTS = (
+    "findings",
     "numerics",
     "concurrency",
     "interruption",

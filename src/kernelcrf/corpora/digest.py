@@ -3,7 +3,7 @@
 Every sequence has digests of its inputs, of what its labels may be, of its weight, and of the three together; those of
 all sequences are summed, as four words of 64 bits each. A sum does not depend on how the data lie in parts, nor on the
 order of sequences, and neither does the objective. Sequences that the objective does not see, because they are empty or
-weigh nothing, do not count. It is one reading of the data, about a gigabyte a second, and no copy of them.
+weigh nothing, do not count. The data are read once and not copied.
 """
 
 from __future__ import annotations
