@@ -129,7 +129,7 @@ def test_it_stands_beside_a_grid_search():
     X, y = rings(120)
     search = GridSearchCV(KernelClassifier(C="evidence", random_state=0), {"gamma": [0.01, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"gamma": 1.0}
-    with pytest.raises(ValueError, match="C='best': expected a finite number above 0 or 'evidence'"):
+    with pytest.raises(ValueError, match="C='best': expected a finite number >= 1e-300 or 'evidence'"):
         KernelClassifier(C="best").fit(X, y)
     with pytest.raises(ValueError, match="kernel='linear' has no hyperparameters to choose"):
         KernelClassifier("linear", optimize_kernel=True).fit(X, y)

@@ -70,9 +70,7 @@ def test_an_infeasible_sequence_is_named_by_its_place_in_all_data():
     partition = objective.partitions[1]
     allowed = np.ones((partition.chains.n_nodes, 3), dtype=bool)
     allowed[-1] = [False, True, False]
-    broken = ChainPartition(
-        partition.chains, 3, partition.labels, partition.features, allowed, None, LEGAL, partition.first
-    )
+    broken = ChainPartition(partition.chains, 3, partition.labels, partition.features, allowed, None, LEGAL)
     objective = Objective(objective.layout, [objective.partitions[0], broken], objective.engine)
     with pytest.raises(InfeasibleSequenceError, match=r"sequence 3 has no labelling.*token 1"):
         objective.evaluate(np.zeros(objective.layout.size))

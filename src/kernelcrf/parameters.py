@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.validation import Constraint, either, real
+from kernelcrf.validation import either, real
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 # Below, 1 / C is near the largest number there is.
 LEAST_C = 1e-300
 PRIOR_VARIANCE = either(
-    Constraint(f"a finite number above 0, at least {LEAST_C:g}", real(least=LEAST_C).test, float),
+    real(least=LEAST_C),
     advice="every template is penalised, or there is no certificate",
 )
 

@@ -147,7 +147,8 @@ def _restore(model: NetworkEstimator, config: Mapping[str, Any], kernels: Mappin
     model.n_iter_ = count(config, "n_iter")
     model.search_ = parts.search_from_config(config["search"])
     model._laplace = parts.restored_laplace(config["laplace"], {}, np.empty(0))
-    model._validate_params()
+    # Parameters may have been set after the fit: what they exclude is for the next fit to say.
+    model._validate_params(*model._parameter_constraints)
 
 
 def _kernels(model: MultiLabelCRF | GraphCRF) -> dict[str, Any]:

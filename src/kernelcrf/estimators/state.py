@@ -168,4 +168,5 @@ def _restore(
     model.C_ = number(config, "C")
     if model.C_ <= 0:
         raise ModelFileError(f"C is {model.C_:g}: expected a number above 0")
-    model._validate_params()
+    # Parameters may have been set after the fit: what they exclude is for the next fit to say.
+    model._validate_params(*model._parameter_constraints)
