@@ -13,7 +13,10 @@ from sklearn.base import clone
 
 import held_data as held
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf.basis import distinct
+from kernelcrf.inference.loops import decoding, fused, scaled, tangents
 from kernelcrf.metrics import flat_accuracy, log_loss, sequence_accuracy
+from kernelcrf.solvers import ascent
 
 RNG = np.random.default_rng(0)
 SIZES = (3, 2, 4, 3, 2)
@@ -98,6 +101,26 @@ def test_flat_tokens_and_lengths_in_any_container(name):
         assert same(bits(CHAIN, given, LABELS, lengths=lengths(list(SIZES))), expected)
     for labels in held.LABELS.values():
         assert same(bits(CHAIN, ROWS, labels(LABELS), lengths=SIZES), expected)
+
+
+def compiled_versions():
+    """The types of arguments that each loop has been compiled for."""
+    modules = [fused, scaled, tangents, decoding, ascent, distinct]
+    functions = [one for module in modules for one in vars(module).values() if hasattr(one, "nopython_signatures")]
+    return {(function.__name__, signature.args) for function in functions for signature in function.nopython_signatures}
+
+
+@pytest.mark.parametrize(("model", "make"), [(CHAIN, np.asarray), (CHAIN, sp.csr_array), (ROW, np.asarray)])
+def test_compiled_code_has_no_versions_for_read_only_arrays(model, make):
+    """Their last bits would depend on what was in the cache of compiled code when they were made."""
+    rows, options = make(ROWS.copy()), {"lengths": SIZES} if model is CHAIN else {}
+    weights = np.ones(len(SIZES) if model is CHAIN else len(ROWS))
+    expected, before = bits(model, rows, LABELS, sample_weight=weights, **options), compiled_versions()
+    for array in (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,):
+        array.flags.writeable = False
+    weights.flags.writeable = False
+    assert same(bits(model, rows, LABELS, sample_weight=weights, **options), expected)
+    assert compiled_versions() == before
 
 
 ROW_MODELS = {"rows": (ROW, ROWS, LABELS), "sets": (SET, ROWS, SETS), "table": (TABLE, SETS.astype(float), None)}

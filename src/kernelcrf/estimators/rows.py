@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelcrf.estimators.containers import is_frame, read_container
 from kernelcrf.estimators.weights import checked_weights
-from kernelcrf.kernels.inputs import is_sparse
+from kernelcrf.kernels.inputs import as_writable, is_sparse
 from kernelcrf.validation import shown
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ def fit_rows(estimator: BaseEstimator, X: Any, y: Any, **checks: Any) -> tuple[A
     X, y = _rows(X), read_targets(y)
     with named_errors("X", "y"):
         X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=DTYPES, **checks)
-    return X, y
+    return as_writable(X), y
 
 
 def read_rows(estimator: BaseEstimator, X: Any) -> Any:
@@ -40,7 +40,8 @@ def read_rows(estimator: BaseEstimator, X: Any) -> Any:
     if isinstance(X, list) and not X:
         return np.empty((0, estimator.n_features_in_))
     with named_errors("X"):
-        return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0)
+        X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0)
+    return as_writable(X)
 
 
 def read_classes(y: Array) -> tuple[Array, npt.NDArray[np.intp]]:

@@ -29,7 +29,7 @@ from kernelcrf.estimators.containers import is_collection, is_frame, read_contai
 from kernelcrf.estimators.matrices import read_matrix
 from kernelcrf.estimators.weights import counted_samples
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.kernels.inputs import Inputs, is_sparse
+from kernelcrf.kernels.inputs import Inputs, as_writable, is_sparse
 from kernelcrf.validation import shown
 
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
@@ -309,7 +309,7 @@ def _tokens(parts: Sequence[Any]) -> list[Any] | feature_dicts.NamedTokens:
 def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
     """The sequences under each other as (N, d), checked; there is at least one token."""
     if len({_form(part) for part in parts}) == 1 and _form(parts[0]) is not None:
-        flat: Inputs = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        flat: Inputs = as_writable(parts[0]) if len(parts) == 1 else np.concatenate(parts)
         _check_finite(flat, chains)
         return flat
     names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
@@ -330,7 +330,7 @@ def _stacked(parts: Sequence[Any], chains: Chains, cut: bool) -> Inputs:
     else:
         flat = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     _check_finite(flat, chains)
-    return flat
+    return as_writable(flat)
 
 
 def _form(part: Any) -> tuple[np.dtype[Any], int] | None:

@@ -101,6 +101,15 @@ def as_inputs(X: Any, name: str = "X") -> Inputs:
     )
 
 
+def as_writable(X: Inputs) -> Inputs:
+    """Return X, or a copy of it if it is read-only.
+
+    Numba compiles a version of its own for read-only arrays, whose last bits may differ from those of the other.
+    """
+    stored = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
+    return X if all(array.flags.writeable for array in stored) else X.copy()
+
+
 @dataclass(frozen=True)
 class InputKernel:
     """k_x of the module's docstring; float32 inputs give float32 Gram matrices.
