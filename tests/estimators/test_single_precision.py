@@ -23,6 +23,7 @@ def truth(sequences):
     return crf.certificate_
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -43,6 +44,8 @@ def test_no_objective_is_below_the_kernels_own_minimum(sequences, truth, setting
         assert found.objective - found.gap_full <= truth.objective * (1 + ROUNDING)
 
 
+# In float32 a fit to 7e-5 may end stalled, and says so; what it claims must hold all the same.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_loaded_model_goes_on_within_the_kernels_own_problem(sequences, truth, tmp_path):
     crf = ChainCRF("rbf", gamma=5.0, C=100.0, n_components=200, pivots="uniform", random_state=0).fit(*sequences)
     crf.save(tmp_path / "model.kcrf")
