@@ -23,7 +23,6 @@ def truth(sequences):
     return crf.certificate_
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "settings",
     [
