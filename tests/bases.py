@@ -1,12 +1,14 @@
 """Inputs, kernels and rules that the laws of a basis run over, and dense twins written from the formulas."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.basis.centres import KMeans, Lloyd
-from kernelcrf.basis.pivots import Exact, Gradient, Greedy, Random, Uniform
+from kernelcrf.basis.pivots import AllInputs, Gradient, Greedy, Random, Uniform
 from kernelcrf.kernels.inputs import InputKernel
 
 
@@ -41,7 +43,7 @@ def rules(U):
     """Every rule; those that take inputs as atoms, and those that take means."""
     scores = np.random.default_rng(3).random(U)
     return {
-        "exact": Exact(),
+        "exact": AllInputs(),
         "greedy": Greedy(),
         "greedy in blocks": Greedy(block=5),
         "random": Random(),
@@ -71,3 +73,16 @@ def greedy_pivots(K, n):
 def projected(K_xB, K_BB):
     """K_xB K_BB^+ K_Bx: what any features on the atoms B can give."""
     return K_xB @ np.linalg.pinv(K_BB, hermitian=True, rcond=1e-13) @ K_xB.T
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """The pivot rule of docs/extend/pivot_rule.md: the input farthest from those chosen, one at a time."""
+
+    def grow(self, growth, rng):
+        X = np.asarray(growth.inputs())
+        pivot, distance = int(rng.integers(len(X))), np.full(len(X), np.inf)
+        while distance.max() > 0:
+            yield growth.append_inputs(np.array([pivot]))
+            distance = np.minimum(distance, np.linalg.norm(X - X[pivot], axis=1))
+            pivot = int(distance.argmax())

@@ -5,6 +5,18 @@ import functools
 import operator
 import pickle
 
+import numpy as np
+import pytest
+
+LINEAR = {"kernel": "linear", "solver": "lbfgs", "tol": 1e-9}
+RBF = {"kernel": "rbf", "n_components": 25, "random_state": 0, "tol": 1e-9}
+
+
+def same(there, here, X):
+    """Assert that two models have one objective and one prediction."""
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
+    assert all(map(np.array_equal, there.predict(X), here.predict(X)))
+
 
 @contextlib.contextmanager
 def two_workers(memory_limit="auto", **settings):

@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,10 @@ from hypothesis import settings
 SMOKE = (
     "basis/test_features.py",
     "cli/test_cli.py",
-    "engines/test_dask.py",
+    "distributed/test_dask.py",
     "estimators/test_chain.py",
-    "estimators/test_saving.py",
-    "estimators/test_saving_all.py",
+    "models/test_saving.py",
+    "models/test_saving_all.py",
     "inference/test_chain.py",
     "inference/test_clique_tree.py",
     "kernels/test_inputs.py",
@@ -25,7 +26,20 @@ SMOKE = (
 )
 """Files that together show, in a few minutes, that an installed package works: every estimator, solver and way in."""
 
-settings.register_profile("kernelcrf", deadline=None, max_examples=60, derandomize=True)
+FIRST = (
+    "certificates",
+    "estimators",
+    "fitting",
+    "reliability",
+    "cli",
+    "docs/test_public_names.py",
+    "distributed",
+    "test_unchanged.py",
+)
+"""Folders and files that take long, so that two workers are busy to the end; clusters find most loops compiled."""
+
+settings.register_profile("kernelcrf", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("kernelcrf")
 
 
@@ -36,8 +50,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests of `SMOKE`."""
+    """Mark the tests of `SMOKE`, and put those of `FIRST` first."""
     folder = Path(__file__).parent
+
+    def place(item):
+        path = item.path.relative_to(folder).as_posix()
+        return next((i for i, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
+
+    items.sort(key=place)
     for item in items:
         if item.path.relative_to(folder).as_posix() in SMOKE and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.smoke)
@@ -50,3 +70,11 @@ def data_folder():
     if not folder or not Path(folder).is_dir():
         pytest.skip("KERNELCRF_DATA names no folder of real data")
     return Path(folder)
+
+
+@pytest.fixture
+def interruptible():
+    """A shell may have started the tests with the signal ignored, which processes of theirs would inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -3,7 +3,7 @@
     python tests/golden_models.py           writes tests/golden/v<format version>/; commit what it writes
 
 Files that are there stay as they are: every later version of the library must read them and predict the same
-(`tests/estimators/test_golden.py`). The command adds kinds that are new, and a folder for a new format version.
+(`tests/models/test_golden.py`). The command adds kinds that are new, and a folder for a new format version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from kernelcrf import ChainCRF
 from kernelcrf.formats import Templates
-from kernelcrf.persistence import VERSION
+from kernelcrf.persistence.model_file import VERSION
 
 FOLDER = Path(__file__).parent / "golden"
 LENGTHS = (5, 1, 7, 4, 6, 3, 5, 8)

@@ -7,12 +7,12 @@ from graph_problems import union as joined
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.objective import Objective
-from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
+from kernelcrf.terms import Layout, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 
@@ -20,7 +20,7 @@ ANY = InputKernel("rbf", gamma=1.0)
 def random_graph_objective(
     seed, *, n_rows=3, n=2, weighted=False, missing=0.0, union=False, centred=False, n_jobs=1, inference=Exact
 ):
-    """Blocks with and without inputs for every template of a random graph with single nodes, edges and triples."""
+    """Terms with and without inputs for every template of a random graph with single nodes, edges and triples."""
     rng = np.random.default_rng(seed)
     if union:
         graphs = [random_graph(rng, size, cards=(2,), density=0.6) for size in (3, 1, 4)]
@@ -33,20 +33,19 @@ def random_graph_objective(
         graph = random_graph(rng, 5, cards=(2, 3), density=0.6, triples=1)
     nodes = {f"own {card}": np.flatnonzero(graph.cards == card)[:, None] for card in np.unique(graph.cards)}
     graph = Graph(graph.cards, {**graph.cliques, **nodes}, graph.samples)
-    blocks, features, templates, shared = [], {}, {}, {}
+    terms, features, shared = [], {}, {}
     for name, cliques in graph.cliques.items():
         size = int(np.prod(graph.shape(name)))
         k_y = LabelKernel("centred" if centred and size > 1 else "delta", size)
-        blocks.append(TemplateBlock(CliqueKernel(name, 1, k_y, None), 1, 0.8))
-        blocks.append(TemplateBlock(CliqueKernel(f"{name} x", 1, k_y, ANY), n, 1.7))
-        templates[f"{name} x"] = name
+        terms.append(Term(name, name, k_y, 0.8))
+        terms.append(Term(f"{name} x", name, k_y, 1.7, ANY, name, n))
         rows = n_rows * len(cliques)
         features[f"{name} x"] = shared.setdefault(rows, TokenFeatures(rng.normal(size=(rows, n))))
     labels = rng.integers(graph.cards, size=(n_rows, graph.n_nodes)).astype(np.int32)
     labels[rng.random(labels.shape) < missing] = -1
     weights = rng.uniform(0.3, 2.0, size=n_rows * graph.n_samples) if weighted else None
-    partition = GraphPartition(inference(graph), labels, features, templates, weights)
-    return Objective(Layout(tuple(blocks)), [partition], LocalEngine(n_jobs))
+    partition = GraphPartition(inference(graph), labels, features, weights)
+    return Objective(Layout(tuple(terms)), [partition], LocalEngine(n_jobs))
 
 
 def enumerated_graph_value(objective, theta):

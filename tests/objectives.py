@@ -7,12 +7,12 @@ import numpy as np
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, NODE, Chains
 from kernelcrf.inference.enumerate import enumerate_labelings, factors
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.objective import Objective
-from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Layout, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 
@@ -32,20 +32,21 @@ def random_objective(
     n_parts=2,
     n_jobs=1,
 ):
-    """Templates node, edge and bias, and edges with inputs where `edge_inputs` counts their features."""
+    """Terms of tokens, transitions and biases, and of steps with inputs where `edge_inputs` counts their features."""
     rng = np.random.default_rng(seed)
     chains = Chains.from_lengths(lengths)
     n_nodes = chains.n_nodes
     k_y, delta = LabelKernel.of(label_kernel, n_labels), LabelKernel("delta", n_labels)
-    blocks = [
-        TemplateBlock(CliqueKernel("node", 1, k_y, ANY), n, C[0]),
-        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, C[1]),
-        TemplateBlock(CliqueKernel("bias", 1, delta, None), 1, C[2]),
+    pairs = LabelKernel("delta", n_labels**2)
+    terms = [
+        Term(TOKEN_TERM, TOKENS, k_y, C[0], ANY, TOKENS, n),
+        Term(TRANSITION_TERM, STEPS, pairs, C[1]),
+        Term(BIAS_TERM, TOKENS, delta, C[2]),
     ]
-    features = {"node": TokenFeatures(strength * rng.normal(size=(n_nodes, n)))}
+    features = {TOKEN_TERM: TokenFeatures(strength * rng.normal(size=(n_nodes, n)))}
     if edge_inputs:
-        blocks.append(TemplateBlock(CliqueKernel("steps", 2, delta, ANY), edge_inputs, 0.9))
-        features["steps"] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
+        terms.append(Term(STEP_TERM, STEPS, pairs, 0.9, ANY, TOKENS, edge_inputs))
+        features[STEP_TERM] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
     labels = rng.integers(n_labels, size=n_nodes).astype(np.int32)
     allowed = None
     if missing:
@@ -55,7 +56,7 @@ def random_objective(
     whole = ChainPartition(chains, n_labels, labels, features, allowed, weights)
     cuts = np.linspace(0, len(lengths), n_parts + 1).astype(int)
     parts = [whole.part(low, high) for low, high in itertools.pairwise(cuts) if high > low]
-    return Objective(Layout(tuple(blocks)), parts, LocalEngine(n_jobs))
+    return Objective(Layout(tuple(terms)), parts, LocalEngine(n_jobs))
 
 
 def enumerated_value(objective, theta):

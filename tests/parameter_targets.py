@@ -29,14 +29,14 @@ from kernelcrf import (
 from kernelcrf.basis.centres import KMeans, Lloyd
 from kernelcrf.basis.choice import choose_basis, find_rule
 from kernelcrf.basis.pivots import Gradient, Greedy, Random
-from kernelcrf.checkpoints import Checkpoint
 from kernelcrf.datasets import make_sequences
-from kernelcrf.engines.dask import DaskEngine
+from kernelcrf.distributed import DaskEngine
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.frames import from_frame
-from kernelcrf.kernels.cliques import LabelKernel
+from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.plotting import GapDisplay, LabelGraphDisplay
+from kernelcrf.readers.frames import from_frame
 from kernelcrf.solvers import LBFGS, BlockJacobi, Dual, Newton, NewtonCG, Subspace
 
 SEQUENCES = make_sequences(4, mean_length=3, random_state=0)

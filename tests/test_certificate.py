@@ -54,6 +54,7 @@ def test_a_newton_step_ahead_the_bound_is_close_to_the_truth(seed):
     assert ahead <= at.value - at.lower_bound + 1e-12
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 5.0]))
 def test_looking_ahead_is_never_worse_than_lemma_9_at_the_point_itself(seed, scale):
     objective = random_objective(seed, strength=3.0)
@@ -89,10 +90,10 @@ def test_products_out_of_the_span_in_blocks_equal_the_dense_matrix(monkeypatch):
 def test_the_bound_of_a_template_is_what_adding_it_cannot_exceed():
     """Solve without transitions, bound what they can bring (Remark 11), then solve with them."""
     whole = random_objective(3, lengths=(6,) * 12, n_parts=1)
-    blocks = [block for block in whole.layout.blocks if block.clique.name != "edge"]
-    without = type(whole)(type(whole.layout)(tuple(blocks)), whole.partitions, whole.engine)
+    terms = [term for term in whole.layout.terms if term.name != "edge"]
+    without = type(whole)(type(whole.layout)(tuple(terms)), whole.partitions, whole.engine)
     at = minimise(without, Newton(), np.zeros(without.layout.size), tol=1e-12).evaluation
-    edge = next(block for block in whole.layout.blocks if block.clique.name == "edge")
+    edge = next(term for term in whole.layout.terms if term.name == "edge")
     weights = without.layout.split(at.theta) | {"edge": np.zeros(edge.shape)}
     q = sum(local.residuals.q for local in whole.evaluate(whole.layout.join(weights)).parts)
     bound = template_bound(None, None, q.reshape(1, -1), 0.7, whole.engine)

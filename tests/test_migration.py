@@ -44,7 +44,7 @@ def test_sklearn_crfsuite():
     labels = ours.classes_.tolist()
     steps = [[theirs.transition_features_.get((a, b), 0.0) for b in labels] for a in labels]
     np.testing.assert_allclose(ours.transitions_, steps, atol=2e-4)
-    columns = ours._reader.vocabulary
+    columns = ours.model_.reader.vocabulary
     assert len(columns) == len({name for name, _ in theirs.state_features_})
     for (name, label), weight in theirs.state_features_.items():
         column = columns[name] if name in columns else columns[name.replace(":", "=")]

@@ -1,21 +1,10 @@
-"""A guard against slowness: the ratios of benchmarks/evaluation.py at small size, with bounds that noise respects."""
-
-import sys
-from pathlib import Path
+"""Guard against slowness: the ratios of studies/speed/evaluation.py at small size, with bounds above the noise."""
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-
-@pytest.fixture
-def evaluation(monkeypatch):
-    for name in ("evaluation", "common"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
-    yield __import__("evaluation")
-    for name in ("evaluation", "common"):
-        sys.modules.pop(name, None)
+from studies.speed import evaluation
 
 
 @pytest.mark.skipif(
@@ -23,7 +12,7 @@ def evaluation(monkeypatch):
     reason="the bounds are those of OpenBLAS",
 )
 @pytest.mark.parametrize(("n_labels", "bound"), [(2, 1.5), (9, 2.0)])
-def test_an_evaluation_stays_close_to_the_bare_products(evaluation, n_labels, bound):
+def test_an_evaluation_stays_close_to_the_bare_products(n_labels, bound):
     F = np.random.default_rng(0).normal(size=(20_000, 256))
     best = {"evaluate": np.inf, "hessian": np.inf}
     for _ in range(5):

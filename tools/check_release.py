@@ -122,7 +122,7 @@ def bill_of_materials(python: str, tree: Path, target: Path) -> None:
 
 
 def check_contents(sdist: Path, wheel: Path) -> None:
-    """No more and no less than what belongs into both."""
+    """Raise unless both hold exactly the files that belong to them."""
     committed = set(run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE).stdout.decode().splitlines())
     with tarfile.open(sdist) as archive:
         in_sdist = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
@@ -142,7 +142,7 @@ def check_contents(sdist: Path, wheel: Path) -> None:
 
 
 def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path, tests: str) -> None:
-    """The tests of the sdist, with the wheel installed in an environment of its own."""
+    """Run the tests of the sdist with the wheel installed in a new environment."""
     work.mkdir()
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
@@ -165,7 +165,7 @@ def test(sdist: Path, wheel: Path, resolution: str, interpreter: str, work: Path
 
 
 def lowest(pyproject: Path) -> list[str]:
-    """Constraints that hold what users install at its lower bound."""
+    """Return constraints that pin the dependencies of users to their lower bounds."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     declared = [*project["dependencies"], *extras["cli"], *extras["plot"], *extras["dask"]]
@@ -176,24 +176,24 @@ def lowest(pyproject: Path) -> list[str]:
 
 
 def locked(lock: Path) -> list[str]:
-    """Constraints that hold what users install at the versions of the lock file."""
+    """Return constraints that pin the dependencies of users to the lock file."""
     found = re.findall(r"^[A-Za-z0-9._-]+==[^\\\n]+", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return [line.strip() for line in found]
 
 
 def environment(folder: Path, interpreter: str) -> str:
-    """The interpreter of a new virtual environment."""
+    """Return the interpreter of a new virtual environment."""
     run([interpreter, "-m", "venv", folder])
     return str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
 
 
 def install(python: str, *what: str) -> None:
-    """By pip, quietly."""
+    """Install packages with pip, quietly."""
     run([python, "-m", "pip", "install", "--quiet", *what])
 
 
 def run(command: Sequence[str | Path], **options: object) -> subprocess.CompletedProcess[bytes]:
-    """A command that must succeed."""
+    """Run a command and raise if it fails."""
     return subprocess.run([str(part) for part in command], check=True, **options)  # type: ignore[call-overload,no-any-return]
 
 

@@ -21,21 +21,21 @@ NONE = "–"
 
 
 def results(folder: str, name: str) -> Any:
-    """What a study or a benchmark has left on file."""
-    return json.loads((ROOT / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    """Return the results that a study has left on file."""
+    return json.loads((ROOT / "studies" / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, numbers to the right."""
+    """Return a table in Markdown with numbers to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def quality() -> str:
-    """Test scores of the same task by four kinds of model."""
-    letters, proteins = results("experiments", "letters")["small"], results("experiments", "proteins")["ts115"]
-    gpstruct, prosody = results("experiments", "gpstruct"), results("experiments", "prosody")
-    chunking = results("experiments", "tagging_tasks")["tasks"]["chunking"]
+    """Return a table of test scores of the same tasks by four kinds of model."""
+    letters, proteins = results("accuracy", "letters")["small"], results("accuracy", "proteins")["ts115"]
+    gpstruct, prosody = results("accuracy", "gpstruct"), results("accuracy", "prosody")
+    chunking = results("accuracy", "tagging_tasks")["tasks"]["chunking"]
     words = {row["name"]: row["test"][0] for row in prosody["rows"]}
 
     def wrong(runs: Mapping[str, Sequence[Mapping[str, float]]], *names: str) -> list[str]:
@@ -71,7 +71,7 @@ def quality() -> str:
 
 def speed() -> str:
     """Seconds, tokens a second and memory beside CRFsuite."""
-    training, tagging = results("benchmarks", "training"), results("benchmarks", "tagging")["lists"]
+    training, tagging = results("speed", "training"), results("speed", "tagging")["lists"]
     ours, theirs, seconds = training["ours, 1 thread"], training["crfsuite"], tagging["seconds"]
 
     def pace(name: str) -> str:
@@ -96,8 +96,8 @@ def speed() -> str:
 
 
 def labels() -> str:
-    """What the picture of label efficiency shows, in words."""
-    errors = results("experiments", "label_efficiency_letters")["errors"]
+    """Describe the picture of label efficiency in words."""
+    errors = results("accuracy", "label_efficiency_letters")["errors"]
 
     def mean(name: str, size: int) -> str:
         return f"{100 * fmean(run['error'] for run in errors[name][str(size)]):.1f} %"
@@ -112,13 +112,13 @@ def labels() -> str:
 
 
 def limits() -> str:
-    """Where others are the better choice, with figures."""
-    prosody, few = results("experiments", "prosody"), results("experiments", "label_efficiency_prosody")["rows"]
+    """List the cases in which other libraries are the better choice, with figures."""
+    prosody, few = results("accuracy", "prosody"), results("accuracy", "label_efficiency_letters")["errors"]
     best = next(row for row in prosody["rows"] if row["name"] == prosody["best_2"])["test"][0]
-    qian = results("experiments", "proteins")["qian_sejnowski"]
+    qian = results("accuracy", "proteins")["qian_sejnowski"]
 
     def with_ten(model: str) -> str:
-        return f"{fmean(row['accuracy'] for row in few if row['model'] == model and row['size'] == 10):.1f} %"
+        return f"{100 * fmean(row['error'] for row in few[model]['10']):.0f} %"
 
     return "\n".join(
         filled(text, item=True)
@@ -126,19 +126,20 @@ def limits() -> str:
             "**Millions of labelled words and a GPU.** Fine-tune a network: on prosody a published BERT, tuned on "
             f"twenty times the words, is at 83.2 %, our best chain at {best:.1f} %.",
             '**Hundreds of thousands of sparse features.** Take `kernel="linear"`: on text of that kind no kernel has '
-            "gained anything here. CRFsuite is then of one kind with it, takes less memory, and answers single "
-            "sentences sooner.",
+            "gained anything here. CRFsuite fits the same model, takes less memory, and answers single sentences "
+            "sooner.",
             "**Labels that say little about each other.** A classifier of single tokens may do: on the proteins of "
             f"Qian and Sejnowski an SVC has {100 * qian['SVC']['accuracy']:.1f} %, the best chain "
             f"{100 * qian['kernelcrf rbf, segments']['accuracy']:.1f} %. Here that is `KernelClassifier`.",
-            f"**A handful of labelled sequences.** With ten sentences of prosody a kernel ({with_ten('kernel CRF')}) "
-            f"is behind a linear CRF ({with_ten('linear CRF')}).",
+            f"**A handful of labelled sequences.** With ten labelled words of handwriting a kernel CRF has "
+            f"{with_ten('rbf, pixels')} wrong letters, a linear CRF {with_ten('linear, pixels')} and an SVC of single "
+            f"letters {with_ten('SVC, pixels')}.",
         )
     )
 
 
 def filled(text: str, item: bool = False) -> str:
-    """Text in lines of the README's length."""
+    """Return text in lines of the README's length."""
     return textwrap.fill(text, 120, initial_indent="- " if item else "", subsequent_indent="  " if item else "")
 
 
@@ -146,7 +147,7 @@ BLOCKS: dict[str, Callable[[], str]] = {"quality": quality, "speed": speed, "lab
 
 
 def written(text: str) -> str:
-    """The README with its blocks made anew."""
+    """Return the README with its blocks written anew."""
     for name, block in BLOCKS.items():
         pattern = re.compile(rf"(<!-- {name}, by tools/readme.py -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
         if len(pattern.findall(text)) != 1:
@@ -157,7 +158,7 @@ def written(text: str) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Write the README, or check that it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     options, path = parser.parse_args(), ROOT / "README.md"

@@ -1,6 +1,6 @@
 """Files of the repository that are pages of the site: links between them hold in both places.
 
-In the repository a page of docs/ links to `../benchmarks/README.md`; on the site that file is the page `benchmarks`,
+In the repository a page of docs/ links to `../CHANGELOG.md`; on the site that file is the page `changelog`,
 which includes it.
 """
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 PAGES = {
-    "benchmarks/README.md": "benchmarks.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",

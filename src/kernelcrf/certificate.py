@@ -1,12 +1,12 @@
-"""How far from the optimum: Lemma 9, Corollary 10 and Remark 11, made exact.
+"""Certificates of the distance to the optimum: Lemma 9, Corollary 10 and Remark 11, made exact.
 
 At any theta, with g the gradient of the strongly convex P,
 
     min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17), gradient side
            = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k)                    entropy side
 
-where the second is the dual objective at the model's own marginals: the two sides are equal. Bounds of different
-points are all valid, so the greatest counts; the one a Newton step ahead is close to the optimum itself.
+where the second is the dual objective at the model's own marginals: the two sides are equal. Bounds at
+different points are all valid, so the greatest counts; one Newton step ahead, the bound is close to the optimum itself.
 
 `gap_in_span` is P minus the greatest bound: it says that the solver is done. The kernel's own problem has more
 directions than the n of a basis. There the gradient has a part orthogonal to the span, whose squared norm is
@@ -26,18 +26,14 @@ Signs of gaps are kept; one that is negative by more than rounding is an error i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator, cg
 
+from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 GRAM_ROWS = 1024
 TEMPERED = "tempered"
@@ -46,11 +42,11 @@ ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known of a fitted model.
+    """The certified distance of a fitted model from the optimum.
 
-    objective : P at the solution; nan if it is not known, as after `TemperatureScaling` changed the weights.
-    lower_bound : below which P cannot be, within the span of the basis; -inf if P is not convex (missing labels).
-    gap_full : bound on the distance to the optimum of the kernel's whole space; None where it was not computed.
+    objective : P at the solution; NaN if it is not known, for example after `TemperatureScaling` changed the weights.
+    lower_bound : a lower bound of P within the span of the basis; -inf if P is not convex (missing labels).
+    gap_full : a bound on the distance to the optimum in the kernel's whole space; None if it was not computed.
     status : how the fit ended. "optimal" is certified; "stationary" is the end of a fit with missing labels.
     rounding : how far below zero, relative to |P|, a gap may come out by the precision of the features.
 
@@ -80,27 +76,27 @@ class Certificate:
 
     @property
     def is_certified(self) -> bool:
-        """Whether there is a bound on the distance to the optimum."""
+        """Return whether there is a bound on the distance to the optimum."""
         return bool(np.isfinite(self.objective) and np.isfinite(self.lower_bound))
 
     @property
     def gap_in_span(self) -> float:
-        """P minus the lower bound."""
+        """Return P minus the lower bound."""
         return self.objective - self.lower_bound
 
     @property
     def relative_gap(self) -> float:
-        """gap_in_span over |P|."""
+        """Return gap_in_span over |P|."""
         return self.gap_in_span / max(abs(self.objective), np.finfo(np.float64).tiny)
 
 
 def gradient_side(objective: Objective, at: Evaluation) -> float:
-    """The lower bound of Lemma 9 at a point, from its gradient."""
+    """Return the lower bound of Lemma 9 at a point, from its gradient."""
     return at.value - 0.5 * sum(objective.layout.squared_dual_norms(at.gradient).values())
 
 
 def entropy_side(objective: Objective, at: Evaluation) -> float:
-    """The same bound as the dual objective at the marginals of the point."""
+    """Return the same bound as the dual objective at the marginals of the point."""
     data = at.gradient - objective.layout.times_lam(at.theta)
     return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
 
@@ -116,8 +112,8 @@ def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float
     return max(at.lower_bound, objective.evaluate(at.theta + step).lower_bound)
 
 
-def residual_products(kernel: InputKernel, X: Any, F: Any, R: Array, engine: LocalEngine) -> Floats:
-    """(K - F F') R, (U, k): the gradient out of the span, at each distinct input; in float64 whatever F and X are.
+def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engine: LocalEngine) -> Floats:
+    """Return (K - F F') R, (U, k), in float64: the gradient out of the span at each distinct input.
 
     Blocks of GRAM_ROWS x GRAM_ROWS of K are formed and dropped: O(U^2 (d + k)) work, never a (U, U) matrix.
     """
@@ -136,7 +132,7 @@ def residual_products(kernel: InputKernel, X: Any, F: Any, R: Array, engine: Loc
 
 
 def feature_products(F: Array, R: Floats) -> Floats:
-    """F' R, (n, k) in float64, by blocks of rows, so that float32 features are never copied as a whole."""
+    """Return F' R, (n, k) in float64, by blocks of rows, so that float32 features are never copied as a whole."""
     total = np.zeros((F.shape[1], R.shape[1]))
     for low in range(0, len(R), GRAM_ROWS):
         total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
@@ -144,15 +140,15 @@ def feature_products(F: Array, R: Floats) -> Floats:
 
 
 def out_of_span_at_most(residual: Array, R: Array) -> float:
-    """A cheap upper bound on sum_l R_l' (K - F F') R_l from the diagonal d of K - F F': sum_l (sum_u |R_ul| d_u^1/2)^2.
+    """Return a cheap upper bound on sum_l R_l' (K - F F') R_l from the diagonal d: sum_l (sum_u |R_ul| d_u^1/2)^2.
 
     |E_uv| <= (d_u d_v)^1/2 for a positive semi-definite E.
     """
     return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())
 
 
-def template_bound(kernel: InputKernel | None, X: Any, R: Array, C: float, engine: LocalEngine) -> float:
-    """The most that P can fall by adding a template with prior variance C (Remark 11): C/2 sum_l R_l' K R_l.
+def template_bound(kernel: InputKernel | None, X: Inputs, R: Array, C: float, engine: LocalEngine) -> float:
+    """Return the most that P can fall by adding a template with prior variance C (Remark 11): C/2 sum_l R_l' K R_l.
 
     R (U, k) are the residuals of its cliques, summed onto its distinct inputs; kernel=None is the constant 1.
     """

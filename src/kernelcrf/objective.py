@@ -4,13 +4,12 @@
     g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta                      (21), (28)
     H v      = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v                                       (22)
 
-omega are the weights of the samples; log Z(allowed) sums over the labelings that the labels allow: where all of them
-are observed it is the score of the one labelling, and P is convex. Where some are missing, H leaves the covariance
-under p(. | allowed) out: the Gauss-Newton part, positive definite, with which P can be minimised but which certifies
-nothing.
+omega are the weights of the samples. log Z(allowed) sums over the labelings that the labels allow. If all labels are
+observed, it is the score of the one labelling, and P is convex. If some are missing, H leaves out the covariance under
+p(. | allowed): this Gauss-Newton part is positive definite, so that it can minimise P, but it certifies nothing.
 
-A pass is F W and F' R once. Partitions know their graphs and do the inference; sums run over them through an engine,
-in a fixed order.
+A pass computes F W and F' R once. Partitions know their graphs and do the inference; an engine sums over them in a
+fixed order.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import DType, Floats
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.parameters import Layout
-from kernelcrf.partitions.partition import LinearBound, Local, Partition, Scores, Sums
+from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, Scores, Sums
+from kernelcrf.terms import Layout
 
-Floats = npt.NDArray[np.float64]
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """P at theta: its value, gradient, and what is kept of each partition."""
+    """P at theta: its value, gradient, lower bound, and the state of each partition."""
 
     theta: Floats
     value: float
     gradient: Floats
     lower_bound: float
-    parts: tuple[Local, ...]
+    parts: tuple[PartitionState, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """P(theta + step direction) from cached scores: no product with F in a trial."""
+    """P(theta + step direction) from cached scores, without a product with F for each step."""
 
     objective: Objective
     start: Evaluation
@@ -51,7 +50,7 @@ class Ray:
     scores: tuple[Scores, ...]
 
     def along(self, step: float) -> tuple[float, float]:
-        """The value and its derivative in `step`."""
+        """Return the value and its derivative in `step`."""
         objective = self.objective
 
         def one(k: int) -> tuple[Floats, None]:
@@ -67,14 +66,14 @@ class Ray:
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
-        """The evaluation at a step: half a pass, since the scores are there."""
+        """Return the evaluation at a step: half a pass, since the scores are known."""
         scores = [part.scores.moved(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
         return self.objective.at(self.start.theta + step * self.direction, scores, curvature=curvature)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """P over resident partitions."""
+    """P as a sum over partitions."""
 
     layout: Layout
     partitions: Sequence[Partition]
@@ -82,28 +81,35 @@ class Objective:
 
     @cached_property
     def costs(self) -> list[float]:
-        """Label nodes of each partition."""
+        """Return the number of label nodes of each partition."""
         return [float(partition.n_nodes) for partition in self.partitions]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The least precision that scores have in any partition."""
+    def dtype(self) -> DType:
+        """Return the least precision that scores have in any partition."""
         return min((partition.dtype for partition in self.partitions), key=lambda dtype: dtype.itemsize)
 
     @property
     def is_convex(self) -> bool:
-        """Whether all labels are observed."""
+        """Return whether all labels are observed."""
         return all(partition.is_convex for partition in self.partitions)
 
+    def partitions_of(self, kind: type[Kind]) -> list[Kind]:
+        """Return the partitions, which the caller knows to be of one class."""
+        found: list[Kind] = [partition for partition in self.partitions if isinstance(partition, kind)]
+        if len(found) < len(self.partitions):
+            raise TypeError(f"partitions are of type {type(self.partitions[0]).__name__}: expected {kind.__name__}")
+        return found
+
     def evaluate(self, theta: Floats, *, curvature: bool = False) -> Evaluation:
-        """P and its gradient at theta: one pass."""
+        """Return P and its gradient at theta: one pass."""
         return self.at(theta, None, curvature=curvature)
 
     def at(self, theta: Floats, scores: Sequence[Scores] | None, *, curvature: bool) -> Evaluation:
-        """P and its gradient at theta, whose scores may be known already."""
+        """Return P and its gradient at theta, whose scores may be known already."""
         theta, n_jobs = np.asarray(theta, np.float64), self.engine.n_jobs
 
-        def one(k: int) -> tuple[Sums, Local]:
+        def one(k: int) -> tuple[Sums, PartitionState]:
             if scores is None:
                 return self.partitions[k].evaluate(self.layout, theta, n_jobs, curvature=curvature)
             return self.partitions[k].evaluate_at(self.layout, scores[k], n_jobs, curvature=curvature)
@@ -128,7 +134,7 @@ class Objective:
         return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
-        """The line from an evaluation along a direction: half a pass."""
+        """Return the line from an evaluation along a direction: half a pass."""
         n_jobs = self.engine.n_jobs
         scores = self.engine.map(
             lambda partition: partition.direction(self.layout, direction, n_jobs), self.partitions, self.costs
@@ -136,7 +142,7 @@ class Objective:
         return Ray(self, start, direction, tuple(scores))
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:
-        """H v at an evaluation made with curvature: one pass."""
+        """Return H v at an evaluation made with curvature: one pass."""
 
         def one(k: int) -> tuple[Floats, None]:
             return self.partitions[k].hessian_product(self.layout, at.parts[k], v, self.engine.n_jobs), None
@@ -145,7 +151,7 @@ class Objective:
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
-        """The paper's blocks (30) times v: covariances within each clique, none between cliques."""
+        """Return the paper's blocks (30) times v: covariances within each clique, none between cliques."""
 
         def one(k: int) -> tuple[Floats, None]:
             return self.partitions[k].block_product(self.layout, at.parts[k], v, self.engine.n_jobs), None
@@ -154,9 +160,9 @@ class Objective:
         return total + self.layout.times_lam(v)
 
     def entropy(self, at: Evaluation) -> float:
-        """sum_i omega_i H(p_i)."""
+        """Return sum_i omega_i H(p_i)."""
 
-        def one(k: int) -> tuple[Any, None]:
+        def one(k: int) -> tuple[np.float64, None]:
             return np.float64(self.partitions[k].entropy(at.parts[k], self.engine.n_jobs)), None
 
         return float(self.engine.reduce(one, range(len(self.partitions)), self.costs)[0])

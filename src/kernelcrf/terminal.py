@@ -1,31 +1,30 @@
-"""Text from files and models, as a terminal may show it.
+"""Text from files and models that is safe to show on a terminal.
 
-A label, a feature or the name of a file can hold any character: an escape sequence that rewrites the screen, a newline
-that forges a line of output, a mark that turns the direction of writing. Whatever is printed goes through `printable`.
+A label, a feature or a file name can hold any character: an escape sequence that rewrites the screen, a newline that
+forges a line of output, a mark that changes the direction of writing. All output goes through `printable`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
-# Joiners make letters of Persian, of Indian scripts and of emoji, and do nothing else.
+# Joiners form letters of Persian and Indian scripts and emoji, and have no other effect.
 JOINERS = "\u200c\u200d"
 SUSPECT = re.compile(r"[^\w !-~]|[\x7f-\x9f]")
 
 
-def printable(text: Any, keep: str = "") -> str:
-    r"""Return the text with every character that is not printed as itself as an escape such as \x1b or \u202e.
+def printable(text: object, keep: str = "") -> str:
+    r"""Return the text with an escape such as \x1b or \u202e for every character that `str.isprintable` rejects.
 
-    Characters are printable as `str.isprintable` says; `keep` has further ones to leave alone.
+    keep : further characters to leave unchanged.
     """
     text = str(text)
     return text if text.isprintable() else SUSPECT.sub(lambda found: _escaped(found[0], keep), text)
 
 
-def printable_json(value: Any) -> str:
-    """Return the value as JSON in one line; characters that are not printed as themselves are JSON's escapes."""
+def printable_json(value: object) -> str:
+    """Return the value as JSON in one line, with JSON's escapes for characters that are not printable."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Parameters as users pass them: what each may be, declared once, and one error for those that are something else.
+"""Constraints on the parameters that users pass: declared once, with one error for every wrong value.
 
 A `Parameter` is a list of constraints, of which a value must satisfy one, in the manner of scikit-learn's
 `_parameter_constraints`. Estimators declare theirs under that name and check all of them at the start of `fit`; objects
@@ -19,11 +19,13 @@ from functools import wraps
 from inspect import signature
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from kernelcrf.arrays import UserData
+
+Function = TypeVar("Function", bound=Callable[..., UserData])
 
 MOST_SHOWN = 80
 LARGEST_SEED = 2**32 - 1
@@ -35,8 +37,8 @@ class ParameterError(ValueError, TypeError):
     """A parameter has a value or a type that it may not have."""
 
 
-def unchanged(value: Any) -> Any:
-    """Return the value."""
+def unchanged(value: UserData) -> UserData:
+    """Return the value as it is."""
     return value
 
 
@@ -45,10 +47,10 @@ class Constraint:
     """A set of values: whether a value is in it, how an error describes it, and what code uses for the value."""
 
     text: str | tuple[str, ...]
-    test: Callable[[Any], Any]
-    convert: Callable[[Any], Any] = unchanged
+    test: Callable[[UserData], UserData]
+    convert: Callable[[UserData], UserData] = unchanged
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: UserData) -> bool:
         """Return whether the value is in the set; a value that cannot even be compared is not."""
         try:
             return bool(self.test(value))
@@ -63,7 +65,7 @@ class Parameter:
     constraints: tuple[Constraint, ...]
     advice: str = ""
 
-    def check(self, name: str, value: Any) -> Any:
+    def check(self, name: str, value: UserData) -> UserData:
         """Return the value, numbers of NumPy as those of Python; raise a ParameterError if no constraint holds."""
         for constraint in self.constraints:
             if constraint.accepts(value):
@@ -84,7 +86,7 @@ def either(*constraints: Constraint, advice: str = "") -> Parameter:
     return Parameter(constraints, advice)
 
 
-def check_parameters(values: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def check_parameters(values: Mapping[str, UserData], parameters: Mapping[str, Parameter]) -> dict[str, UserData]:
     """Return the values as `Parameter.check` returns them; raise a ParameterError for the first that is wrong."""
     return {name: parameter.check(name, values[name]) for name, parameter in parameters.items() if name in values}
 
@@ -98,7 +100,7 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
             raise TypeError(f"{function.__qualname__} has no parameters {sorted(unknown)}")
 
         @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: UserData, **kwargs: UserData) -> UserData:
             bound = takes.bind(*args, **kwargs)
             bound.arguments |= check_parameters(bound.arguments, parameters)
             return function(*bound.args, **bound.kwargs)
@@ -108,7 +110,7 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
     return decorate
 
 
-def shown(value: Any, most: int = MOST_SHOWN) -> str:
+def shown(value: UserData, most: int = MOST_SHOWN) -> str:
     """Return the value as an error shows it: in one line, in at most `most` characters, whatever its `repr` does."""
     if isinstance(value, np.generic) and value.dtype.kind in "biufUS":
         value = value.item()
@@ -123,7 +125,7 @@ def shown(value: Any, most: int = MOST_SHOWN) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
-def shown_list(values: Iterable[Any], most: int = 10) -> str:
+def shown_list(values: Iterable[UserData], most: int = 10) -> str:
     """Return the first values as an error shows them, joined by commas, with "..." if there are more."""
     first = list(islice(values, most + 1))
     line = ", ".join(shown(value, 30) for value in first[:most])
@@ -140,13 +142,13 @@ def _short() -> reprlib.Repr:
 _SHORT = _short()
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: UserData) -> bool:
     """Return whether the value is a finite number of Python or NumPy; True and False are not."""
     number = is_whole(value) or isinstance(value, float | np.floating)
     return number and math.isfinite(float(value))
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: UserData) -> bool:
     """Return whether the value is an integer of Python or NumPy; True and False are not."""
     # To NumPy a time difference is an integer too.
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
@@ -159,7 +161,7 @@ def real(
     bounds = [(">= {}", least), ("above {}", above), ("<= {}", most), ("below {}", below)]
     limits = " and ".join(text.format(f"{bound:g}") for text, bound in bounds if bound is not None)
 
-    def test(value: Any) -> bool:
+    def test(value: UserData) -> bool:
         if not is_real(value):
             return False
         number = float(value)
@@ -177,7 +179,7 @@ def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
     """Return the constraint of integers within bounds, which are in the set themselves."""
     limits = f"from {least} to {most}" if None not in (least, most) else f">= {least}" if least is not None else ""
 
-    def test(value: Any) -> bool:
+    def test(value: UserData) -> bool:
         return is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
 
     return Constraint(f"an integer {limits}".rstrip(), test, int)
@@ -202,7 +204,7 @@ def has_methods(*names: str, text: str) -> Constraint:
     )
 
 
-def is_path(value: Any) -> bool:
+def is_path(value: UserData) -> bool:
     """Return whether the value names a file: a string or path that is not empty, has no NUL and is not too long."""
     if not isinstance(value, str | os.PathLike):
         return False

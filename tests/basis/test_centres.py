@@ -14,7 +14,8 @@ from kernelcrf.engines.local import LocalEngine
 def test_a_step_is_scikit_learns():
     X = inputs(3000)
     start = X[:20]
-    ours = _lloyd_step(X, _lloyd_step(X, start, [], LocalEngine()), [], LocalEngine(2))
+    none = np.empty((0, X.shape[1]))
+    ours = _lloyd_step(X, _lloyd_step(X, start, none, LocalEngine()), none, LocalEngine(2))
     theirs = FullKMeans(20, init=start, n_init=1, max_iter=2, tol=0, algorithm="lloyd")
     theirs.fit(X)
     np.testing.assert_allclose(ours, theirs.cluster_centers_, atol=1e-12)
@@ -22,7 +23,7 @@ def test_a_step_is_scikit_learns():
 
 def test_fixed_points_keep_their_cells_and_a_centre_without_rows_stays():
     X = np.array([[0.0], [0.2], [1.0], [1.2]])
-    moved = _lloyd_step(X, np.array([[0.9], [50.0]]), [np.array([[0.0]])], LocalEngine())
+    moved = _lloyd_step(X, np.array([[0.9], [50.0]]), np.array([[0.0]]), LocalEngine())
     np.testing.assert_allclose(moved, [[1.1], [50.0]])
 
 

@@ -9,12 +9,13 @@ from bases import KERNELS, MEANS, RULES, SPARSE, VECTORIAL, inputs, projected, r
 from kernelcrf.basis import factor, panels
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.distinct import distinct
-from kernelcrf.basis.factor import Growth, pivoted_cholesky, row_blocks
+from kernelcrf.basis.factor import pivoted_cholesky, row_blocks
 from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.local_growth import LocalGrowth
 from kernelcrf.basis.pivots import Greedy, Random
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
-from user_kernels import INDEFINITE
+from trials.user_kernels import INDEFINITE
 
 U, n = 90, 24
 
@@ -101,7 +102,7 @@ def test_sparse_equals_dense(name, rule_name):
     X, kernel = inputs(U), KERNELS[name]
     sparse = choose(kernel, sp.csr_array(X), rule_name)
     assert sp.issparse(sparse.landmarks)
-    dense = Growth(kernel, X, sparse.n, 0.0, LocalEngine())
+    dense = LocalGrowth(kernel, X, sparse.n, 0.0, LocalEngine())
     dense.append_inputs(sparse.indices)
     dense = dense.finish()
     assert set(dense.indices) == set(sparse.indices)
@@ -203,9 +204,9 @@ def test_growing_keeps_columns_and_equals_the_projection_on_all_atoms(rule_name,
 def test_one_choice_of_atoms_in_two_parts_is_that_in_one():
     X, kernel = inputs(U), KERNELS["rbf"]
     atoms = np.arange(30)
-    whole = Growth(kernel, X, 30, 0.0, LocalEngine())
+    whole = LocalGrowth(kernel, X, 30, 0.0, LocalEngine())
     whole.append_inputs(atoms)
-    parts = Growth(kernel, X, 30, 0.0, LocalEngine())
+    parts = LocalGrowth(kernel, X, 30, 0.0, LocalEngine())
     parts.append_inputs(atoms[:11])
     parts.append_points(X[atoms[11:]])
     whole, parts = whole.finish(), parts.finish()
@@ -287,7 +288,7 @@ def test_a_diagonal_that_overflows_is_named(scale):
 
 @pytest.mark.parametrize("count", [1, 3, 8, 9])
 def test_the_largest_residuals_and_the_largest_of_the_others(count):
-    growth = Growth(InputKernel("linear"), np.eye(8), 3, 0.0, LocalEngine())
+    growth = LocalGrowth(InputKernel("linear"), np.eye(8), 3, 0.0, LocalEngine())
     growth.residual[:] = d = np.array([3.0, 5.0, 1.0, 5.0, 4.0, 0.0, 5.0, 2.0])
     places, others = growth.largest(count)
     order = np.argsort(-d, kind="stable")

@@ -133,7 +133,7 @@ def _tempered(problem, model):
     """Check that a calibrated model says nothing of itself that does not hold for its own weights."""
     if not hasattr(problem, "held_out") or problem.missing or not problem.dice.pick("tempered", False, True, share=0.2):
         return
-    scaled = TemperatureScaling(model).fit(*problem.held_out()).model_
+    scaled = TemperatureScaling(model).fit(*problem.held_out()).estimator_
     certificate = getattr(scaled, "certificate_", None)
     if certificate is None:
         return

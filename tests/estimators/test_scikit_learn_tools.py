@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
-from kernelcrf.estimators.ragged import Ragged
 from kernelcrf.metrics import flat_accuracy, get_scorer
+from kernelcrf.readers.ragged import Ragged
 
 
 @pytest.fixture(scope="module", params=["synthetic", "letters"])

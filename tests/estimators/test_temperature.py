@@ -6,8 +6,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from kernelcrf import ChainCRF, KernelClassifier, TemperatureScaling, load
+from kernelcrf.answers.summary import summarise
 from kernelcrf.datasets import make_sequences
-from kernelcrf.estimators.facts import facts_of
+from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import log_loss
 from kernelcrf.report import make_report
 
@@ -27,7 +28,8 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     _, held, test = data
     scaled = TemperatureScaling(sharp).fit(held.X, held.y)
     assert scaled.temperature_ > 1.2
-    s, w, chains = sharp._scores(held.X, None)
+    found = sharp.model_.distribution(held.X, None, LocalEngine())
+    s, w, chains = found.s, found.w, found.chains
     labels = np.concatenate(held.y)
 
     def loss(T):
@@ -36,7 +38,7 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
         return -chain.log_prob(s / T, w / T, chains, labels).mean()
 
     assert scaled.temperature_ == pytest.approx(minimize_scalar(loss, bounds=(0.1, 20), method="bounded").x, rel=0.03)
-    assert scaled.model_.log_prob(test.X, test.y).mean() > sharp.log_prob(test.X, test.y).mean()
+    assert scaled.estimator_.log_prob(test.X, test.y).mean() > sharp.log_prob(test.X, test.y).mean()
     assert log_loss(test.y, scaled.predict_proba(test.X), scaled.classes_) < log_loss(
         test.y, sharp.predict_proba(test.X), sharp.classes_
     )
@@ -45,23 +47,23 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     assert scaled.score(test.X, test.y) == sharp.score(test.X, test.y)
     # p(y|x) of the scaled model sums to one over all labelings of a sequence.
     short = [x[:3] for x in test.X[:4]]
-    total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.model_.decode(short, n_best=27)]
+    total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.estimator_.decode(short, n_best=27)]
     np.testing.assert_allclose(total, 1.0)
 
 
 def test_divided_weights_have_no_certificate(sharp, data, tmp_path):
     _, held, _ = data
     before = sharp.certificate_
-    model = TemperatureScaling(sharp).fit(held.X, held.y).model_
+    model = TemperatureScaling(sharp).fit(held.X, held.y).estimator_
     model.save(tmp_path / "model")
     for tempered in (model, load(tmp_path / "model")):
         found = tempered.certificate_
         assert (found.status, found.lower_bound, found.is_certified) == ("tempered", -np.inf, False)
         assert np.isnan([found.objective, found.gap_in_span, found.relative_gap]).all()
-        assert not {"objective", "certified gap", "full gap"} & set(facts_of(tempered))
-    assert "nothing is certified" in make_report(model, held.X, held.y)
+        assert not {"objective", "certified gap", "full gap"} & set(summarise(tempered))
+    assert "have no certificate" in make_report(model, held.X, held.y)
     assert sharp.certificate_ == before
-    assert TemperatureScaling(sharp, posterior="laplace").fit(held.X, held.y).model_.certificate_ == before
+    assert TemperatureScaling(sharp, posterior="laplace").fit(held.X, held.y).estimator_.certificate_ == before
 
 
 def test_a_variance_temperature_is_never_worse_on_held_out_data(sharp, data):
@@ -90,7 +92,7 @@ def test_rows_are_scaled_too():
     f = model.decision_function(X[100:])[:, None]
     slope = LogisticRegression(C=1e8, fit_intercept=False).fit(f, y[100:]).coef_[0, 0]
     assert scaled.temperature_ == pytest.approx(1 / slope, rel=0.03) or slope < 0.05
-    np.testing.assert_allclose(scaled.model_.decision_function(X[100:]), f[:, 0] / scaled.temperature_, atol=1e-8)
+    np.testing.assert_allclose(scaled.estimator_.decision_function(X[100:]), f[:, 0] / scaled.temperature_, atol=1e-8)
     assert scaled.predict_proba(X).shape == (300, 2)
     averaged = TemperatureScaling(model, posterior="laplace").fit(X[100:], y[100:])
     assert averaged.temperature_ > 0
@@ -109,6 +111,6 @@ def test_what_does_not_fit_is_refused(sharp, data):
     with pytest.raises(ValueError, match="posterior='bayes': expected 'map' or 'laplace'"):
         TemperatureScaling(sharp, posterior="bayes").fit(held.X, held.y)
     plain = ChainCRF(n_components=20, random_state=0).fit(held.X, held.y)
-    with pytest.raises(AttributeError, match="fit it with laplace=True"):
+    with pytest.raises(AttributeError, match="fit with laplace=True"):
         TemperatureScaling(plain, posterior="laplace").fit(held.X, held.y)
     assert clone(TemperatureScaling(plain, n_samples=7)).n_samples == 7

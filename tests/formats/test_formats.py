@@ -54,15 +54,15 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.txt", b"a O\nb\n", r"a.txt, line 2: expected 2 cells, none of them empty, got \['b'\]"),
         ("a.txt", b"a\tO\n\nb\t\n", r"a.txt, line 3: expected 2 cells, none of them empty, got \['b', ''\]"),
         ("a.txt", b"a O\nb\xe9 O\n", "a.txt, line 2: expected UTF-8 text, got the byte 0xe9 at byte 2"),
-        ("a.txt", b"", "a.txt: no sequence in it"),
-        ("a.txt", b"\n\n \n", "a.txt: no sequence in it"),
+        ("a.txt", b"", "a.txt: the file has no sequence"),
+        ("a.txt", b"\n\n \n", "a.txt: the file has no sequence"),
         ("a.txt", b"word\n", "expected 2 or more cells"),
         (
             "a.txt.gz",
             gzip.compress(COLUMNS.encode() * 99, mtime=0)[:-20],
-            "a.txt.gz, line .*: expected a whole gzip file",
+            "a.txt.gz, line .*: expected a complete gzip file",
         ),
-        ("a.txt.gz", b"a O\n", "expected a whole gzip file"),
+        ("a.txt.gz", b"a O\n", "expected a complete gzip file"),
         ("a.jsonl", b'{"tokens": ["a"]}\n{"tokens": [1]}\n', r"line 2: tokens are \[1\]: expected strings"),
         ("a.jsonl", b'{"tokens": ["a"]\n', "line 1: expected a JSON object"),
         ("a.jsonl", b'["a"]\n', "line 1: expected an object"),
@@ -71,14 +71,14 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.jsonl", b'{"tokens": ["a"], "labels": []}\n', "lists of one length"),
         ("a.jsonl", b'{"vectors": [[1], [2, 3]]}\n', "lists of equally many numbers"),
         ("a.jsonl", b'{"vectors": [[1], [NaN]]}\n', r"the vector of token 1 is \[nan\]: expected finite"),
-        ("a.jsonl", b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n', "line 2: vectors of 2 entries a token after"),
+        ("a.jsonl", b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n', "line 2: vectors with 2 entries per token after"),
         ("a.jsonl", b'{"tokens": ["a"], "weight": -1}\n', "weight is -1: expected a number >= 0"),
         ("a.jsonl", b'{"tokens": ["a"], "labels": [{}]}\n', "a label is {}: expected"),
-        ("a.crfsuite", b"A\tx:y\n", "line 1: 'y' after a colon is no number"),
+        ("a.crfsuite", b"A\tx:y\n", "line 1: 'y' after a colon is not a finite number"),
         ("a.crfsuite", b"A\tx\nB\tx\\\n", "line 2: .* ends in a backslash"),
         ("a.parquet", b"PAR1", "expected a Parquet file"),
         ("a.npz", b"PK", "expected an .npz file"),
-        ("a.doc", b"", r"the extension '.doc' is of no known format"),
+        ("a.doc", b"", r"the extension '.doc' is not known"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, name, content, message):
@@ -193,7 +193,7 @@ def test_formats_hold_what_they_are_given(tmp_path, name, kinds):
 def test_missing_and_ambiguous_labels_survive_json(tmp_path):
     write(tmp_path / "a.jsonl", [record("text", [["a"], ["b"], ["c"]], [None, {"X", "Y"}, "X"], ["a", "b", "c"])])
     assert next(read(tmp_path / "a.jsonl")).labels == [None, {"X", "Y"}, "X"]
-    with pytest.raises(FormatError, match="cannot be a line"):
+    with pytest.raises(FormatError, match="a label is missing, which a column file cannot hold"):
         write(tmp_path / "a.txt", read(tmp_path / "a.jsonl"))
 
 

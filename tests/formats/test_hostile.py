@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kernelcrf.datasets.source import read_arrays, read_text
+from kernelcrf.datasets.source import read_arrays, read_lines
 from kernelcrf.formats import FormatError, Record, TemplateError, Templates, read, streams, unpacking, write
 
 MEGABYTE = 1 << 20
@@ -33,11 +33,13 @@ def peak_of(function):
 
 
 @pytest.mark.parametrize("line", [b"a b\n\n", b"a b\n", b"a"])
-def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, line):
+def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, monkeypatch, line):
+    monkeypatch.setattr(unpacking, "LEAST", MEGABYTE // 8)
+    monkeypatch.setattr(unpacking, "RATIO", 10)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(line * (48 * MEGABYTE // len(line))))
 
     def refused():
-        with pytest.raises(FormatError, match=r"bomb.txt.gz.*(gunzip it first|expected (a newline|an empty line))"):
+        with pytest.raises(FormatError, match=r"bomb.txt.gz.*(gunzip the file|expected (a newline|an empty line))"):
             for _ in read(tmp_path / "bomb.txt.gz"):
                 pass
 
@@ -45,20 +47,21 @@ def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, l
 
 
 def test_gzip_bombs_by_standard_input_and_in_data_sets_are_refused(tmp_path, small_limits, monkeypatch):
-    bomb = gzip.compress(b"a b\n\n" * MEGABYTE)
+    monkeypatch.setattr(unpacking, "LEAST", MEGABYTE // 8)
+    bomb = gzip.compress(b"a b\n\n" * (MEGABYTE // 8))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(bomb))))
-    with pytest.raises(FormatError, match=r"standard input: .* packed bytes unpack to more than 1,048,576"):
+    with pytest.raises(FormatError, match=r"standard input: .* packed bytes unpack to more than 131,072"):
         list(read("-"))
     (tmp_path / "a.txt.gz").write_bytes(bomb)
     with pytest.raises(ValueError, match="packed bytes unpack to more than"):
-        read_text(tmp_path / "a.txt.gz")
+        read_lines(tmp_path / "a.txt.gz")
 
 
 def test_text_that_packs_a_hundredfold_is_read(tmp_path, small_limits):
     text = "a b\n\n" * 2000
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
     assert len(list(read(tmp_path / "a.txt.gz"))) == 2000
-    assert read_text(tmp_path / "a.txt.gz") == text
+    assert read_lines(tmp_path / "a.txt.gz") == text.splitlines()
 
 
 def test_a_packed_archive_that_unpacks_to_too_much_is_refused(tmp_path, small_limits):
@@ -114,7 +117,7 @@ def test_what_an_archive_may_not_hold_is_named(tmp_path):
         ('{"tokens": ["a"], "labels": [[["b"]]]}', "a label is"),
         ('{"tokens": ["a"], "weight": 1' + "0" * 400 + "}", "weight is 1000"),
         ('{"vectors": [[1' + "0" * 400 + "]]}", "vectors are"),
-        ('{"tokens": ["a\\ud800"]}', "half of a pair of surrogates"),
+        ('{"tokens": ["a\\ud800"]}', "half of a surrogate pair"),
     ],
 )
 def test_json_that_was_made_to_do_harm_is_named(tmp_path, line, message):
@@ -133,7 +136,7 @@ def test_pairs_of_surrogates_are_characters(tmp_path):
 )
 def test_crfsuites_numbers_are_finite_and_weights_not_negative(tmp_path, text):
     (tmp_path / "a.crfsuite").write_text(text)
-    with pytest.raises(FormatError, match=r"line 1: .*(expected a finite one|expected a number >= 0)"):
+    with pytest.raises(FormatError, match=r"line 1: .*(not a finite number|expected a number >= 0)"):
         list(read(tmp_path / "a.crfsuite"))
 
 
@@ -207,7 +210,7 @@ def test_what_arrays_cannot_hold_is_named(tmp_path):
         write(tmp_path / "a.npz", wide)
     with pytest.raises(FormatError, match=r"\.npz files hold vectors, and this sequence has text"):
         write(tmp_path / "a.npz", [Record("text", [["w"]], None, None, "here")])
-    with pytest.raises(FormatError, match="labels of several types"):
+    with pytest.raises(FormatError, match="cannot hold labels of several types"):
         write(tmp_path / "a.npz", [Record("vectors", np.ones((2, 1)), ["a", 1], None, "here")])
     for indices, indptr in ([7], [0, 1]), ([1], [0, 10**6, 0]), ([1], [0, -(10**6), 1]):
         shape = np.array([len(indptr) - 1, 2])
@@ -215,7 +218,7 @@ def test_what_arrays_cannot_hold_is_named(tmp_path):
         with pytest.raises(FormatError, match="expected the parts of a CSR matrix"):
             list(read(tmp_path / "a.npz"))
     for format in ("npz", "parquet"):
-        with pytest.raises(FormatError, match=r"standard input: an? .* file is not read from its beginning"):
+        with pytest.raises(FormatError, match=r"standard input: an? .* file cannot be read from a stream"):
             list(read("-", format))
 
 

@@ -72,7 +72,7 @@ def meaning(record, text_labels, tokens):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.crfsuite", "a.parquet", "a.npz"])
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(records=files())
 def test_a_file_says_what_was_written_or_is_refused(tmp_path_factory, name, records):
     path = tmp_path_factory.mktemp("round-trip") / name
@@ -153,8 +153,8 @@ def test_a_sequence_without_labels_comes_back_without_labels(tmp_path):
         ('{"features": [{"a": 1e999}]}', "token 0 has the value inf"),
         ('{"features": [{"a": [1]}]}', "the features of token 0 are"),
         ('{"features": [[1]]}', "the features of token 0 are"),
-        ('{"features": [{"a": 1, "a": 2}]}', r"expected a JSON object \(the name 'a' is there more than once"),
-        ('{"tokens": ["a"], "tokens": ["b"]}', r"expected a JSON object \(the name 'tokens' is there more than once"),
+        ('{"features": [{"a": 1, "a": 2}]}', r"expected a JSON object \(the name 'a' occurs more than once"),
+        ('{"tokens": ["a"], "tokens": ["b"]}', r"expected a JSON object \(the name 'tokens' occurs more than once"),
         ('{"tokens": ["a"], "labels": [NaN]}', "a label is nan"),
         ('{"tokens": ["a"], "labels": [[]]}', r"a label is \[\]"),
         ('{"tokens": ["a"], "labels": [["b", null]]}', "a label is"),

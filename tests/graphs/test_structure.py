@@ -16,7 +16,7 @@ def test_cliques_of_a_ragged_batch():
 
 def test_cliques_have_the_arity_of_their_template():
     chains = Chains.from_lengths([1, 1])
-    for template in chains.templates:
+    for template in (NODE, EDGE):
         assert chains.cliques(template).shape[1] == template.arity
 
 

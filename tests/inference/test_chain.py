@@ -111,5 +111,5 @@ def test_what_does_not_fit_is_refused_by_name():
         chain.moments(good, np.array([[0, np.inf], [0, 0]]), chains)
     with pytest.raises(ValueError, match=r"labels runs from 0 to 2: expected indices into the 2 columns"):
         chain.log_prob(good, w, chains, [0, 1, 2])
-    with pytest.raises(ValueError, match=r"labels has shape \(2,\).*one a token"):
+    with pytest.raises(ValueError, match=r"labels has shape \(2,\).*one per token"):
         chain.log_prob(good, w, chains, [0, 1])

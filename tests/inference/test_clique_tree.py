@@ -162,7 +162,7 @@ def test_a_sample_without_a_labelling_is_named():
     scores = np.zeros((3, 4))
     scores[2] = -np.inf
     for call in (Exact(graph).moments, Exact(graph).best):
-        with pytest.raises(InfeasibleSampleError, match="sample 2 has no labelling"):
+        with pytest.raises(InfeasibleSampleError, match="every labelling of sample 2 is forbidden"):
             call(scores)
     with pytest.raises(InfeasibleSampleError):
         Exact(graph).k_best(scores[2:], 2)

@@ -40,7 +40,7 @@ def forbidden_path(tied):
 def test_an_infeasible_sequence_is_named(problem, tied, dtype, routine):
     scores, transitions = (array.astype(dtype) for array in problem(tied))
     with pytest.raises(
-        InfeasibleSequenceError, match=r"sequence 1 has no labelling.*its token 2 can be reached"
+        InfeasibleSequenceError, match=r"every labelling of sequence 1 is forbidden.*its token 2 can be reached"
     ) as error:
         routine(scores, transitions, Chains.from_lengths([3, 4, 2]))
     assert (error.value.sample, error.value.token) == (1, 2)

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kernelcrf.kernels.cliques import LabelKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product, Reversible, interactions
+from kernelcrf.kernels.labels import LabelKernel
 
 
 def centring(L):

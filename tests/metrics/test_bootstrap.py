@@ -27,10 +27,10 @@ def by_metric(name, y_true, y_pred, proba, weight=None):
 
 def test_values_and_intervals_are_those_of_the_metrics_on_resamples(said):
     y_true, y_pred, proba = said
-    found = bootstrap(y_true, y_pred, proba, CLASSES, scheme="lenient", n_resamples=150, level=0.9, random_state=3)
+    found = bootstrap(y_true, y_pred, proba, CLASSES, scheme="lenient", n_resamples=50, level=0.9, random_state=3)
     assert len(found) == 8
     rng, m = np.random.default_rng(3), len(y_true)
-    counts = [np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(150)]
+    counts = [np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(50)]
     for name, score in found.items():
         assert score.value == pytest.approx(by_metric(name, *said), abs=1e-12)
         values = [by_metric(name, *said, weight) for weight in counts]

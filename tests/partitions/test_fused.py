@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from kernelcrf.graphs.structure import Chains, Legal
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
-from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions import chains, fused
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.terms import Layout, chain_terms
 from objectives import random_objective
 
 LENGTHS = (3, 0, 90, 1, 4, 0, 2, 5, 70, 30)
@@ -28,7 +27,7 @@ def legal_labels(objective):
 
 def in_steps(objective, monkeypatch):
     """Evaluations without the pass by blocks."""
-    monkeypatch.setattr(fused, "evaluate", lambda *_, **__: None)
+    monkeypatch.setattr(fused.FusedChains, "evaluate", lambda *_: None)
     return objective
 
 
@@ -49,9 +48,10 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
     objective = legal_labels(objective) if constrained else objective
     rng = np.random.default_rng(0)
     theta, v = rng.normal(size=(2, objective.layout.size))
-    assert all(fused.evaluate(objective.layout, one, theta, keep=fused.Keep.RESIDUALS) for one in objective.partitions)
+    passes = [one._fused(objective.layout) for one in objective.partitions]
+    assert all(one.evaluate(theta, fused.Keep.RESIDUALS) for one in passes)
     ours = objective.evaluate(theta, curvature=True)
-    assert all(isinstance(part.residuals.curvature, fused.Messages) for part in ours.parts)
+    assert all(isinstance(part.residuals.curvature, fused.FusedMessages) for part in ours.parts)
     product = objective.hessian_product(ours, v)
     alone = [one.sums(objective.layout, theta, 1) for one in objective.partitions]
     theirs = in_steps(objective, monkeypatch).evaluate(theta, curvature=True)
@@ -59,7 +59,7 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
         expected = one.sums(objective.layout, theta, 1)
         assert sums.loss == pytest.approx(expected.loss, rel=1e-12)
         np.testing.assert_allclose(sums.gradient, expected.gradient, atol=1e-10)
-    assert not any(isinstance(part.residuals.curvature, fused.Messages) for part in theirs.parts)
+    assert not any(isinstance(part.residuals.curvature, fused.FusedMessages) for part in theirs.parts)
     assert ours.value == pytest.approx(theirs.value, rel=1e-12)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, atol=1e-10)
     np.testing.assert_allclose(product, objective.hessian_product(theirs, v), atol=1e-9)
@@ -91,8 +91,8 @@ def test_what_needs_log_space_is_left_to_the_steps():
     """A forbidden step, and a label of negligible weight that is the only way on."""
     objective = legal_labels(random_objective(13, lengths=(4, 6)))
     theta = 1e3 * np.random.default_rng(2).normal(size=objective.layout.size)
-    passes = [fused.evaluate(objective.layout, one, theta, keep=fused.Keep.RESIDUALS) for one in objective.partitions]
-    assert None in passes
+    passes = [one._fused(objective.layout) for one in objective.partitions]
+    assert None in [one.evaluate(theta, fused.Keep.RESIDUALS) for one in passes]
     at = objective.evaluate(theta, curvature=True)
     assert np.isfinite(at.value)
     assert np.all(np.isfinite(at.gradient))
@@ -100,31 +100,23 @@ def test_what_needs_log_space_is_left_to_the_steps():
 
 def test_other_partitions_are_left_alone():
     objective = random_objective(14, edge_inputs=2)
-    theta = np.zeros(objective.layout.size)
     missing = random_objective(14, missing=0.5)
-    assert fused.evaluate(objective.layout, objective.partitions[0], theta, keep=fused.Keep.RESIDUALS) is None
-    assert (
-        fused.evaluate(missing.layout, missing.partitions[0], np.zeros(missing.layout.size), keep=fused.Keep.RESIDUALS)
-        is None
-    )
+    assert objective.partitions[0]._fused(objective.layout) is None
+    assert missing.partitions[0]._fused(missing.layout) is None
     empty = ChainPartition(
         Chains.from_lengths([0]), 3, np.empty(0, np.int32), {"node": TokenFeatures(np.empty((0, 4)))}
     )
     layout = random_objective(14).layout
-    assert fused.evaluate(layout, empty, np.zeros(layout.size), keep=fused.Keep.RESIDUALS) is None
+    assert empty._fused(layout) is None
 
 
 def test_small_masses_one_after_the_other_keep_their_product():
     """Steps that cost 299 and tokens that ask for them: the loss is that of log space."""
     d = np.array([259.0, -446, 227, 86, 353, -356])
-    delta = LabelKernel("delta", 2)
-    blocks = [
-        TemplateBlock(CliqueKernel("node", 1, delta, InputKernel("linear")), 1, 1.0),
-        TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, 1.0),
-    ]
     labels = np.zeros(6, np.int32)
     partition = ChainPartition(Chains.from_lengths([6]), 2, labels, {"node": TokenFeatures(d[:, None])})
     theta = np.array([0.5, -0.5, 0.0, -299.0, -299.0, 0.0])
-    found = fused.evaluate(Layout(tuple(blocks)), partition, theta, keep=fused.Keep.RESIDUALS)
+    layout = Layout(tuple(chain_terms(2, InputKernel("linear"))))
+    found = partition._fused(layout).evaluate(theta, fused.Keep.RESIDUALS)
     assert found is not None
     assert found.loss == pytest.approx(118.5 - d.sum() / 2, abs=1e-9)

@@ -5,12 +5,12 @@ from graph_objectives import enumerated_graph_value, random_graph_objective
 from kernelcrf.graphs.structure import EDGE, Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import InfeasibleSampleError
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
+from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.objective import Objective
-from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.graphs import GraphPartition
-from kernelcrf.solvers import SOLVERS, solver_named
+from kernelcrf.solvers import SOLVERS, find_solver
 from kernelcrf.solvers.loop import minimise
+from kernelcrf.terms import STEPS, TOKENS, Layout, Term
 from objectives import random_objective
 
 KINDS = {
@@ -72,12 +72,9 @@ def test_block_products_are_those_of_single_cliques():
     """On a graph whose cliques share no node, the blocks are the whole Hessian."""
     rng = np.random.default_rng(0)
     graph = Graph([2, 3, 2, 3, 2], {"edge": [[0, 1], [2, 3]], "node": [[4]]})
-    blocks = [
-        TemplateBlock(CliqueKernel(name, 1, LabelKernel("delta", size), None), 1, 1.0)
-        for name, size in (("edge", 6), ("node", 2))
-    ]
+    terms = [Term(name, name, LabelKernel("delta", size), 1.0) for name, size in (("edge", 6), ("node", 2))]
     labels = rng.integers(graph.cards, size=(4, 5)).astype(np.int32)
-    whole = Objective(Layout(tuple(blocks)), [GraphPartition(Exact(graph), labels)], random_graph_objective(0).engine)
+    whole = Objective(Layout(tuple(terms)), [GraphPartition(Exact(graph), labels)], random_graph_objective(0).engine)
     at, v = whole.evaluate(rng.normal(size=8), curvature=True), rng.normal(size=8)
     np.testing.assert_allclose(whole.block_product(at, v), whole.hessian_product(at, v), atol=1e-10)
 
@@ -86,8 +83,8 @@ def test_block_products_are_those_of_single_cliques():
 def test_every_solver_finds_the_optimum(solver):
     objective = random_graph_objective(3, weighted=True)
     start = np.zeros(objective.layout.size)
-    best = minimise(objective, solver_named("newton", objective), start, tol=1e-12, max_iter=50)
-    found = minimise(objective, solver_named(solver, objective), start, tol=1e-6, max_iter=2000)
+    best = minimise(objective, find_solver("newton", objective), start, tol=1e-12, max_iter=50)
+    found = minimise(objective, find_solver(solver, objective), start, tol=1e-6, max_iter=2000)
     assert found.status == "optimal"
     assert found.certificate.objective - best.certificate.objective <= found.certificate.gap_in_span + 1e-9
     np.testing.assert_allclose(found.theta, best.theta, atol=5e-3)
@@ -100,21 +97,14 @@ def test_chains_given_as_graphs_have_the_objective_of_chains(kind):
     edges, n_labels = partition.chains.cliques(EDGE), partition.n_labels
     samples = np.repeat(np.arange(partition.chains.n_samples), partition.chains.lengths)
     nodes = np.arange(partition.n_nodes)[:, None]
-    graph = Graph(np.full(partition.n_nodes, n_labels), {"node": nodes, "edge": edges}, samples)
-    delta = {"node": LabelKernel("delta", n_labels), "edge": LabelKernel("delta", n_labels**2)}
-    blocks = tuple(
-        TemplateBlock(
-            CliqueKernel(b.clique.name, 1, delta["edge" if b.clique.nodes == 2 else "node"], b.clique.k_x), b.n, b.C
-        )
-        for b in chains.layout.blocks
-    )
+    graph = Graph(np.full(partition.n_nodes, n_labels), {TOKENS: nodes, STEPS: edges}, samples)
     labels = partition.labels.copy()
     if partition.allowed is not None:
         few = partition.allowed.sum(axis=1) < n_labels
         partition.allowed[few] = np.eye(n_labels, dtype=bool)[labels[few]]
         labels[~few] = -1
-    ours = GraphPartition(Exact(graph), labels[None], partition.features, {"bias": "node"}, partition.weights)
-    graphs = Objective(Layout(blocks), [ours], chains.engine)
+    ours = GraphPartition(Exact(graph), labels[None], partition.features, partition.weights)
+    graphs = Objective(chains.layout, [ours], chains.engine)
     theta, v = point(chains), point(chains, 1)
     a, b = (objective.evaluate(theta, curvature=True) for objective in (chains, graphs))
     assert a.value == pytest.approx(b.value, rel=1e-11)

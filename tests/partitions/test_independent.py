@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernelcrf.certificate import entropy_side, gradient_side
-from kernelcrf.parameters import Layout
 from kernelcrf.partitions.independent import Softmax
+from kernelcrf.terms import TOKENS, Layout
 from objectives import random_objective
 
 
@@ -16,7 +16,7 @@ from objectives import random_objective
 @pytest.mark.parametrize("strength", [1.0, 300.0])
 def test_tokens_without_edges_are_chains_with_edges_of_zero(lengths, weighted, strength):
     chains = random_objective(0, lengths=lengths, weighted=weighted, strength=strength)
-    alone = replace(chains, layout=Layout(tuple(b for b in chains.layout.blocks if b.clique.nodes == 1)))
+    alone = replace(chains, layout=Layout(tuple(term for term in chains.layout.terms if term.cliques == TOKENS)))
     rng = np.random.default_rng(1)
     theta, v = (
         {

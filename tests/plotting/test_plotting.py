@@ -213,11 +213,11 @@ def test_a_label_graph_of_labels_in_no_order():
 def test_the_residual_is_that_of_smaller_bases(crf, data):
     display = ResidualDisplay.from_estimator(crf, data.X, name="lloyd")
     inputs = np.unique(np.concatenate(data.X), axis=0)
-    K = crf._kernel.gram(inputs, inputs)
+    K = crf.model_.kernel.gram(inputs, inputs)
     for n in (1, 7, 20):
         B = crf.landmarks_[:n]
-        K_xB = crf._kernel.gram(inputs, B)
-        left = np.trace(K - K_xB @ np.linalg.solve(crf._kernel.gram(B, B), K_xB.T))
+        K_xB = crf.model_.kernel.gram(inputs, B)
+        left = np.trace(K - K_xB @ np.linalg.solve(crf.model_.kernel.gram(B, B), K_xB.T))
         assert display.residual[n] == pytest.approx(left / np.trace(K), rel=1e-6, abs=1e-9)
     assert display.residual[0] == 1
     assert (np.diff(display.residual) <= 0).all()

@@ -85,7 +85,7 @@ def test_the_numbers_are_those_of_the_model(nasty):
     for name in ("span_f1", "flat_accuracy", "log_loss", "expected_calibration_error"):
         score = scores[name]
         assert re.search(rf"{score.value:.4f}\W+{score.low:.4f} to {score.high:.4f}", words)
-    assert f"{100 * crf.certificate_.relative_gap:.2g} % above the least" in words
+    assert f"{100 * crf.certificate_.relative_gap:.2g} % above the least value" in words
     _, counts = metrics.flat_confusion(y, predicted)
     cells = [int(cell or 0) for cell in re.findall(r'<td[^>]*style="--p:[^>]*>([\d,]*)</td>', html)]
     np.testing.assert_array_equal(np.reshape(cells, counts.shape), counts)
@@ -108,9 +108,9 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
         assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
         assert f"{value:+.3f}" in html
     for arguments, message in [
-        ({"decisions": [(99, 0)]}, "decision 99:0: expected a sequence below 30"),
-        ({"train_tokens": [["a"]], "decisions": [(3, 1)]}, "expected the data that the model was fitted to"),
-        ({"tokens": []}, "expected as many of X, y and tokens"),
+        ({"decisions": [(99, 0)]}, "decision 99:0: expected the numbers of a sequence below 30"),
+        ({"train_tokens": [["a"]], "decisions": [(3, 1)]}, "expected the words of the training data"),
+        ({"tokens": []}, "expected equally many in X, y and tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
             make_report(crf, X, y, **arguments)
@@ -126,7 +126,7 @@ def test_features_labels_that_are_new_or_missing_and_many_labels():
     y[1] = [None] * 5
     html = make_report(crf, X, y, decisions=[(0, 0)])
     Tags(html)
-    assert re.search(r"The 25 labels with the most mistakes, of 4\d\.", html)
+    assert re.search(r"These are the 25 of 4\d labels with the most errors\.", html)
     assert "&lt;u&gt;" in html
     assert "truly <bdi>new</bdi>" in html
     assert "F1 of spans" not in html

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import interruption
 from kernelcrf.solvers import BlockJacobi, Newton, NewtonCG, Subspace, newton_cg
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from objectives import random_objective
+from trials import interruption
 
 
 @pytest.fixture

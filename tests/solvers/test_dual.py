@@ -4,37 +4,32 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from kernelcrf.corpora.sequences import LabelledSequences
+from chain_fits import fit_chain
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import Settings, Start, fit
+from kernelcrf.fitting.fit import Start
+from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.chain import entropy, moments
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.scaled import padded_width
-from kernelcrf.kernels.cliques import CliqueKernel, LabelKernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
-from kernelcrf.parameters import Layout, TemplateBlock
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.solvers import LBFGS, Dual, Newton, solver_named
+from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
 from kernelcrf.solvers import ascent as loops
 from kernelcrf.solvers.ascent import infer
 from kernelcrf.solvers.dual import Ascent
 from kernelcrf.solvers.loop import minimise
+from kernelcrf.terms import TOKEN_TERM, Layout, chain_terms
 from objectives import random_objective
 
 
 def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, lengths=None):
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(0, 8, 12)) if lengths is None else lengths
-    chains, delta = Chains.from_lengths(lengths), LabelKernel("delta", n_labels)
-    layout = Layout(
-        (
-            TemplateBlock(CliqueKernel("node", 1, delta, InputKernel("linear")), 9, C[0]),
-            TemplateBlock(CliqueKernel("edge", 2, delta, None), 1, C[1]),
-        )
-    )
+    chains = Chains.from_lengths(lengths)
+    layout = Layout.of(chain_terms(n_labels, InputKernel("linear"), C=C[0], C_edge=C[1]), {TOKEN_TERM: 9})
     shape = chains.n_nodes, 9
     F = sp.csr_array(np.where(rng.random(shape) < 0.4, rng.normal(size=shape), 0.0))
     features = TokenFeatures(F, rng.integers(chains.n_nodes, size=chains.n_nodes)) if shared else TokenFeatures(F)
@@ -160,8 +155,8 @@ def test_problems_of_another_kind_are_refused_and_automatically_left_to_lbfgs():
     dense = random_objective(0, n_parts=1)
     with pytest.raises(ValueError, match=r"solver='dual' goes with the linear kernel on sparse inputs.*'lbfgs'"):
         minimise(dense, Dual(), np.zeros(dense.layout.size))
-    assert isinstance(solver_named("auto", dense), LBFGS)
-    assert isinstance(solver_named("auto", sparse_objective(0)), Dual)
+    assert isinstance(find_solver("auto", dense), LBFGS)
+    assert isinstance(find_solver("auto", sparse_objective(0)), Dual)
 
 
 def test_an_interrupt_keeps_the_point_reached():
@@ -184,9 +179,9 @@ def test_a_run_out_of_passes_says_so():
 def test_warm_starts_go_on_from_the_weights_of_an_earlier_fit():
     partition = sparse_objective(9, lengths=(5,) * 20).partitions[0]
     data = LabelledSequences(partition.features["node"].F, partition.chains, partition.labels, 3)
-    first = fit(data, Settings(InputKernel("linear"), C=1.0, C_edge=1.0, tol=1e-8), LocalEngine(1))
-    again = Settings(InputKernel("linear"), C=1.1, C_edge=1.1, tol=1e-8)
-    cold, warm = fit(data, again, LocalEngine(1)), fit(data, again, LocalEngine(1), start=first.end)
+    first = fit_chain(data, InputKernel("linear"), C=1.0, C_edge=1.0, tol=1e-8)
+    again = {"kernel": InputKernel("linear"), "C": 1.1, "C_edge": 1.1, "tol": 1e-8}
+    cold, warm = fit_chain(data, **again), fit_chain(data, **again, start=first.end)
     assert isinstance(first.end, Start)
     assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=1e-8)
     assert warm.solution.history[-1].passes < cold.solution.history[-1].passes

@@ -5,6 +5,7 @@ import pytest
 
 from kernelcrf.solvers import preconditioners
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes, node_covariances
+from kernelcrf.terms import STEPS
 from objectives import random_objective
 
 SHARING = [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]
@@ -32,30 +33,30 @@ def expected(objective, at, way, share):
     L = objective.partitions[0].n_labels
     F = np.concatenate([part.features["node"].F for part in objective.partitions])
     p = np.concatenate([local.residuals.nodes for local in at.parts])
-    omega = np.concatenate([part.clique_weights(objective.layout.blocks[0]) for part in objective.partitions])
+    omega = np.concatenate([part.clique_weights(objective.layout.terms[0]) for part in objective.partitions])
     s = share * omega[:, None] * p * (1 - p)
     blocks = []
-    for block in objective.layout.blocks:
-        lam, shared = 1 / block.C, not block.clique.k_y.is_identity
-        norm = np.linalg.norm(block.clique.k_y.gram, 2)
-        labels = np.full(block.clique.shape[0], s.sum(axis=0).mean() * norm) if shared else s.sum(axis=0)
-        size = int(np.prod(block.shape))
-        if block.clique.nodes == 2:
+    for term in objective.layout.terms:
+        lam, shared = 1 / term.C, not term.k_y.is_identity
+        norm = np.linalg.norm(term.k_y.gram, 2)
+        labels = np.full(term.k_y.rank, s.sum(axis=0).mean() * norm) if shared else s.sum(axis=0)
+        size = int(np.prod(term.shape))
+        if term.cliques == STEPS:
             blocks.append(np.eye(size) * (omega.sum() / size + lam))
-        elif block.clique.name == "bias":
+        elif term.name == "bias":
             blocks.append(np.diag(labels + lam))
         elif way == "kronecker":
             blocks.append(np.kron(F.T @ (omega[:, None] * F), np.diag(labels / omega.sum())) + lam * np.eye(size))
         elif way == "diagonal":
             squares = (F**2).T @ s
             squares = (
-                np.repeat(squares.mean(axis=1, keepdims=True) * norm, block.shape[1], axis=1) if shared else squares
+                np.repeat(squares.mean(axis=1, keepdims=True) * norm, term.shape[1], axis=1) if shared else squares
             )
             blocks.append(np.diag(squares.ravel() + lam))
         else:
-            M = np.zeros((block.n, L, block.n, L))
+            M = np.zeros((term.n, L, term.n, L))
             for label in range(L):
-                M[:, label, :, label] = F.T @ (s[:, label, None] * F) + lam * np.eye(block.n)
+                M[:, label, :, label] = F.T @ (s[:, label, None] * F) + lam * np.eye(term.n)
             blocks.append(M.reshape(size, size))
     result, start = np.zeros((objective.layout.size,) * 2), 0
     for M in blocks:
@@ -96,7 +97,7 @@ def test_features_that_several_templates_share_are_decomposed_once(monkeypatch):
 def single_nodes(**options):
     """Without the bias: one template with inputs is all that the nodes have."""
     whole = random_objective(4, **{"lengths": (1,) * 9, "weighted": True, **options})
-    return type(whole)(type(whole.layout)(whole.layout.blocks[:2]), whole.partitions, whole.engine)
+    return type(whole)(type(whole.layout)(whole.layout.terms[:2]), whole.partitions, whole.engine)
 
 
 def test_of_single_nodes_the_blocks_are_all_of_the_curvature():
@@ -105,7 +106,7 @@ def test_of_single_nodes_the_blocks_are_all_of_the_curvature():
     name, blocks = node_covariances(objective, at)
     part = objective.layout.slices[name]
     H = np.column_stack([objective.hessian_product(at, e)[part] for e in np.eye(objective.layout.size)[part]])
-    lam = 1 / objective.layout.blocks[0].C
+    lam = 1 / objective.layout.terms[0].C
     np.testing.assert_allclose(blocks.transpose(2, 0, 3, 1).reshape(H.shape) + lam * np.eye(len(H)), H, atol=1e-10)
 
 

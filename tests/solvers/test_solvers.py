@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,15 +7,15 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 
-from kernelcrf.corpora.sequences import LabelledSequences
+from chain_fits import fit_chain
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting import Settings, fit
+from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, solver_named
+from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, find_solver
 from kernelcrf.solvers.cholesky import lower_factor
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
@@ -49,7 +50,8 @@ def badly_scaled(objective):
     parts = []
     for one in objective.partitions:
         F = one.features["node"].F
-        parts.append(one.with_features({"node": TokenFeatures(F * np.geomspace(1 / 30, 30, F.shape[1]))}))
+        scaled = TokenFeatures(F * np.geomspace(1 / 30, 30, F.shape[1]))
+        parts.append(replace(one, features={"node": scaled}))
     return Objective(objective.layout, parts, objective.engine)
 
 
@@ -104,8 +106,7 @@ def test_chains_of_one_token_are_logistic_regression(name):
     y[X[:, 0] > 0.5] = 2
     reference = LogisticRegression(C=0.8, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(X, y)
     data = LabelledSequences(X, Chains.from_lengths([1] * 120), y.astype(np.int32), 3)
-    settings = Settings(InputKernel("linear"), C=0.8, solver=name, tol=1e-12, max_iter=5000)
-    ours = fit(data, settings, LocalEngine(1))
+    ours = fit_chain(data, InputKernel("linear"), C=0.8, solver=name, tol=1e-12, max_iter=5000)
     np.testing.assert_allclose(ours.weights["node"].T, reference.coef_, atol=1e-5)
 
 
@@ -121,8 +122,8 @@ def test_chains_of_one_token_and_two_labels_are_the_mode_of_gp_classification():
     expected = k_star.T @ (gp.base_estimator_.y_train_ - gp.base_estimator_.pi_)
     data = LabelledSequences(X, Chains.from_lengths([1] * 80), y, 2)
     kernel = InputKernel("rbf", gamma=1 / (2 * length**2))
-    ours = fit(data, Settings(kernel, C=0.5, tol=1e-13), LocalEngine(1))
-    scores = ours.features.map.transform(new) @ ours.weights["node"]
+    ours = fit_chain(data, kernel, C=0.5, tol=1e-13)
+    scores = ours.maps["node"].transform(new) @ ours.weights["node"]
     np.testing.assert_allclose(scores[:, 1] - scores[:, 0], expected, atol=1e-5)
 
 
@@ -188,7 +189,7 @@ def test_what_does_not_fit_is_refused_before_it_starts():
     with pytest.raises(ValueError, match=r"solver='newton' forms the Hessian of 2112 parameters.*'newton-cg'"):
         minimise(large, Newton(), np.zeros(large.layout.size))
     with pytest.raises(ValueError, match="solver='adam': expected 'auto', 'newton-cg', 'newton'"):
-        solver_named("adam", large)
+        find_solver("adam", large)
     with pytest.raises(ValueError, match=r"tol=0\.0: expected a finite number above 0"):
         minimise(large, NewtonCG(), np.zeros(large.layout.size), tol=0.0)
 
@@ -210,8 +211,7 @@ def test_blocks_that_rounding_makes_indefinite(solver):
     labels = rng.integers(3, size=40).astype(np.int32)
     X = 1e8 + np.eye(3)[labels] + rng.normal(size=(40, 3))
     data = LabelledSequences(X, Chains.from_lengths([10] * 4), labels, 3)
-    settings = Settings(InputKernel("linear"), C=1e4, solver=solver, max_iter=30)
-    certificate = fit(data, settings, LocalEngine()).certificate
+    certificate = fit_chain(data, InputKernel("linear"), C=1e4, solver=solver, max_iter=30).certificate
     assert certificate.lower_bound <= certificate.objective
     assert np.isfinite(certificate.lower_bound)
 

@@ -1,14 +1,14 @@
-"""Rules whose atoms are means of inputs, so that B need not be data points (Zhang, Tsang and Kwok 2008).
+"""Rules whose atoms are means of inputs, not inputs themselves (Zhang, Tsang and Kwok 2008).
 
-For a smooth kernel the residual trace of landmarks B is bounded by the quantisation error `sum_x min_b |x -
-b|^2`, which Lloyd's iteration lowers: each centre moves to the mean of the inputs that are nearest to it.
+For a smooth kernel the residual trace of landmarks B is bounded by the quantisation error `sum_x min_b |x - b|^2`.
+Lloyd's iteration lowers it: each centre moves to the mean of the inputs that are nearest to it.
 
     kmeans     centres of scikit-learn's MiniBatchKMeans
     lloyd      a few of Lloyd's steps from random pivots for most atoms, random pivots for the rest
 
-Where the iteration starts matters more than how long it runs: from equal draws it misses the small clusters
-that random pivots find. The start and the steps see a sample whose size goes with n and not with U; the
-random pivots at the end see all inputs, and take what the sample missed.
+The start of the iteration matters more than its length: from uniform draws it misses the small clusters that random
+pivots find. The start and the steps use a sample whose size grows with n and not with U; the random pivots at the end
+see all inputs, and take what the sample missed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from kernelcrf.arrays import Array, Places
 from kernelcrf.basis.distinct import add_rows
-from kernelcrf.basis.factor import Basis, Growth, row_blocks, stack
+from kernelcrf.basis.factor import row_blocks
+from kernelcrf.basis.growth import Growth
+from kernelcrf.basis.local_growth import LocalGrowth
 from kernelcrf.basis.pivots import Generator, Random, drive
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import Array
 from kernelcrf.validation import COUNT, check_parameters, either, real, whole
 
 LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1)), "rows": COUNT, "start_rows": COUNT}
@@ -41,11 +42,11 @@ class KMeans:
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append the centres."""
-        # Loads a good part of scikit-learn, for this rule alone.
+        # Importing it loads a good part of scikit-learn, which no other rule needs.
         from sklearn.cluster import MiniBatchKMeans
 
         _check_points(growth, "kmeans")
-        X = np.asarray(growth.inputs(slice(None)))
+        X = np.asarray(growth.inputs())
         count = growth.capacity - growth.n
         seed = int(rng.integers(2**31))
         means = MiniBatchKMeans(count, batch_size=self.rows * count, n_init=1, random_state=seed)
@@ -57,10 +58,10 @@ class KMeans:
 
 @dataclass(frozen=True)
 class Lloyd:
-    """A `share` of the atoms by Lloyd's iteration, the rest random pivots of what those leave.
+    """A `share` of the atoms by Lloyd's iteration, and random pivots of the residual for the rest.
 
-    `steps` run over `rows` inputs an atom, from random pivots of `start_rows` inputs an atom. Atoms that are
-    there already keep their place, and the inputs next to them count for no other.
+    `steps` run over `rows` inputs per atom, from random pivots of `start_rows` inputs per atom. Atoms that are
+    there already stay, and the inputs next to them move no other centre.
     """
 
     steps: int = 3
@@ -77,49 +78,38 @@ class Lloyd:
         count = max(1, round(self.share * (growth.capacity - growth.n)))
         order = rng.permutation(growth.n_inputs)
         centres = _random_pivots(growth, count, np.sort(order[: self.start_rows * count]), rng)
-        # Fewer pivots than asked for span the whole sample already; moved, they might span less.
+        # Fewer pivots than asked for span the whole sample; if they moved, they might span less.
         if len(centres) == count:
-            fixed = [np.asarray(part) for part in growth.landmarks]
+            fixed = np.asarray(growth.landmarks)
             every = self.rows * count >= growth.n_inputs
-            sample = np.asarray(growth.inputs(slice(None) if every else np.sort(order[: self.rows * count])))
+            sample = np.asarray(growth.inputs(None if every else np.sort(order[: self.rows * count])))
             for _ in range(self.steps if _has_squares(sample) else 0):
                 centres = _lloyd_step(sample, centres, fixed, growth.engine)
         yield growth.append_points(centres)
         yield from Random().grow(growth, rng)
 
 
-def _random_pivots(growth: Growth, count: int, sample: NDArray[np.intp], rng: Generator) -> Array:
-    """The `count` atoms that random pivoting would add to the basis if only a sample of the inputs were
-    there.
-    """
-    start = None
-    if growth.n:
-        start = Basis(
-            landmarks=stack(growth.landmarks),
-            R=growth.R[: growth.n, : growth.n],
-            F=growth.features(sample),
-            residual=growth.residuals(sample),
-            indices=None,
-            trace=growth.trace,
-        )
-    pivots = Growth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
+def _random_pivots(growth: Growth, count: int, sample: Places, rng: Generator) -> Array:
+    """Return the `count` atoms that random pivoting would add to the basis if a sample were all the inputs."""
+    start = growth.basis_for(sample) if growth.n else None
+    pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
     return np.asarray(pivots.finish().landmarks[growth.n :])
 
 
 def _has_squares(X: Array) -> bool:
-    """Whether squared distances are within the range of their type: without them no input has a nearest centre."""
+    """Return whether squared distances are finite in this precision, so that each input has a nearest centre."""
     largest = max(float(X.max()), -float(X.min()))
     most = float(np.finfo(X.dtype).max)
     return bool(4 * X.shape[1] * largest * largest < most)
 
 
-def _lloyd_step(X: Array, centres: Array, fixed: list[Array], engine: LocalEngine) -> Array:
-    """Each centre to the mean of the rows that are nearer to it than to any other centre or fixed point."""
-    all_centres = np.vstack([centres, *fixed])
+def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> Array:
+    """Move each centre to the mean of the rows that are nearer to it than to any other centre or fixed point."""
+    all_centres = np.vstack([centres, fixed])
     half = 0.5 * np.einsum("ij,ij->i", all_centres, all_centres)
 
-    def nearest(rows: slice) -> NDArray[np.intp]:
+    def nearest(rows: slice) -> Places:
         inner = X[rows] @ all_centres.T
         inner -= half
         return np.asarray(inner.argmax(axis=1))

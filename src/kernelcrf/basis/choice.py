@@ -1,26 +1,26 @@
-"""Choosing a basis: a rule, driven until there are `n_components` atoms or `tr(K - F F') <= tol tr K`
-(section 5.3).
+"""The choice of a basis: a rule runs until there are `n_components` atoms or `tr(K - F F') <= tol tr K` (section 5.3).
 
-By default the rule is `lloyd` for dense inputs under a kernel that is smooth at x = x' (rbf, poly, cosine)
-and `random` elsewhere: docs/basis.md has the measurements behind that.
+The default rule is `lloyd` for dense inputs and a kernel that is smooth at x = x' (rbf, poly, cosine), and `random`
+otherwise; docs/basis.md has the measurements.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.utils import check_random_state
 
+from kernelcrf.arrays import Inputs, Seed, as_inputs, is_sparse
 from kernelcrf.basis.centres import KMeans, Lloyd
-from kernelcrf.basis.factor import Basis, Growth
-from kernelcrf.basis.pivots import Exact, Greedy, Random, Rule, Uniform, drive
+from kernelcrf.basis.factor import Basis
+from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.local_growth import LocalGrowth
+from kernelcrf.basis.pivots import AllInputs, Greedy, Random, Uniform, drive
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import InputKernel, Inputs, as_inputs, is_sparse
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.validation import SEED, either, has_methods, nothing, one_of, real, validated, whole
 
-RULES: dict[str, type[Exact | Greedy | Random | Uniform | KMeans | Lloyd]] = {
-    "exact": Exact,
+RULES: dict[str, type[AllInputs | Greedy | Random | Uniform | KMeans | Lloyd]] = {
+    "exact": AllInputs,
     "greedy": Greedy,
     "random": Random,
     "uniform": Uniform,
@@ -32,10 +32,7 @@ PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as
 
 @validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
-    """A rule by its name with its usual settings, `auto` for the default; a rule object is returned as it is.
-
-    `gradient` needs scores and has no name here: hand in `Gradient(scores)`.
-    """
+    """Return the rule of a name with its default settings, or a rule object as it is; `auto` is the default rule."""
     if not isinstance(rule, str):
         return rule
     if rule == "auto":
@@ -56,16 +53,15 @@ def choose_basis(
     rule: str | Rule = "auto",
     *,
     tol: float = 0.0,
-    random_state: Any = None,
+    random_state: Seed = None,
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Basis:
-    """At most `n_components` atoms for the distinct inputs X, (U, d); None is as many as U, and goes with
-    `exact`.
+    """Choose at most `n_components` atoms for the distinct inputs X, (U, d); None takes all U, with the rule `exact`.
 
-    Fewer come where the inputs span less, or where `tr(K - F F') <= tol tr K` earlier; a `tol` below the
-    floor of the arithmetic (1e-12; 1e-5 in float32) means that floor. `start` is a basis of the same X and
-    kernel to go on from: its columns stay, and `n_components` counts them.
+    There are fewer if the inputs span less, or if `tr(K - F F') <= tol tr K` is reached earlier. A `tol` below the
+    floor of the arithmetic (1e-12; 1e-5 in float32) means that floor. `start` is a basis of the same X and kernel to
+    continue from: its columns stay, and `n_components` counts them.
     """
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
@@ -73,20 +69,20 @@ def choose_basis(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
         raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
-    growth = Growth(kernel, X, capacity, tol, engine, start)
+    growth = LocalGrowth(kernel, X, capacity, tol, engine, start)
     drive(rule, growth, rng)
     return growth.finish()
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """The most atoms that there can be, once the arguments go together."""
+    """Return the greatest possible number of atoms, or raise if the arguments contradict each other."""
     if n_components is None:
-        if not isinstance(rule, Exact):
+        if not isinstance(rule, AllInputs):
             raise ValueError(
                 f"n_components=None: expected a number of atoms for {rule!r}; only 'exact' takes all inputs"
             )
         n_components = U
-    if isinstance(rule, Exact) and n_components < U:
+    if isinstance(rule, AllInputs) and n_components < U:
         raise ValueError(
             f"n_components={n_components!r} with pivots='exact', which takes all {U} distinct inputs: use "
             "n_components=None, or another rule"

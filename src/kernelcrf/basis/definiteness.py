@@ -1,15 +1,15 @@
-"""Proofs that a function is no kernel: residuals of Gram matrices that come out negative by more than rounding."""
+"""Proofs that a function is not a kernel: residuals of Gram matrices that are negative by more than rounding."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from kernelcrf.kernels.inputs import Array, InputKernel
+from kernelcrf.arrays import Array, Floats, Places
+from kernelcrf.kernels.inputs import InputKernel
 
 INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
-"""How far below zero residuals of a user's kernel may be, relative to the largest k(x, x), by precision of inputs."""
+"""How far below zero residuals of a user's kernel may be, relative to the largest k(x, x), by input precision."""
 
 
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
@@ -20,8 +20,8 @@ def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
     )
 
 
-def check_diagonal(kernel: InputKernel, diagonal: NDArray[np.float64]) -> None:
-    """Refuse values k(x, x) that a kernel does not have."""
+def check_diagonal(kernel: InputKernel, diagonal: Floats) -> None:
+    """Raise if values k(x, x) are not finite or negative."""
     wrong = np.flatnonzero(~np.isfinite(diagonal))
     if len(wrong):
         raise ValueError(
@@ -33,14 +33,14 @@ def check_diagonal(kernel: InputKernel, diagonal: NDArray[np.float64]) -> None:
 
 
 def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
-    """Refuse a Gram matrix that is not symmetric to a tolerance relative to its largest entry."""
+    """Raise if a Gram matrix is not symmetric to a tolerance relative to its largest entry."""
     gap = float(np.abs(K - K.T).max(initial=0.0))
     if gap > tolerance * float(np.abs(K).max(initial=0.0)):
         raise not_a_kernel(kernel, f"k(x, y) and k(y, x) differ by {gap:.3g}")
 
 
-def left_over(H: Array, L: Array, order: NDArray[np.intp]) -> Array:
-    """Return minus the magnitude of what L L' leaves of H: zero to rounding where H is positive semi-definite."""
+def left_over(H: Array, L: Array, order: Places) -> Array:
+    """Return minus the magnitude of what L L' leaves of H: zero to rounding if H is positive semi-definite."""
     others = np.setdiff1d(np.arange(len(H)), order)
     if not len(others) or not len(order):
         return -np.abs(H[np.ix_(others, others)])

@@ -12,50 +12,43 @@ rows that differ only in the order of entries or in stored zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelcrf.engines.cluster import Resident
+from kernelcrf.arrays import Array, DType, Inputs, Ints, Places, as_inputs, is_sparse
 from kernelcrf.engines.compiled import compiled
-from kernelcrf.kernels.inputs import Array, Inputs, as_inputs, is_sparse
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Resident):
-    """U distinct inputs of N tokens: `inputs[index]` are the tokens' inputs, `first[u]` the first token with
-    u.
-    """
+class Distinct:
+    """U distinct inputs of N tokens: `inputs[index]` are the tokens' inputs, `first[u]` the first token of input u."""
 
     inputs: Inputs
-    index: NDArray[np.intp]
-    first: NDArray[np.intp]
+    index: Places
+    first: Places
 
     @property
     def U(self) -> int:
-        """The number of distinct inputs."""
+        """Return the number of distinct inputs."""
         return len(self.first)
 
     @property
     def N(self) -> int:
-        """The number of tokens."""
+        """Return the number of tokens."""
         return len(self.index)
 
     @property
-    def counts(self) -> NDArray[np.intp]:
-        """How many tokens have each input; (U,)."""
+    def counts(self) -> Places:
+        """Return the number of tokens with each input, (U,)."""
         return np.bincount(self.index, minlength=self.U)
 
     def expand(self, rows: Array) -> Array:
-        """(U, ...) -> (N, ...): what belongs to an input, for each of its tokens. No copy where U = N."""
+        """Return the row of each token's input, (U, ...) -> (N, ...), without a copy if U = N."""
         _check_rows(rows, self.U, "distinct input")
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """(N, ...) -> (U, ...): the sum over the tokens of each input, in their order. No copy where U =
-        N.
-        """
+        """Return the sum over the tokens of each input, (N, ...) -> (U, ...), without a copy if U = N."""
         _check_rows(rows, self.N, "token")
         if self.U == self.N:
             return rows
@@ -64,8 +57,8 @@ class Distinct(Resident):
         return total
 
 
-def distinct(X: Any) -> Distinct:
-    """The distinct rows of X, (N, d) dense or CSR; where all are distinct, X itself is kept."""
+def distinct(X: Inputs) -> Distinct:
+    """Return the distinct rows of X, (N, d) dense or CSR; X itself if all are distinct."""
     X = _finite(X)
     if is_sparse(X):
         X = _canonical(X)
@@ -77,14 +70,14 @@ def distinct(X: Any) -> Distinct:
     return Distinct(X if len(first) == X.shape[0] else X[first], index, first)
 
 
-def each(X: Any) -> Distinct:
-    """Every row of X for itself, unmatched: where equal rows save less than it takes to find them."""
+def each(X: Inputs) -> Distinct:
+    """Return every row of X without a search for equal ones, for data in which that would not pay."""
     X = _finite(X)
     rows = np.arange(X.shape[0])
     return Distinct(X, rows, rows)
 
 
-def _finite(X: Any) -> Inputs:
+def _finite(X: Inputs) -> Inputs:
     X = as_inputs(X)
     values = X.data if is_sparse(X) else X
     if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
@@ -92,8 +85,8 @@ def _finite(X: Any) -> Inputs:
     return X
 
 
-def _unsigned(dtype: np.dtype[Any]) -> type[np.unsignedinteger[Any]]:
-    return np.uint32 if dtype.itemsize == 4 else np.uint64
+def _unsigned(dtype: DType) -> DType:
+    return np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)
 
 
 def _canonical(X: Inputs) -> Inputs:
@@ -111,8 +104,8 @@ def _check_rows(rows: Array, expected: int, noun: str) -> None:
 
 
 @compiled
-def add_rows(rows: Array, index: NDArray[np.intp], total: Array) -> None:
-    """`total[index[t]] += rows[t]` for t in order; shapes (N, L), (N,), (U, L)."""
+def add_rows(rows: Array, index: Places, total: Array) -> None:
+    """Add rows[t] (N, L) to total[index[t]] (U, L) for t in order."""
     for t in range(rows.shape[0]):
         u = index[t]
         for j in range(rows.shape[1]):
@@ -134,7 +127,7 @@ def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
 
 
 @compiled
-def _table(N: int) -> tuple[NDArray[np.int64], np.uint64]:
+def _table(N: int) -> tuple[Ints, np.uint64]:
     size = 1
     while size < 2 * N:
         size *= 2
@@ -142,7 +135,7 @@ def _table(N: int) -> tuple[NDArray[np.int64], np.uint64]:
 
 
 @compiled
-def _match_dense(X: Array, bits: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _match_dense(X: Array, bits: Array) -> tuple[Places, Places]:
     N, d = X.shape
     table, mask = _table(N)
     index = np.empty(N, np.int64)
@@ -173,7 +166,7 @@ def _match_dense(X: Array, bits: Any) -> tuple[NDArray[np.intp], NDArray[np.intp
 
 
 @compiled
-def _match_sparse(bits: Any, columns: Any, offsets: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _match_sparse(bits: Array, columns: Array, offsets: Array) -> tuple[Places, Places]:
     N = len(offsets) - 1
     table, mask = _table(N)
     index = np.empty(N, np.int64)

@@ -1,48 +1,43 @@
-"""Sparse rows as they come: entries of a row in any order, several to a column that a row repeats.
+"""Sparse rows whose entries are in any order and may repeat a column.
 
-That is enough for a product, `(X W)_t = sum over the entries e of row t of value_e W[column_e]`, and spares one the
-sorting and the checks of a CSR matrix, which would take longer than the product of a single sentence.
+They are enough for a product, `(X W)_t = sum over the entries e of row t of value_e W[column_e]`. For a single
+sentence, sorting and checking a CSR matrix would take longer than the product.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.engines.compiled import compiled
 from kernelcrf.engines.local import LocalEngine
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Array = npt.NDArray[np.floating[Any]]
 
 ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Row t of (N, d) has the entries `offsets[t]:offsets[t+1]`; one of column -1 is left out.
+    """Sparse rows: row t has the entries `offsets[t]:offsets[t+1]`; those of column -1 are ignored.
 
     columns, values : (E,) int32 and float64.
     offsets : (N + 1,) int64.
     """
 
-    columns: npt.NDArray[np.int32]
+    columns: Labels
     values: Floats
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     d: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(N, d)."""
+        """Return (N, d)."""
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """The product with W (d, k), (N, k)."""
+        """Return the product with W (d, k), (N, k)."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
         if engine.n_threads == 1 or N <= ROWS:
@@ -58,7 +53,7 @@ class Entries:
         return out
 
     def to_csr(self) -> sp.csr_array:
-        """The same as a CSR matrix in canonical form."""
+        """Return the rows as a CSR matrix in canonical form."""
         columns, values, offsets, known = self.columns, self.values, self.offsets, self.columns >= 0
         if not known.all():
             columns, values, offsets = columns[known], values[known], np.append(0, np.cumsum(known))[offsets]
@@ -68,7 +63,7 @@ class Entries:
 
 
 @compiled
-def _add_products(columns: Integers, values: Floats, offsets: Integers, W: Array, out: Floats) -> None:
+def _add_products(columns: Array, values: Floats, offsets: Array, W: Array, out: Floats) -> None:
     for t in range(len(out)):
         for e in range(offsets[t], offsets[t + 1]):
             c, value = columns[e], values[e]

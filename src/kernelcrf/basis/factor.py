@@ -1,5 +1,4 @@
-"""The incomplete Cholesky factor of `K_x`, grown by atoms (section 5.3): `K ~ F F'`, `F = K_xB R^-T`, `K_BB =
-R R'`.
+"""The incomplete Cholesky factor of `K_x`, grown by atoms (section 5.3): `K ~ F F'`, `F = K_xB R^-T`, `K_BB = R R'`.
 
 Adding atoms A to a basis B of size n leaves the columns that exist as they are:
 
@@ -9,42 +8,43 @@ Adding atoms A to a basis B of size n leaves the columns that exist as they are:
     d <- d - rowsum(F_new^2)                      the residual diagonal: d_x = k(x, x) - |F_x|^2
 
 L comes from LAPACK's pivoted Cholesky, which leaves out the atoms that depend on others to rounding: their
-residual is below `FLOOR` times the largest `k(x, x)`. A user's kernel whose residuals come out negative by more
-than rounding is none, and is refused. No jitter is added anywhere, so that `F_B = R` and `F_B F' = K_Bx` hold.
-The same floor, of the trace, is the least relative tolerance there is.
+residual is below `FLOOR` times the largest `k(x, x)`. A user's function whose residuals are negative by more than
+rounding is not a kernel, and is refused. No jitter is added anywhere, so that `F_B = R` and `F_B F' = K_Bx` hold.
+`FLOOR` is also the least tolerance, relative to the trace.
 
-`K - F F'` is a Schur complement, and so has no negative eigenvalue: a norm by F is never smaller than the kernel's own.
-Everything is computed in float64 to keep that, and `EXCESS` is the most by which rounding may let `|F_x|^2` exceed
-`k(x, x)`, relative to the largest; columns from the first that goes beyond are dropped. For float32 inputs F is stored
-in float32, as F + D with `|D| <= u |F|` and u = 2^-24. Since `|D' v|^2 <= u^2 tr(K) |v|^2`, for every t > 0
+`K - F F'` is a Schur complement and has no negative eigenvalue, so a norm by F is never smaller than the kernel's own.
+To keep this, everything is computed in float64. Rounding may let `|F_x|^2` exceed `k(x, x)` by at most `EXCESS` times
+the largest `k(x, x)`; the first column that exceeds it is dropped, with all columns after it. For float32 inputs F is
+stored in float32, as F + D with `|D| <= u |F|` and u = 2^-24. Since `|D' v|^2 <= u^2 tr(K) |v|^2`, for every t > 0
 
     (F + D) (F + D)' <= (1 + t) F F' + (1 + 1/t) u^2 tr(K) I.
 
 While a float32 basis grows, new columns are computed from stored ones, whose rounding they divide by their pivots. That
-is enough to choose atoms; the columns are computed once more, from all atoms, when the choice is made.
+is exact enough to choose atoms; once they are chosen, all columns are computed again.
 
-Work goes over blocks of `ROWS` rows whatever the number of threads, each with BLAS on one thread, and sums over
-blocks run in their order: results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for
-diagonals and draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 (for CSR inputs and for
-float32 `ROWS n` more).
+Rows are processed in blocks of `ROWS` for any number of threads, each with BLAS on one thread, and blocks are summed in
+order, so that results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for diagonals and
+draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 (`ROWS n` more for CSR inputs and float32).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from kernelcrf.basis.definiteness import INDEFINITE, check_diagonal, check_symmetric, left_over, not_a_kernel
+from kernelcrf.arrays import Array, DType, Floats, Inputs, Places, is_sparse
+from kernelcrf.basis.definiteness import INDEFINITE, check_symmetric, left_over, not_a_kernel
 from kernelcrf.basis.panels import Panels, in_double
-from kernelcrf.basis.residuals import extend_rows, fresh_residual, passed, refine_rows, sound_columns
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
+from kernelcrf.kernels.inputs import InputKernel
 
+T = TypeVar("T")
 ROWS = 2048
 FLOOR = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
 EXCESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
@@ -52,295 +52,233 @@ EXCESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """The chosen atoms: `landmarks` (n, d), `R` (n, n) lower, `F` (U, n), `residual` (U,) the diagonal of K -
-    F F'; R is float64, landmarks and F have the precision of the inputs.
+    """The chosen atoms, and the features of the inputs they were chosen for.
 
-    `indices` (n,) are the atoms' places among the inputs, None where some atom is no input; `trace` is that
-    of K.
+    landmarks, F : (n, d) and (U, n), in the precision of the inputs.
+    R : (n, n) lower triangular, float64.
+    residual : (U,), the diagonal of K - F F'.
+    indices : (n,), the places of the atoms among the inputs; None if some atom is not an input.
+    trace : tr K.
     """
 
     landmarks: Inputs
     R: Array
     F: Array
-    residual: NDArray[np.float64]
-    indices: NDArray[np.intp] | None
+    residual: Floats
+    indices: Places | None
     trace: float
 
     @property
     def n(self) -> int:
-        """The number of atoms."""
+        """Return the number of atoms."""
         return len(self.R)
 
     @property
     def relative_residual(self) -> float:
-        """tr(K - F F') / tr K."""
+        """Return tr(K - F F') / tr K."""
         return float(self.residual.sum() / self.trace) if self.trace > 0 else 0.0
 
 
 def row_blocks(rows: int) -> list[slice]:
-    """Slices of `ROWS` rows; they depend on nothing but the number of rows."""
+    """Return slices of `ROWS` rows each, which depend on the number of rows alone."""
     return [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
 
 
 def stack(parts: list[Inputs]) -> Inputs:
-    """Inputs one below the other."""
+    """Stack inputs, dense or CSR, one below the other."""
     if len(parts) == 1:
         return parts[0]
     return sp.vstack(parts, format="csr") if any(map(is_sparse, parts)) else np.vstack(parts)
 
 
-class Growth:
-    """A basis while it grows: `F` with room for `capacity` columns of which the first `n` are there."""
+class GrowingFactor(ABC):
+    """The algebra of a growing basis, for any place where the inputs, F and the residuals d are kept.
 
-    landmarks: list[Inputs]
-    indices: list[NDArray[np.intp]] | None
+    Subclasses keep them: `F` has room for `capacity` columns, of which the first `n` are filled. The class implements
+    `kernelcrf.basis.growth.Growth`.
+    """
 
     def __init__(
         self,
         kernel: InputKernel,
-        X: Inputs,
         capacity: int,
         tol: float,
         engine: LocalEngine,
-        start: Basis | None = None,
+        dtype: DType,
+        diagonal: tuple[float, float],
     ) -> None:
-        self.kernel, self.X, self.capacity, self.engine = kernel, X, capacity, engine
-        self.blocks = row_blocks(X.shape[0])
-        diagonals = engine.map(lambda rows: kernel.diagonal(in_double(X[rows])), self.blocks)
-        self.diagonal = np.concatenate([np.empty(0), *diagonals])
-        check_diagonal(kernel, self.diagonal)
-        self.trace = float(self.diagonal.sum())
-        self._begin(X.dtype, float(self.diagonal.max(initial=0.0)), tol)
-        self.F = np.empty((X.shape[0], capacity), X.dtype)
-        self.residual = self.diagonal.copy()
-        if start is not None:
-            self.n = self.kept = start.n
-            self.F[:, : self.n] = start.F
-            self.R[: self.n, : self.n] = start.R
-            self.residual = start.residual.copy()
-            self.landmarks = [start.landmarks]
-            self.indices = None if start.indices is None else [start.indices]
-        self._accurate_from = self.remaining
+        """Begin without atoms; `diagonal` has the sum and the largest of all k(x, x)."""
+        self.kernel, self.capacity, self.engine, self.dtype = kernel, capacity, engine, dtype
+        self.trace, self.largest_diagonal = diagonal
+        self.least = FLOOR[dtype] * self.largest_diagonal
+        self.n = self._kept = 0
+        self._enough = max(tol, FLOOR[dtype]) * self.trace
+        self._R = np.zeros((capacity, capacity))
+        self._landmarks: list[Inputs] = []
+        self._indices: list[Places] | None = []
+        self._is_rough = False
+        self._accurate_from = self.trace
 
-    def _begin(self, dtype: np.dtype[Any], largest: float, tol: float) -> None:
-        """No atoms yet; the trace is known."""
-        floor = FLOOR[dtype]
-        self.dtype = dtype
-        self.enough = max(tol, floor) * self.trace
-        self.least = floor * largest
-        self.largest_diagonal = largest
-        self.R = np.zeros((self.capacity, self.capacity))
-        self.n = self.kept = 0
-        self.is_rough = False
-        self.landmarks, self.indices = [], []
+    def _take_up(self, start: Basis) -> None:
+        """Begin with the atoms of an earlier basis."""
+        self.n = self._kept = start.n
+        self._R[: self.n, : self.n] = start.R
+        self._landmarks = [start.landmarks]
+        self._indices = None if start.indices is None else [start.indices]
 
     @property
+    @abstractmethod
     def n_inputs(self) -> int:
-        """U, the number of inputs."""
-        return int(self.X.shape[0])
+        """Return U, the number of distinct inputs."""
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether inputs are CSR."""
-        return is_sparse(self.X)
-
-    @property
+    @abstractmethod
     def remaining(self) -> float:
-        """tr(K - F F')."""
-        return float(self.residual.sum())
+        """Return tr(K - F F')."""
 
-    def inputs(self, indices: NDArray[np.intp] | slice) -> Inputs:
-        """Some of the inputs."""
-        return self.X[indices]
+    @abstractmethod
+    def inputs(self, indices: Places | None = None) -> Inputs:
+        """Return some of the distinct inputs, or all of them."""
 
-    def features(self, indices: NDArray[np.intp]) -> Array:
-        """F of some inputs, (., n)."""
-        return self.F[indices, : self.n]
+    @abstractmethod
+    def features(self, indices: Places) -> Array:
+        """Return F of some inputs, (., n)."""
 
-    def residuals(self, indices: NDArray[np.intp]) -> NDArray[np.float64]:
-        """d of some inputs."""
-        return self.residual[indices]
+    @abstractmethod
+    def residuals(self, indices: Places | None = None) -> Floats:
+        """Return d of some inputs, or of all of them."""
 
-    def drawn(self, shares: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The inputs at which the running sum of d passes shares, 0 <= share < 1, of its total."""
-        cumulated = np.cumsum(self.residual)
-        return passed(cumulated, shares * cumulated[-1])
+    @abstractmethod
+    def exhaust(self, indices: Places) -> None:
+        """Set d = 0 at inputs that depend on the atoms."""
 
-    def largest(self, count: int) -> tuple[NDArray[np.intp], float]:
-        """The `count` inputs of the largest d, first ones first among equals; and the largest d of the others."""
-        if self.n_inputs <= count:
-            return np.arange(self.n_inputs), 0.0
-        others = -float(np.partition(-self.residual, count)[count])
-        above = np.flatnonzero(self.residual > others)
-        ties = np.flatnonzero(self.residual == others)[: count - len(above)]
-        return np.concatenate([above, ties]), others
+    @abstractmethod
+    def _extend(self, panels: Panels) -> Floats:
+        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
 
-    def exhaust(self, indices: NDArray[np.intp]) -> None:
-        """Have d = 0 at inputs that were found dependent."""
-        self.residual[indices] = 0.0
-
-    @property
-    def finished(self) -> bool:
-        """Whether there are as many atoms as asked for, or the trace is explained to the tolerance."""
-        return self.n >= self.capacity or self.remaining <= self.enough
-
-    def residual_gram(self, indices: NDArray[np.intp]) -> Array:
-        """K_AA - F_A F_A' of some inputs."""
-        X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices))
-        H: Array = self._alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
-        return H
-
-    def append_inputs(self, indices: NDArray[np.intp]) -> int:
-        """Take inputs as atoms; returns how many were independent of the basis and of each other."""
-        atoms = self.inputs(indices)
-        taken = indices[self._append(atoms, self.features(indices) if self._is_double else self._exactly(atoms))]
-        self.exhaust(taken)
-        if self.indices is not None:
-            self.indices.append(taken)
-        return len(taken)
-
-    def append_points(self, points: Array) -> int:
-        """Take any points of input space as atoms; returns how many were independent."""
-        order = self._append(points, self._exactly(points))
-        self.indices = None
-        return len(order)
-
-    def finish(self) -> Basis:
-        """The basis as it is; this object is of no use afterwards."""
-        self._check_columns()
-        n, R = self.n, self.R[: self.n, : self.n].copy()
-        if n < self.capacity:
-            _compact(self.F, n)
-        landmarks = stack(self.landmarks) if self.landmarks else self.X[:0]
-        indices = None if self.indices is None else np.concatenate([np.empty(0, np.intp), *self.indices])
-        return Basis(landmarks, R, self.F, self.residual, indices, self.trace)
-
-    def _alone(self, task: Any) -> Any:
-        return self.engine.map(lambda _: task(), [None])[0]
-
-    @property
-    def _is_double(self) -> bool:
-        """Whether stored features are what was computed."""
-        return self.dtype == np.float64
-
-    def _panels(self) -> Panels:
-        """The columns that are there, for any inputs."""
-        return Panels.of(self.kernel, stack(self.landmarks), self.R[: self.n, : self.n], 0)
-
-    def _exactly(self, points: Inputs) -> Array:
-        """F of some points in float64, (., n)."""
-        F = np.empty((points.shape[0], self.n))
-        if self.n:
-            panels = self._panels()
-            self._alone(lambda: panels.fill(points, F))
-        return F
-
-    def _check_columns(self) -> None:
-        """Compute rough columns anew; then refuse a user's kernel that is none, and drop what exceeds K by rounding."""
-        if self.is_rough:
-            self._refine(self._panels())
-        least, sound = self._measured_columns(EXCESS[self.dtype] * self.largest_diagonal)
-        if self._needs_proof:
-            self._check_definite(np.array([least]))
-        if sound < self.n:
-            self._truncate(sound)
-
+    @abstractmethod
     def _refine(self, panels: Panels) -> None:
         """Compute the columns of F that were not there at the start, and d, from all atoms."""
 
-        def refine(rows: slice) -> None:
-            refine_rows(panels, self.X[rows], self.F[rows], self.diagonal[rows], self.residual[rows], self.kept)
+    @abstractmethod
+    def _measure_columns(self, excess: float) -> tuple[float, int]:
+        """Return the least k(x, x) - |F_x|^2, and how many columns have none below -excess."""
 
-        self.engine.map(refine, self.blocks)
-        self._exhaust_taken()
+    @abstractmethod
+    def _recompute_residual(self) -> None:
+        """Compute d from F: the errors of running differences add up while the differences shrink."""
 
-    def _measured_columns(self, excess: float) -> tuple[float, int]:
-        """The least k(x, x) - |F_x|^2, and how many columns have none below -excess."""
-        found = self.engine.map(
-            lambda rows: sound_columns(self.diagonal[rows], self.F[rows, : self.n], self.kept, excess), self.blocks
-        )
-        return min((least for least, _ in found), default=0.0), min((n for _, n in found), default=self.n)
+    @property
+    def finished(self) -> bool:
+        """Return whether there are as many atoms as asked for, or the trace is explained to the tolerance."""
+        return self.n >= self.capacity or self.remaining <= self._enough
 
-    def _truncate(self, n: int) -> None:
-        """Keep the first n atoms."""
-        self.n = n
-        self.landmarks = [stack(self.landmarks)[:n]]
-        if self.indices is not None:
-            self.indices = [np.concatenate(self.indices)[:n]]
-        self._recompute_residual()
+    @property
+    def landmarks(self) -> Inputs:
+        """Return the atoms so far, (n, d)."""
+        return stack(self._landmarks) if self._landmarks else self.inputs(np.empty(0, np.intp))
 
-    def _exhaust_taken(self) -> None:
-        for indices in self.indices or []:
-            self.residual[indices] = 0.0
+    @property
+    def indices(self) -> Places | None:
+        """Return the places of the atoms among the inputs; None if some atom is not an input."""
+        return None if self._indices is None else np.concatenate([np.empty(0, np.intp), *self._indices])
 
-    def _append(self, atoms: Inputs, F_A: Array) -> NDArray[np.intp]:
-        H = self._alone(lambda: self.kernel.gram(in_double(atoms)))
-        if self._needs_proof:
+    def unchosen(self) -> Places:
+        """Return the inputs that are not atoms."""
+        free = np.ones(self.n_inputs, bool)
+        for indices in self._indices or []:
+            free[indices] = False
+        return np.flatnonzero(free)
+
+    def basis_for(self, indices: Places) -> Basis:
+        """Return the basis so far with the features and residuals of some inputs."""
+        R = self._R[: self.n, : self.n]
+        return Basis(self.landmarks, R, self.features(indices), self.residuals(indices), None, self.trace)
+
+    def residual_gram(self, indices: Places) -> Array:
+        """Return K_AA - F_A F_A' for some inputs A."""
+        X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices))
+        return self._run_alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
+
+    def append_inputs(self, indices: Places) -> int:
+        """Take inputs as atoms; return how many were independent of the basis and of each other."""
+        atoms = self.inputs(indices)
+        F_A = self.features(indices) if self.dtype == np.float64 else self._compute_features(atoms)
+        taken = indices[self._append(atoms, F_A)]
+        self.exhaust(taken)
+        if self._indices is not None:
+            self._indices.append(taken)
+        return len(taken)
+
+    def append_points(self, points: Array) -> int:
+        """Take any points of input space as atoms; return how many were independent."""
+        order = self._append(points, self._compute_features(points))
+        self._indices = None
+        return len(order)
+
+    def _run_alone(self, task: Callable[[], T]) -> T:
+        """Run a task with BLAS on one thread."""
+        return self.engine.map(lambda _: task(), [None])[0]
+
+    def _panels(self) -> Panels:
+        return Panels.of(self.kernel, self.landmarks, self._R[: self.n, : self.n], 0)
+
+    def _compute_features(self, points: Inputs) -> Array:
+        """Return F of some points in float64, (., n)."""
+        F = np.empty((points.shape[0], self.n))
+        if self.n:
+            panels = self._panels()
+            self._run_alone(lambda: panels.fill(points, F))
+        return F
+
+    def _check_columns(self) -> None:
+        """Refine rough columns, refuse a function that is not a kernel, and drop columns that exceed K by rounding."""
+        if self._is_rough:
+            self._refine(self._panels())
+        least, sound = self._measure_columns(EXCESS[self.dtype] * self.largest_diagonal)
+        if not self.kernel.is_definite:
+            self._check_definite(np.array([least]))
+        if sound < self.n:
+            self.n = sound
+            self._landmarks = [self.landmarks[:sound]]
+            self._indices = None if self.indices is None else [self.indices[:sound]]
+            self._recompute_residual()
+
+    def _append(self, atoms: Inputs, F_A: Array) -> Places:
+        H = self._run_alone(lambda: self.kernel.gram(in_double(atoms)))
+        if not self.kernel.is_definite:
             check_symmetric(self.kernel, H, INDEFINITE[self.dtype])
-        H -= self._alone(lambda: F_A @ F_A.T)
-        order: NDArray[np.intp]
-        L, order = self._alone(lambda: pivoted_cholesky(H, self.least))
-        if self._needs_proof:
+        H -= self._run_alone(lambda: F_A @ F_A.T)
+        L, order = self._run_alone(lambda: pivoted_cholesky(H, self.least))
+        if not self.kernel.is_definite:
             self._check_definite(left_over(H, L, order))
         order = order[: self.capacity - self.n]
         s, e = self.n, self.n + len(order)
         if s == e:
             return order
-        self.R[s:e, :s] = F_A[order]
-        self.R[s:e, s:e] = L[: e - s, : e - s]
+        self._R[s:e, :s] = F_A[order]
+        self._R[s:e, s:e] = L[: e - s, : e - s]
         before = self.remaining
-        explained = np.cumsum(self._extended(Panels.of(self.kernel, atoms[order], self.R[:e, :e], s)))
-        needed = 1 + int(np.searchsorted(explained, before - self.enough))
+        explained = np.cumsum(self._extend(Panels.of(self.kernel, atoms[order], self._R[:e, :e], s)))
+        needed = 1 + int(np.searchsorted(explained, before - self._enough))
         order = order[:needed]
         self.n = s + len(order)
-        self.is_rough = self.is_rough or (s > 0 and not self._is_double)
-        self.landmarks.append(atoms[order])
+        self._is_rough = self._is_rough or (s > 0 and self.dtype != np.float64)
+        self._landmarks.append(atoms[order])
         if self.n < e or self.remaining < np.sqrt(np.finfo(self.dtype).eps) * self._accurate_from:
             self._recompute_residual()
             self._accurate_from = self.remaining
         return order
 
-    def _extended(self, panels: Panels) -> NDArray[np.float64]:
-        """Fill new columns of F and take them out of d; returns what each of them explains of the trace."""
-
-        def fill(rows: slice) -> NDArray[np.float64]:
-            return extend_rows(panels, self.X[rows], self.F[rows], self.residual[rows])
-
-        return np.asarray(np.sum(self.engine.map(fill, self.blocks), axis=0))
-
-    @property
-    def _needs_proof(self) -> bool:
-        """Whether the kernel is a user's, which may be none."""
-        return self.kernel.name in ("callable", "gaussian_process")
-
     def _check_definite(self, residuals: Array) -> None:
-        """Residuals of a positive semi-definite matrix are not negative."""
         least = float(residuals.min(initial=0.0))
         if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
             raise not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
 
-    def _recompute_residual(self) -> None:
-        """Start the running differences afresh: their errors add up while what they measure shrinks."""
 
-        def fresh(rows: slice) -> None:
-            self.residual[rows] = fresh_residual(self.diagonal[rows], self.F[rows, : self.n])
-
-        self.engine.map(fresh, self.blocks)
-        self._exhaust_taken()
-
-
-def pivoted_cholesky(H: Array, least: float) -> tuple[Array, NDArray[np.intp]]:
-    """L and order with `H[order][:, order] = L L'`, up to rows whose residual diagonal is at most `least`."""
+def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
+    """Return L and order with `H[order][:, order] = L L'`, up to rows whose residual diagonal is at most `least`."""
     if not np.diagonal(H).max(initial=0.0) > least:
         return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)
     C, pivots, rank, _ = lapack.dpstrf(H, tol=least, lower=1)
     return np.ascontiguousarray(np.tril(C)[:rank, :rank]), (pivots[:rank] - 1).astype(np.intp)
-
-
-def _compact(F: Array, n: int) -> None:
-    """Keep the first n columns in F's own memory and give the rest back."""
-    flat = F.reshape(-1)
-    for rows in row_blocks(len(F)):
-        flat[rows.start * n : rows.stop * n] = F[rows, :n].ravel()
-    del flat
-    F.resize((len(F), n), refcheck=False)

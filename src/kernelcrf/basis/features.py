@@ -1,10 +1,9 @@
-"""The feature map: `F(x) = k(x, B) R^-T`, so that `F F' = K_hat` and weights carry the plain norm (Corollary
-8).
+"""The feature map: `F(x) = k(x, B) R^-T`, so that `F F' = K_hat` and weights carry the plain norm (Corollary 8).
 
-For any inputs, those of training or new ones, F is a chunk of Gram matrix and a triangular solve by panels,
-`ROWS` rows at a time: memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers a thread. More atoms append
-columns and leave the others as they are. The linear kernel needs no atoms: its primal map is the identity,
-dense or CSR, and weights live in input space.
+For inputs of training and for new ones, F is computed `ROWS` rows at a time from a block of the Gram matrix and a
+triangular solve by panels. Memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread. More atoms
+append columns and leave the others unchanged. The linear kernel needs no atoms: its primal map is the identity, dense
+or CSR, and weights live in input space.
 """
 
 from __future__ import annotations
@@ -17,28 +16,29 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from kernelcrf.arrays import Array, Config, Inputs, Seed, as_inputs, is_sparse
 from kernelcrf.basis.choice import choose_basis
 from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.panels import Panels
-from kernelcrf.basis.pivots import Rule
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, as_inputs, is_sparse
+from kernelcrf.kernels.inputs import InputKernel
 
 
 class FeatureMap(Protocol):
-    """Inputs to features with `features(X) features(Y)' ~ K`."""
+    """A map from inputs to features with `features(X) features(Y)' ~ K`."""
 
     @property
     def n(self) -> int:
-        """The number of features."""
+        """Return the number of features."""
         ...
 
     def transform(self, X: Inputs, engine: LocalEngine = ...) -> Inputs:
-        """Features of any inputs; (rows, d) -> (rows, n)."""
+        """Return features of any inputs; (rows, d) -> (rows, n)."""
         ...
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """A JSON-able config and named plain arrays, from which `from_arrays` makes an equal map."""
+    def to_arrays(self) -> tuple[Config, dict[str, Array]]:
+        """Return a config for JSON and named arrays, from which `from_arrays` makes an equal map."""
         ...
 
 
@@ -49,11 +49,11 @@ class PrimalMap:
     n: int
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Inputs:  # noqa: B008  -- a frozen value
-        """X itself, checked."""
+        """Return X, or raise if it does not have n columns."""
         return check_columns(X, self.n)
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The number of inputs, and no arrays."""
+    def to_arrays(self) -> tuple[Config, dict[str, Array]]:
+        """Return the number of inputs, and no arrays."""
         return {"map": "primal", "n": self.n}, {}
 
 
@@ -67,7 +67,7 @@ class WhitenedMap:
 
     @property
     def n(self) -> int:
-        """The number of atoms."""
+        """Return the number of atoms."""
         return len(self.R)
 
     @cached_property
@@ -75,7 +75,7 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """F of any inputs; (rows, d) -> (rows, n), computed in float64 and kept in the precision of the landmarks."""
+        """Return F of any inputs, (rows, d) -> (rows, n), computed in float64, in the precision of the landmarks."""
         X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
@@ -88,7 +88,7 @@ class WhitenedMap:
         F: Array,
         engine: LocalEngine = LocalEngine(),  # noqa: B008
     ) -> Array:
-        """F of the same X under a larger map that begins with this one's atoms: only new columns are computed."""
+        """Return F of the same X under a larger map that begins with the same atoms: only new columns are computed."""
         if larger.n < self.n or not np.array_equal(larger.R[: self.n, : self.n], self.R):
             raise ValueError("larger does not begin with this map's atoms: make it by choose_basis(..., start=basis)")
         X = check_columns(X, self.landmarks.shape[1])
@@ -107,8 +107,8 @@ class WhitenedMap:
         engine.map(fill, row_blocks(len(F)))
         return longer
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The kernel's config, and landmarks (their CSR parts where sparse) with R."""
+    def to_arrays(self) -> tuple[Config, dict[str, Array]]:
+        """Return the kernel's config, and landmarks (their CSR parts where sparse) with R."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
@@ -123,7 +123,7 @@ class WhitenedMap:
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """The map that `to_arrays` described."""
+    """Return the map that `to_arrays` described."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
@@ -140,9 +140,7 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A map, the features F of the inputs it was made for, and the basis behind it (None for the primal
-    map).
-    """
+    """A map, the features F of the inputs it was made for, and its basis (None for the primal map)."""
 
     map: FeatureMap
     F: Inputs
@@ -156,25 +154,25 @@ def make_features(
     rule: str | Rule = "auto",
     *,
     tol: float = 0.0,
-    random_state: Any = None,
+    random_state: Seed = None,
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Features:
-    """Features of the distinct inputs X, (U, d): the primal map for the linear kernel, a basis for any other.
+    """Return features of the distinct inputs X, (U, d): the primal map for the linear kernel, a basis for any other.
 
     The arguments from `n_components` on are those of `choose_basis`; to grow, pass `start=features.basis`.
     """
     X = as_inputs(X)
-    if kernel.name == "linear":
+    if kernel.is_linear:
         return Features(PrimalMap(X.shape[1]), X, None)
     basis = choose_basis(kernel, X, n_components, rule, tol=tol, random_state=random_state, engine=engine, start=start)
     return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
 
 def features_of(
-    kernel: InputKernel, X: Inputs, n_components: int | None, rule: str | Rule, random_state: Any, engine: LocalEngine
+    kernel: InputKernel, X: Inputs, n_components: int | None, rule: str | Rule, random_state: Seed, engine: LocalEngine
 ) -> Features:
-    """Features of the distinct inputs X by `n_components` atoms; by all of them where there are no more inputs."""
+    """Return features of the distinct inputs X by `n_components` atoms, or by all inputs if there are no more."""
     if n_components is None or n_components >= X.shape[0]:
         n_components, rule = None, "exact"
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
@@ -187,7 +185,7 @@ def features_of(
 
 
 def check_columns(X: Inputs, d: int) -> Inputs:
-    """X as inputs, once it has d columns."""
+    """Return X as inputs, or raise if it does not have d columns."""
     X = as_inputs(X)
     if X.shape[1] != d:
         raise ValueError(f"X has {X.shape[1]} columns: expected {d}, as in training")

@@ -1,12 +1,12 @@
-"""Scores `F(x) W` of any inputs without their features: the factor goes into the weights, once.
+"""Scores `F(x) W` of any inputs without their features: the factor is multiplied into the weights once.
 
     F(x) W = k(x, B) R^-T W = k(x, B) A,      A = R^-T W
 
-A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved for an
-input. A is computed in float64 and kept in the precision of B. Where atoms are close under the kernel, A is large and
-its terms cancel: rounding leaves an error of about `eps |k(x, B)| |A|` at most, to which the rounding of k alone
-amounts. For float32 inputs eps is that of float32, while `WhitenedMap.transform` computes F in float64: scores of
-predictions are then less exact than those of training, within this bound (`tests/basis/test_folded.py`).
+A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved per input. A
+is computed in float64 and kept in the precision of B. If atoms are close under the kernel, A is large and its terms
+cancel: the error is at most about `eps |k(x, B)| |A|`, which the rounding of k alone would cause. For float32 inputs
+eps is that of float32, while `WhitenedMap.transform` computes F in float64: scores of predictions are then less exact
+than those of training, within this bound (`tests/basis/test_folded.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from kernelcrf.arrays import Array, Inputs, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, WhitenedMap, check_columns
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.kernels.inputs import Array, InputKernel, Inputs, is_sparse
+from kernelcrf.kernels.inputs import InputKernel
 
 BLOCK_BYTES = 2**21
 LEAST_ROWS = 256
@@ -38,7 +39,7 @@ class PrimalWeights:
         return self.W.astype(np.float32)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """X W, (rows, k), in the precision of X."""
+        """Return X W, (rows, k), in the precision of X."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             return check_scores(self._scores(X, engine))
 
@@ -68,7 +69,7 @@ class DualWeights:
     A: Array
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """k(X, B) A, (rows, k), in the precision of A."""
+        """Return k(X, B) A, (rows, k), in the precision of A."""
         X = check_columns(X.to_csr() if isinstance(X, Entries) else X, self.landmarks.shape[1])
         s, n = np.empty((X.shape[0], self.A.shape[1]), self.A.dtype), len(self.A)
         against = self.kernel.against(self.landmarks, X.dtype)
@@ -91,7 +92,7 @@ Weights = PrimalWeights | DualWeights
 
 
 def check_scores(s: Array) -> Array:
-    """s (rows, k), once sums and products of its numbers cannot overflow."""
+    """Return s (rows, k), or raise if sums and products of its numbers could overflow."""
     most = np.sqrt(np.finfo(s.dtype).max)
     if s.size and not (s.max() <= most and s.min() >= -most):
         row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
@@ -104,7 +105,7 @@ def check_scores(s: Array) -> Array:
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:
-    """What makes scores F(x) W of inputs x; W is (n, k)."""
+    """Return the weights that turn inputs x into scores F(x) W, for W (n, k)."""
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))
     if not isinstance(features, WhitenedMap):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from kernelcrf.kernels.inputs import Array, InputKernel, Inputs
+from kernelcrf.arrays import Array, Inputs
+from kernelcrf.kernels.inputs import InputKernel
 
 PANEL = 64
 WIDE = 4
@@ -68,7 +69,7 @@ class Panels:
 
 
 def in_double(X: Inputs) -> Inputs:
-    """X as float64."""
+    """Return X as float64."""
     return X.astype(np.float64, copy=False)
 
 

@@ -4,35 +4,33 @@
     greedy     the paper's: the input with the largest residual d_x = k(x, x) - |F_x|^2, one at a time
     random     inputs drawn with probability d_x / sum d (randomly pivoted Cholesky), in blocks
     uniform    inputs drawn with equal probability
-    gradient   the inputs of the largest scores that the caller hands in: the bounds of Corollary 10
+    gradient   the inputs with the largest scores, which the caller passes: the bounds of Corollary 10
 
-A rule is a generator that appends atoms to a growing factor, batch by batch; the factor leaves out the atoms
-that depend on others, and whoever drives the rule ends it when there are enough.
+A rule is a generator that appends atoms to a growing factor, batch by batch. The factor leaves out atoms that depend on
+others, and `drive` stops the rule when there are enough.
 
-The blocks of `greedy` give the pivots of one choice after another: residuals only fall, so while the largest
-among the candidates, after elimination of those taken, is not below what all others had, it is the largest of
-all.
+`greedy` chooses the same pivots in blocks as one at a time. Residuals only fall, so the largest among the candidates,
+after elimination of those taken, is the largest of all while it is not below the residuals of all other inputs.
 
-The blocks of `random` follow the law of one draw after another: proposals j are drawn by d as it stood, u_j;
-their residual Gram matrix H is built; in their order each is accepted with probability `h_jj / u_j`, h being
-H after the accepted ones are eliminated.
+`random` has the same law in blocks as one draw at a time: proposals j are drawn by their residuals u_j, their residual
+Gram matrix H is built, and in order each is accepted with probability `h_jj / u_j`, where h is H after the
+accepted ones are eliminated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from kernelcrf.basis.factor import Growth
-from kernelcrf.kernels.inputs import Array
+from kernelcrf.arrays import Array, Places
+from kernelcrf.basis.growth import Growth, Rule
 from kernelcrf.validation import COUNT, Constraint, either
 
 Generator: TypeAlias = np.random.Generator
-
 
 EMPTY_ROUNDS = 20
 
@@ -41,16 +39,8 @@ SCORES = either(
 )
 
 
-class Rule(Protocol):
-    """A way to choose atoms."""
-
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
-        """Append atoms to `growth`; yields how many of each batch were independent."""
-        ...
-
-
 class Elimination:
-    """The diagonal `left` of a Gram matrix H of few inputs while some of them are eliminated, one at a time."""
+    """The diagonal `left` of a small Gram matrix H while inputs are eliminated from it, one at a time."""
 
     def __init__(self, H: Array) -> None:
         self._H = H.astype(np.float64)
@@ -70,7 +60,7 @@ class Elimination:
 
 
 def drive(rule: Rule, growth: Growth, rng: Generator) -> None:
-    """Let a rule append until there are enough atoms, it has no more, or `EMPTY_ROUNDS` in a row add none."""
+    """Run a rule until there are enough atoms, it has no more, or `EMPTY_ROUNDS` batches in a row add none."""
     batches, empty = rule.grow(growth, rng), 0
     while not growth.finished and empty < EMPTY_ROUNDS:
         appended = next(batches, None)
@@ -80,17 +70,17 @@ def drive(rule: Rule, growth: Growth, rng: Generator) -> None:
 
 
 @dataclass(frozen=True)
-class Exact:
+class AllInputs:
     """Every distinct input: F F' = K, and F has U columns."""
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
         """Append all inputs."""
-        yield growth.append_inputs(_unchosen(growth))
+        yield growth.append_inputs(growth.unchosen())
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """The largest residual first (Fine and Scheinberg 2001), among at most `block` candidates a round."""
+    """The largest residual first (Fine and Scheinberg 2001), among at most `block` candidates per round."""
 
     block: int = 256
 
@@ -98,7 +88,7 @@ class Greedy:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
-        """Append the pivots that a round can tell, until no residual is left."""
+        """Append the pivots that each round can tell, until no residual is left."""
         while True:
             candidates, others = growth.largest(self.block)
             if growth.residuals(candidates).max(initial=0.0) <= growth.least:
@@ -118,7 +108,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Random:
-    """Accelerated randomly pivoted Cholesky with `block` proposals a round."""
+    """Accelerated randomly pivoted Cholesky with `block` proposals per round."""
 
     block: int = 256
 
@@ -126,13 +116,13 @@ class Random:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
-        """Append a block of accepted proposals a round."""
+        """Append the accepted proposals of each round."""
         while growth.remaining > 0:
-            proposals = growth.drawn(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
+            proposals = growth.draw(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
             accepted = self._accept(growth, proposals, rng)
             yield growth.append_inputs(proposals[accepted])
 
-    def _accept(self, growth: Growth, proposals: NDArray[np.intp], rng: Generator) -> list[int]:
+    def _accept(self, growth: Growth, proposals: Places, rng: Generator) -> list[int]:
         u = growth.residuals(proposals)
         elimination = Elimination(growth.residual_gram(proposals))
         accepted: list[int] = []
@@ -154,37 +144,30 @@ class Uniform:
     """Inputs drawn with equal probability, without replacement."""
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
-        """Append draws."""
-        yield from _in_order(growth, rng.permutation(_unchosen(growth)))
+        """Append inputs in random order."""
+        yield from _in_order(growth, rng.permutation(growth.unchosen()))
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
     """The largest `scores`, (U,), first; ties in the order of the inputs."""
 
-    scores: NDArray[np.floating[Any]]
+    scores: ArrayLike
 
     def __post_init__(self) -> None:
         SCORES.check("scores", self.scores)
 
     def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
-        """Append by falling score."""
+        """Append the inputs by falling score."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):
             raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.n_inputs} inputs")
-        unchosen = _unchosen(growth)
+        unchosen = growth.unchosen()
         yield from _in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
 
 
-def _unchosen(growth: Growth) -> NDArray[np.intp]:
-    free = np.ones(growth.n_inputs, bool)
-    for indices in growth.indices or []:
-        free[indices] = False
-    return np.flatnonzero(free)
-
-
-def _in_order(growth: Growth, candidates: NDArray[np.intp]) -> Iterator[int]:
-    """As many candidates as are missing; those found dependent are made up for by the next ones."""
+def _in_order(growth: Growth, candidates: Places) -> Iterator[int]:
+    """Append as many candidates as are missing, and the next ones in place of those that turn out dependent."""
     position = 0
     while position < len(candidates):
         missing = growth.capacity - growth.n

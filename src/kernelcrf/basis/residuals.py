@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcrf.arrays import Array, Floats, Inputs, Places
 from kernelcrf.basis.panels import Panels
-from kernelcrf.kernels.inputs import Array, Inputs
 
 
-def extend_rows(panels: Panels, X: Inputs, F: Array, residual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fill the columns of panels in rows F of inputs X, take their squares out of `residual`; returns their sums."""
+def extend_rows(panels: Panels, X: Inputs, F: Array, residual: Floats) -> Floats:
+    """Fill new columns of F for inputs X and subtract their squares from `residual`; return the sums of squares."""
     new = panels.fill(X, F)
     residual -= np.einsum("ij,ij->i", new, new)
     np.maximum(residual, 0.0, out=residual)
     return np.asarray(np.einsum("ij,ij->j", new, new))
 
 
-def refine_rows(
-    panels: Panels, X: Inputs, F: Array, diagonal: NDArray[np.float64], residual: NDArray[np.float64], kept: int
-) -> None:
-    """Compute the columns of panels in rows F of inputs X, all but the first `kept` of them, and `residual`, anew."""
+def refine_rows(panels: Panels, X: Inputs, F: Array, diagonal: Floats, residual: Floats, kept: int) -> None:
+    """Compute the columns of panels in rows F of inputs X, all but the first `kept`, and `residual` again."""
     columns = np.empty((len(F), len(panels.R)))
     panels.fill(X, columns)
     F[:, kept : len(panels.R)] = columns[:, kept:]
     residual[:] = fresh_residual(diagonal, columns)
 
 
-def sound_columns(diagonal: NDArray[np.float64], F: Array, kept: int, excess: float) -> tuple[float, int]:
-    """The least k(x, x) - |F_x|^2, and the number of columns, `kept` or more, up to which none is below -excess."""
+def sound_columns(diagonal: Floats, F: Array, kept: int, excess: float) -> tuple[float, int]:
+    """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
     left = diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64)
     least, n = float(left.min(initial=0.0)), F.shape[1]
     if least < -excess:
@@ -38,11 +35,11 @@ def sound_columns(diagonal: NDArray[np.float64], F: Array, kept: int, excess: fl
     return least, max(n, kept)
 
 
-def fresh_residual(diagonal: NDArray[np.float64], F: Array) -> NDArray[np.float64]:
-    """d from its definition."""
+def fresh_residual(diagonal: Floats, F: Array) -> Floats:
+    """Return d from its definition."""
     return np.asarray(np.maximum(diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64), 0.0))
 
 
-def passed(cumulated: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Where running sums first pass each level; the last place where rounding lets none of them."""
+def passed(cumulated: Floats, levels: Floats) -> Places:
+    """Return the place where running sums first pass each level, or the last place if rounding lets none pass."""
     return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))

@@ -1,11 +1,14 @@
-"""The command `kernelcrf`: fit, tag, evaluate, inspect, report and convert, for those who live in a shell."""
+"""The command `kernelcrf`: fit, tag, evaluate, inspect, report and convert from a shell."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from threading import Timer, main_thread
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 ENDED = 128 + signal.SIGTERM
 INTERRUPTED = 128 + signal.SIGINT
@@ -15,7 +18,7 @@ _received: list[int] = []
 
 def main() -> None:
     """Run the command with the arguments of the process."""
-    # From the first moment on: the modules below take a second to load, and signals come then as well.
+    # Handlers are set first: the modules below take a second to load, and a signal may arrive then.
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _unwind)
@@ -25,27 +28,26 @@ def main() -> None:
 
         app(prog_name="kernelcrf")
     except BaseException as error:
-        # Whatever a signal has become on its way: extension modules make an ImportError of it.
+        # A signal may have become another exception: extension modules turn it into an ImportError.
         if _received and not isinstance(error, SystemExit):
             _end_by(_received[0])
-        if isinstance(error, ModuleNotFoundError) and error.name in ("typer", "rich"):
-            name = error.name
-            sys.exit(f"error: the command line needs {name}, which is not installed: pip install 'kernelcrf[cli]'")
+        if isinstance(error, ModuleNotFoundError) and error.name == "typer":
+            sys.exit("error: the command line needs typer, which is not installed: pip install 'kernelcrf[cli]'")
         raise
     finally:
-        # The work is done or undone: a signal that comes while the interpreter ends changes nothing of it.
+        # The work is done or undone, so a signal that arrives while the interpreter ends is ignored.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
-def _unwind(number: int, frame: Any) -> NoReturn:
+def _unwind(number: int, frame: object) -> NoReturn:
     """Let a signal unwind the program, so that no partial file stays behind."""
     _received.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
 
 
-def _send_again(lost: Any) -> None:
-    """A signal that came while a destructor or a callback ran, which cannot raise, comes a moment later once more."""
+def _send_again(lost: UnraisableHookArgs) -> None:
+    """Send a signal again that arrived in a destructor or a callback, which cannot raise."""
     if _received and isinstance(lost.exc_value, (KeyboardInterrupt, SystemExit)):
         Timer(0.02, _to_main_thread, (_received.pop(),)).start()
     else:
@@ -53,7 +55,7 @@ def _send_again(lost: Any) -> None:
 
 
 def _to_main_thread(number: int) -> None:
-    """To wake it from a system call as well, where the system can."""
+    """Send a signal to the main thread, which wakes it from a system call if the system allows it."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(main_thread().ident or 0, number)
     else:

@@ -1,9 +1,9 @@
-"""The commands and their options; what they do is imported when they are called, so that help comes at once."""
+"""The commands and their options. A command imports its module when it is called, so that help is fast."""
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
@@ -17,18 +17,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-
-Format = Enum("Format", {name: name for name in ("columns", "jsonl", "crfsuite", "parquet", "npz")}, type=str)  # type: ignore[misc]
+Format = StrEnum("Format", ["columns", "jsonl", "crfsuite", "parquet", "npz"])
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
 DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", "-f", metavar="NAME", help="columns, jsonl, crfsuite, parquet, npz.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
-
-
-def _name(format: Any) -> str | None:
-    return None if format is None else str(format.value)
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def _version(asked: bool) -> None:
@@ -56,16 +51,16 @@ def fit(
     data: DataFile,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
     format: FormatOption = None,
-    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Features of text, as CRF++'s.")] = None,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Features of text, as in CRF++.")] = None,
     kernel: Annotated[str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; rbf for vectors.")] = None,
     c: Annotated[float | None, typer.Option("--C", "-C", metavar="X", help="Prior variance of weights.")] = None,
-    gamma: Annotated[float | None, typer.Option(metavar="X", help="Of the kernel.")] = None,
-    n_components: Annotated[int | None, typer.Option(metavar="N", help="Landmarks.")] = None,
+    gamma: Annotated[float | None, typer.Option(metavar="X", help="Parameter of the kernel.")] = None,
+    n_components: Annotated[int | None, typer.Option(metavar="N", help="Number of landmarks.")] = None,
     constraints: Annotated[str | None, typer.Option(metavar="NAME", help="BIO, IOB1, BIOUL or BMES.")] = None,
-    tol: Annotated[float | None, typer.Option(metavar="X", help="Relative certified gap to end at.")] = None,
-    max_iter: Annotated[int | None, typer.Option(metavar="N", help="Iterations at most.")] = None,
-    n_jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads; -1 is all.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the landmarks.")] = 0,
+    tol: Annotated[float | None, typer.Option(metavar="X", help="Relative certified gap to reach.")] = None,
+    max_iter: Annotated[int | None, typer.Option(metavar="N", help="Largest number of iterations.")] = None,
+    n_jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads; -1 for all cores.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed for the landmarks.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of ChainCRF.")
     ] = None,
@@ -76,7 +71,7 @@ def fit(
     """
     from kernelcrf.cli.training import fit as run
 
-    named: dict[str, Any] = {
+    named = {
         "kernel": kernel,
         "C": c,
         "gamma": gamma,
@@ -87,7 +82,7 @@ def fit(
         "n_jobs": n_jobs,
         "random_state": seed,
     }
-    run(data, model, _name(format), templates, named, settings or [])
+    run(data, model, format, templates, named, settings or [])
 
 
 @app.command()
@@ -96,19 +91,19 @@ def tag(
     model: ModelFile,
     data: Annotated[str, typer.Argument(metavar="DATA", help="Sequences; - is stdin.", show_default=False)] = "-",
     format: FormatOption = None,
-    marginals: Annotated[bool, typer.Option("--marginals", help="Add label:probability, a column a label.")] = False,
-    n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next likeliest labellings.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines, whatever comes in.")] = False,
+    marginals: Annotated[bool, typer.Option("--marginals", help="Add a column label:probability per label.")] = False,
+    n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next best labellings.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
 ) -> None:
-    """Label sequences: what came in, with the label as a last column.
+    """Label sequences: copy the input with the label as the last column.
 
-    Works on endless streams: each sentence is answered as soon as it is there.
+    Endless streams work too: each sentence is answered when it is complete.
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
     from kernelcrf.cli.tagging import tag as run
 
-    run(model, data, _name(format), marginals, n_best, json)
+    run(model, data, format, marginals, n_best, json)
 
 
 @app.command()
@@ -118,7 +113,7 @@ def evaluate(
     data: DataFile,
     format: FormatOption = None,
     scheme: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of spans: lenient, IOB1, IOB2, IOBES, BIOUL, BMES.")
+        str | None, typer.Option(metavar="NAME", help="Spans: lenient, IOB1, IOB2, IOBES, BIOUL, BMES.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -128,17 +123,17 @@ def evaluate(
     """
     from kernelcrf.cli.evaluation import evaluate as run
 
-    run(model, data, _name(format), scheme, json)
+    run(model, data, format, scheme, json)
 
 
 @app.command()
 @command
 def inspect(
     model: ModelFile,
-    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Steps, and terms of each label.")] = 5,
+    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Steps, and terms per label.")] = 5,
     json: JsonOption = False,
 ) -> None:
-    """Print what a model is: labels, steps, features or landmarks, certificate.
+    """Describe a model: labels, steps, features or landmarks, certificate.
 
     Example: kernelcrf inspect chunks.kcrf -n 3
     """
@@ -155,10 +150,10 @@ def report(
     target: Annotated[str, typer.Argument(metavar="HTML", help="File to write.", show_default=False)],
     format: FormatOption = None,
     train: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Training data, to show landmarks as words.")
+        str | None, typer.Option(metavar="FILE", help="Training data, for the words of landmarks.")
     ] = None,
     explain: Annotated[
-        list[str] | None, typer.Option(metavar="SEQUENCE:TOKEN", help="Explain this decision; may be repeated.")
+        list[str] | None, typer.Option(metavar="SEQUENCE:TOKEN", help="Token to explain; repeatable.")
     ] = None,
     n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Hardest sequences to show.")] = 10,
 ) -> None:
@@ -168,7 +163,7 @@ def report(
     """
     from kernelcrf.cli.reporting import report as run
 
-    run(model, data, target, _name(format), train, explain or [], n_hardest)
+    run(model, data, target, format, train, explain or [], n_hardest)
 
 
 @app.command()
@@ -178,15 +173,15 @@ def convert(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
     source_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
     target_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
-    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Make features of text by these.")] = None,
-    no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is no label.")] = False,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Make features from text.")] = None,
+    no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:
-    """Write sequences in another format; the extensions say which.
+    """Write sequences in another format, which the extension of TARGET gives.
 
-    Text becomes features, by default templates, where TARGET is CRFsuite's.
+    Text becomes features by templates if TARGET is in CRFsuite's format.
 
     Example: kernelcrf convert train.txt train.crfsuite
     """
     from kernelcrf.cli.conversion import convert as run
 
-    run(source, target, _name(source_format), _name(target_format), templates, not no_labels)
+    run(source, target, source_format, target_format, templates, not no_labels)

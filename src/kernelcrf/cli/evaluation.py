@@ -1,14 +1,13 @@
-"""`kernelcrf evaluate`: how good a model is on labelled sequences."""
+"""`kernelcrf evaluate`: score a model on labelled sequences."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 import typer
 
-from kernelcrf.cli.data import Model, labelled
+from kernelcrf.cli.files import LabelledFile, Model
 from kernelcrf.cli.outcome import echo
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
 from kernelcrf.report.sections import TITLES
@@ -18,7 +17,7 @@ from kernelcrf.terminal import printable
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
     """Print the scores of a model on the sequences of a file, with 95 % intervals."""
     loaded = Model.load(model)
-    found = labelled(data, loaded, format)
+    found = LabelledFile.read(data, loaded, format)
     classes = loaded.crf.classes_.tolist()
     predicted = [labels.tolist() for labels in loaded.crf.predict(found.X)]
     proba = loaded.crf.predict_proba(found.X)
@@ -31,7 +30,7 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
         counts = {"sequences": len(found.X), "tokens": found.n_tokens, "unknown_labels": new}
         typer.echo(json.dumps({**counts, "scores": named}))
         return
-    echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals by resampling sequences")
+    echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals from resampled sequences")
     echo()
     for name, title in TITLES.items():
         if name in scores:
@@ -39,17 +38,17 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
             echo(f"{title:<24}{score.value:.4f}   [{score.low:.4f}, {score.high:.4f}]")
     if new:
         echo()
-        echo(f"labels that the model does not know, in no score of probabilities: {', '.join(new)}")
+        echo(f"labels that the model does not know, left out of the scores of probabilities: {', '.join(new)}")
         if "log_loss" not in scores:
-            echo("no label of the data is one that the model knows: there are no scores of probabilities")
+            echo("the model knows no label of the data: there are no scores of probabilities")
     echo()
     for line in _report(found.y, predicted, scheme):
         echo(line)
 
 
-def _report(y: list[Any], predicted: list[Any], scheme: str | None) -> list[str]:
-    """Return the scores of each label or type of span, in lines."""
-    # A label in a table is one cell of one line, whatever it holds, and labels that differ stay different.
+def _report(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
+    """Return the scores of each label or type of span, as lines."""
+    # A label is one cell of one line of the table, and labels that differ stay different.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
         y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
     if scheme is None:
@@ -59,5 +58,5 @@ def _report(y: list[Any], predicted: list[Any], scheme: str | None) -> list[str]
     return str(text).rstrip("\n").split("\n")
 
 
-def _one_cell(label: Any) -> Any:
+def _one_cell(label: object) -> object:
     return printable(label.replace("\\", r"\\")) if isinstance(label, str) else label

@@ -1,26 +1,23 @@
-"""`kernelcrf inspect`: what a model is, without data."""
+"""`kernelcrf inspect`: describe a model without data."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import typer
-from scipy.linalg import solve_triangular
 
-from kernelcrf import ChainCRF
-from kernelcrf.basis.features import WhitenedMap
-from kernelcrf.cli.data import Model
+from kernelcrf.answers.summary import summarise, text_of
+from kernelcrf.cli.files import Model
 from kernelcrf.cli.outcome import echo
-from kernelcrf.estimators.facts import facts_of, text_of
+from kernelcrf.estimators.chain import ChainCRF
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
     """Print labels, transitions, features or landmarks, certificate and sizes of a model."""
     loaded = Model.load(model)
     crf = loaded.crf
-    facts = facts_of(crf)
+    facts = summarise(crf)
     steps = strongest_steps(crf, n_terms)
     terms = strongest_terms(crf, n_terms)
     if as_json:
@@ -47,20 +44,19 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
 
 
 def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
-    """The n transitions of the largest weights in absolute value."""
+    """Return the n transitions with the largest absolute weights."""
     labels, T = list(map(str, crf.classes_)), crf.transitions_
     order = np.argsort(-np.abs(T), axis=None, kind="stable")[:n]
     return [(labels[i], labels[j], float(T[i, j])) for i, j in zip(*np.unravel_index(order, T.shape), strict=True)]
 
 
 def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
-    """For each label the n features, or landmarks by their places, that speak for it most beside the mean label."""
-    if isinstance(crf._map, WhitenedMap):
-        weights: Any = solve_triangular(crf._map.R.astype(np.float64), crf.coef_, trans="T", lower=True)
-        positions = np.zeros((0, 2), np.intp) if crf.landmark_positions_ is None else crf.landmark_positions_
-        names = [f"{sequence}:{token}" for sequence, token in positions.tolist()]
+    """Return, for each label, the n features or landmarks with the largest weights relative to the mean label."""
+    weights = crf.model_.dual_coef
+    if crf.landmark_positions_ is not None:
+        names = [f"{sequence}:{token}" for sequence, token in crf.landmark_positions_.tolist()]
     else:
-        weights, known = crf.coef_, crf._reader.feature_names
+        known = crf.model_.reader.feature_names
         names = [f"x[{f}]" for f in range(len(weights))] if known is None else known
     beside = weights - weights.mean(axis=1, keepdims=True)
     order = np.argsort(-beside, axis=0, kind="stable")[:n]

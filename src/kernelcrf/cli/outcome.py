@@ -1,11 +1,11 @@
-"""How a command ends: one line on standard error, and an exit code that scripts can rely on.
+"""The end of a command: at most one line on standard error, and an exit code that scripts can rely on.
 
 0      done
-1      a file, a model or a value is not what was expected; the message names it, with the line where there is one
+1      a file, a model or a value is wrong; the message names it, and its line if there is one
 2      wrong usage
-130    interrupted (SIGINT); files are as they were before
-141    whoever read the output has closed it
-143    ended (SIGTERM); files are as they were before
+130    interrupted (SIGINT); files are unchanged
+141    the reader of the output has closed it
+143    ended (SIGTERM); files are unchanged
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec
+from typing import NoReturn, ParamSpec
 
 import typer
 
@@ -27,11 +27,11 @@ WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def command(body: Callable[P, None]) -> Callable[P, None]:
-    """The body of a command, with the ends above."""
+    """Return the body of a command that ends as described above."""
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        # Text is UTF-8 whatever the locale says.
+        # Text is UTF-8 in every locale.
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(encoding="utf-8")
@@ -49,7 +49,7 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
                 _forget_output()
                 raise typer.Exit(CLOSED) from None
             except OSError as error:
-                # Files are named by those who open them: what has no name is where the answer goes.
+                # Errors about files have their names; without one, the error is about standard output.
                 name = error.filename2 or error.filename or "standard output"
                 if name == "standard output":
                     _forget_output()
@@ -61,12 +61,12 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
 
 
 def _forget_output() -> None:
-    """What is left in the buffer has nowhere to go; without this the interpreter would complain at its end."""
+    """Discard the rest of the buffer, which has nowhere to go: the interpreter would complain at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo(line: str = "") -> None:
-    """Print a line of text; what labels, features and names of files hold cannot act on the terminal."""
+    """Print a line of text, escaped so that labels, features and file names cannot act on the terminal."""
     typer.echo(printable(line))
 
 
@@ -75,5 +75,5 @@ def _end(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _warn(message: Any, *_: Any, **__: Any) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     typer.echo(printable(f"warning: {' '.join(str(message).split())}"), err=True)

@@ -1,4 +1,4 @@
-"""`kernelcrf report`: a model on labelled sequences, as one HTML file."""
+"""`kernelcrf report`: describe a model and its predictions on labelled sequences in one HTML file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 
 import typer
 
-from kernelcrf.cli.data import Model, labelled
+from kernelcrf.cli.files import LabelledFile, Model, check_apart
 from kernelcrf.cli.outcome import echo
-from kernelcrf.cli.targets import check_apart
 from kernelcrf.formats import Record, read
 from kernelcrf.report import make_report, write_report
 
@@ -27,7 +26,7 @@ def report(
             raise typer.BadParameter(f"--explain {' '.join(explain)}: expected SEQUENCE:TOKEN, such as 12:3")
     check_apart(target, [model, data, train])
     loaded = Model.load(model)
-    found = labelled(data, loaded, format)
+    found = LabelledFile.read(data, loaded, format)
     html = make_report(
         loaded.crf,
         found.X,
@@ -43,7 +42,7 @@ def report(
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:
-    """The words to show; None where the file has none."""
+    """Return the words to show, None if the file has none."""
     if any(record.tokens is None for record in records):
         return None
     return [list(record.tokens or ()) for record in records]

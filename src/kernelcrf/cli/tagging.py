@@ -1,22 +1,21 @@
 """`kernelcrf tag`: label a file, or a stream for as long as it lasts.
 
-Each batch is answered before the next is read: what a pipe brought by then, or 64 kilobytes of a file. Memory holds no
-more than one.
+Each batch is answered before the next one is read: what has arrived in a pipe, or 64 kilobytes of a file. Memory holds
+one batch.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, zip_longest
-from typing import Any
 
-from kernelcrf.cli.data import Model, text_columns
-from kernelcrf.cli.targets import check_apart
-from kernelcrf.formats import FormatError, Record, format_of, read_batches
+from kernelcrf.arrays import Array
+from kernelcrf.cli.files import Model, check_apart
+from kernelcrf.formats import FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.objects import object_of, plain_label
 from kernelcrf.formats.streams import STDIN
@@ -27,26 +26,20 @@ NOTHING = "_"
 
 @dataclass(frozen=True, eq=False)
 class Tags:
-    """What a model says of a sequence.
+    """The T labels of a sequence; if asked for, T dicts of marginals, and the best labellings with their log p."""
 
-    labels : T labels.
-    marginals : T dicts of label to probability, or None.
-    best : the likeliest labelings with their log-probabilities, or None.
-    """
-
-    labels: Sequence[Any]
-    marginals: Sequence[dict[Any, float]] | None
-    best: Sequence[tuple[Any, float]] | None
+    labels: Sequence[object]
+    marginals: Sequence[Mapping[object, float]] | None
+    best: Sequence[tuple[Array, float]] | None
 
 
 def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int, as_json: bool) -> None:
     """Write the sequences of a source with their labels to standard output."""
     check_apart(STDIN, [model, data])
     loaded = Model.load(model)
-    columns = text_columns(data, format, loaded.templates)
     form = _object if as_json or format_of(data, format) == "jsonl" else _columns
     with _seldom_collected() as collect:
-        for batch in read_batches(data, format, n_columns=columns):
+        for batch in loaded.batches(data, format):
             found = _tags(loaded, batch, marginals, n_best)
             text = "".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True))
             sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
@@ -56,9 +49,9 @@ def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int,
 
 @contextmanager
 def _seldom_collected() -> Iterator[Callable[[], None]]:
-    """Look for cycles of garbage once in a hundred batches.
+    """Collect garbage once in a hundred batches.
 
-    A batch is hundreds of thousands of small objects without a cycle, and looking for one takes a third of the time.
+    A batch has hundreds of thousands of small objects and no cycle, and the search for one takes a third of the time.
     """
     batches = count(1)
 
@@ -87,8 +80,8 @@ def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> It
 
 
 def _columns(record: Record, tags: Tags, n_best: int) -> str:
-    """The lines as they came, and after each: its label, those of the labelings that come next, label:probability."""
-    extra: list[Sequence[Any]] = [tags.labels]
+    """Return the input lines, each with its label, the labels of the next best labellings, and label:probability."""
+    extra: list[Sequence[object]] = [tags.labels]
     if tags.best is not None:
         ranks = [labels.tolist() for labels, _ in tags.best[1:]]
         absent = [[NOTHING] * len(record)] * (n_best - 1)
@@ -99,7 +92,7 @@ def _columns(record: Record, tags: Tags, n_best: int) -> str:
 
 
 def _object(record: Record, tags: Tags, n_best: int) -> str:
-    """The object as it came, and beside its entries `predicted`, `marginals` and `n_best`."""
+    """Return the input object with the entries `predicted`, `marginals` and `n_best` added."""
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
     found["predicted"] = list(map(plain_label, tags.labels))
     if tags.marginals is not None:

@@ -1,7 +1,7 @@
-"""Data: sequences of a known law, and readers of public data sets that lie on disk.
+"""Data: sequences from a known distribution, and loaders of public data sets on disk.
 
-`load_*` read files that a user has put under one folder, given as `folder=` or by the environment variable
-KERNELCRF_DATA; nothing is ever downloaded. `docs/datasets.md` lists the sets and the layout of the folder.
+The loaders read files under one folder, which is `folder=` or the environment variable KERNELCRF_DATA. Nothing is
+downloaded. `docs/datasets.md` lists the sets.
 """
 
 from kernelcrf.datasets.archives import load_gpstruct, load_letters

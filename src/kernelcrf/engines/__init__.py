@@ -1,1 +1,1 @@
-"""Where work runs: an ordered map. Engines know no mathematics."""
+"""Engines run work: an ordered map. They know no mathematics."""

@@ -1,8 +1,8 @@
-"""Loops compiled by Numba: the GIL released, the machine code kept on disk where there is a place for it.
+"""Loops compiled by Numba: the GIL is released, and machine code is kept on disk if possible.
 
-Numba keeps code beside the source, in a folder of the user's, or in NUMBA_CACHE_DIR. Where none of them can be written,
-as in a container with a read-only file system, it refuses to compile at all, and where the disk is full it raises after
-the work is done: here the code is then compiled by each process anew.
+Numba keeps code beside the source, in a folder of the user, or in NUMBA_CACHE_DIR. If none of them can be written, as
+in a container with a read-only file system, Numba refuses to compile; if the disk is full, it raises after the work is
+done. Here each process then compiles the code again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`function`, compiled for the types of its calls; itself under NUMBA_DISABLE_JIT. `options` are Numba's."""
+    """Compile a function for the types of its calls, with Numba's `options`; NUMBA_DISABLE_JIT returns it as it is."""
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
         loop: Callable[..., Any] = numba.njit(function, cache=True, **options)
@@ -27,13 +27,14 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
             raise
         _tell()
         loop = numba.njit(function, **options)
-    if hasattr(loop, "_cache"):
-        _keep_where_there_is_room(loop)
+    # Numba has no public name for the cache of a loop; a plain function has none.
+    if (store := vars(loop).get("_cache")) is not None:
+        _keep_where_there_is_room(store)
     return loop
 
 
-def _keep_where_there_is_room(loop: Any) -> None:
-    keep = loop._cache.save_overload
+def _keep_where_there_is_room(store: Any) -> None:
+    keep = store.save_overload
 
     def try_to_keep(signature: Any, code: Any) -> None:
         try:
@@ -41,9 +42,9 @@ def _keep_where_there_is_room(loop: Any) -> None:
         except OSError:
             _tell()
 
-    loop._cache.save_overload = try_to_keep
+    store.save_overload = try_to_keep
 
 
 @cache
 def _tell() -> None:
-    LOG.info("no folder for compiled code can be written: each process compiles anew. NUMBA_CACHE_DIR can name one")
+    LOG.info("compiled code cannot be stored, so each process compiles again: set NUMBA_CACHE_DIR to a writable folder")

@@ -2,8 +2,8 @@
 
 Results come back in the order of the items, so that a sum taken over them does not depend on the number of
 threads. While a map runs, BLAS keeps to one thread: the parallelism is over items, and a product gives the
-same bits whatever `n_jobs` is. The limit is one of the process: the first map that begins sets it, and the last of
-those that run at the same time takes it back.
+same bits whatever `n_jobs` is. The limit belongs to the process: the first map that begins sets it, and the last of
+those that run at the same time lifts it.
 
 The threads of a pool are kept between maps; the caller's own thread works too. A map inside a map runs in the
 thread it is called from.
@@ -38,10 +38,10 @@ PATIENCE = 1.0
 
 
 class Addable(Protocol):
-    """What can be summed."""
+    """A value that can be summed."""
 
     def __add__(self, other: Any, /) -> Any:
-        """The sum."""
+        """Return the sum."""
         ...
 
 
@@ -51,18 +51,18 @@ def _blas() -> ThreadpoolController:
 
 
 def _let_others_set_limits() -> None:
-    """The thread that sets a limit may be another one than that which takes it back: threadpoolctl 3.8 knows owners."""
+    """Let any thread lift a limit that another one set: threadpoolctl 3.8 remembers which thread set it."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()
 
 
 class _Holder:
-    """What a running call holds of a state. It goes with the call, even where that is interrupted in its last lines."""
+    """A token that a running call holds; it disappears with the call, even if that is interrupted in its last lines."""
 
 
 class _OneThread:
-    """The limit of BLAS to one thread, while anybody holds it. An interruption may come at any line."""
+    """The limit of BLAS to one thread while any call holds it. An interruption may come at any line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,11 +70,11 @@ class _OneThread:
         self._limit: Any = None
 
     def take(self, holder: _Holder) -> None:
-        """Set the limit where nobody has."""
+        """Set the limit if no call has."""
         self._alone(self._take, holder)
 
     def leave(self, holder: _Holder) -> None:
-        """Take the limit back where nobody else holds it."""
+        """Lift the limit if no other call holds it."""
         self._alone(self._leave, holder)
 
     def _take(self, holder: _Holder) -> None:
@@ -93,7 +93,7 @@ class _OneThread:
     def _alone(self, change: Callable[[_Holder], None], holder: _Holder) -> None:
         lock = self._lock
         if not lock.acquire(timeout=PATIENCE):
-            # An interruption came between the change and the release: whoever had the lock is gone.
+            # An interruption came between the change and the release, so that the lock has no owner.
             self._lock = lock = threading.Lock()
             lock.acquire()
         try:
@@ -107,7 +107,7 @@ _one_thread = _OneThread()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """BLAS keeps to one thread inside: for maps, and for vectors too short to share between threads."""
+    """Limit BLAS to one thread: for maps, and for vectors too short to share between threads."""
     if _thread.single() is not None:
         yield
         return
@@ -121,7 +121,7 @@ def single_threaded_blas() -> Iterator[None]:
             _thread.single = _NOBODY
             limit.leave(holder)
     finally:
-        # Once more: an interruption may have come in the lines above.
+        # Done again in case an interruption came in the lines above.
         _thread.single = _NOBODY
         limit.leave(holder)
 
@@ -132,7 +132,7 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 
 def _begin_anew() -> None:
-    """A forked child has none of the threads that its parent's pools and limits speak of."""
+    """Forget pools and limits in a forked child, which has none of its parent's threads."""
     global _one_thread
     _pool.cache_clear()
     _one_thread = _OneThread()
@@ -161,18 +161,17 @@ def _available_cores() -> int:
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Maps over items in `n_jobs` threads; -1 takes one for each core that this process may use, None is 1."""
+    """Map over items in `n_jobs` threads; -1 uses one per core that this process may use, None is 1."""
 
     n_jobs: int = 1
 
     def __post_init__(self) -> None:
-        given: Any = self.n_jobs
-        N_JOBS.check("n_jobs", given)
-        object.__setattr__(self, "n_jobs", 1 if given is None else int(given))
+        N_JOBS.check("n_jobs", self.n_jobs)
+        object.__setattr__(self, "n_jobs", 1 if self.n_jobs is None else int(self.n_jobs))
 
     @property
     def n_threads(self) -> int:
-        """The number of threads that a map runs in."""
+        """Return the number of threads that a map runs in."""
         return _available_cores() if self.n_jobs == -1 else self.n_jobs
 
     def map(
@@ -181,7 +180,7 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> list[Result]:
-        """`[function(item) for item in items]`; the items of the greatest cost start first."""
+        """Return `[function(item) for item in items]`; the items of the greatest cost start first."""
         n_threads = 1 if _thread.in_map() is not None else min(self.n_threads, len(items))
         with single_threaded_blas():
             if n_threads <= 1:
@@ -206,7 +205,7 @@ class LocalEngine:
                 finally:
                     _thread.in_map, _thread.single = _NOBODY, before
 
-            # How NumPy treats overflow belongs to the context of a thread.
+            # NumPy's handling of overflow belongs to the context of a thread.
             pool = _pool(self.n_threads - 1)
             helpers = [pool.submit(copy_context().run, drain) for _ in range(n_threads - 1)]
             try:
@@ -223,12 +222,12 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> tuple[Total, list[Kept]]:
-        """The sum of the first results and a list of the second, both in the order of the items.
+        """Return the sum of the first results and a list of the second, both in the order of the items.
 
         Sums are taken within runs of neighbours, then over the runs, which depend on the number of items alone.
         """
         if not items:
-            raise ValueError("items is empty: expected at least one, there is nothing to sum")
+            raise ValueError("items is empty: expected at least one item to sum")
 
         def run(indices: range) -> tuple[Total, list[Kept]]:
             total, first = function(items[indices[0]])

@@ -1,1 +1,1 @@
-"""What users hold: estimators in the manner of scikit-learn, and the readers of what they hand in."""
+"""Estimators in the manner of scikit-learn: parameters, validation, and delegation to fits and models."""

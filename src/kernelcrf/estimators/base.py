@@ -1,269 +1,262 @@
-"""What the estimators share: kernels as users name them, seeds, progress, the fit itself and what is kept of it."""
+"""What all estimators share: their parameters, the model that `fit` makes, and files.
+
+An estimator holds its parameters and, once it is fitted, one frozen model. `fit` ends in the assignment of `model_`, so
+that a fit that fails or is interrupted leaves the estimator as it was. Public fitted attributes read from the model.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from copy import copy
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass, replace
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.basis.features import FeatureMap
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs
 from kernelcrf.certificate import Certificate
-from kernelcrf.checkpoints import Checkpoint, problem_of, shown_text
-from kernelcrf.corpora.corpus import Data
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.posterior import ScorePosterior
-from kernelcrf.estimators.saved import SavedEstimator
-from kernelcrf.estimators.settings import input_kernel, progress, warn_where_short
-from kernelcrf.evidence import FIRST_C, choose_C, choose_kernel
-from kernelcrf.fitting import Fit, Settings, Start, fit
-from kernelcrf.graphs.structure import Legal
-from kernelcrf.kernels.inputs import InputKernel, Inputs
-from kernelcrf.laplace import N_DRAWS, Laplace, laplace
-from kernelcrf.parameters import Layout
-from kernelcrf.persistence import ModelFileError
-from kernelcrf.solvers import Record
-from kernelcrf.validation import SEED, SIZE, either, nothing, one_of, real
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
+from kernelcrf.estimators.settings import progress, warn_where_short
+from kernelcrf.estimators.stored_parameters import plain_parameters, set_parameters
+from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.fitting.evidence import FIRST_C
+from kernelcrf.fitting.fit import Settings, Start
+from kernelcrf.fitting.problem import Data, Problem
+from kernelcrf.fitting.training import Plan, StructureSearch, Trained, train
+from kernelcrf.kernels.gamma import make_kernel
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.base import FittedModel
+from kernelcrf.persistence import ModelFileError, PathLike, write
+from kernelcrf.solvers import Solver
+from kernelcrf.terms import chain_terms
+from kernelcrf.validation import PATH, SEED, SIZE, either, nothing, one_of, real, validated
 
 POSTERIOR = either(one_of("map", "laplace"))
-N_SAMPLES = 100
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 is the mode alone")}
 
+SEVERAL_FITS = "a checkpoint keeps one fit, and this search makes several"
 
-class KernelEstimator(SavedEstimator):
-    """The part of an estimator that does not depend on what its samples are."""
+T = TypeVar("T")
+Model = TypeVar("Model", bound=FittedModel)
 
-    gamma: float | str
-    degree: int
-    coef0: float
-    C: float | str
-    optimize_kernel: bool
-    n_restarts_optimizer: int
-    n_components: int | str | None
-    pivots: Any
-    label_kernel: Any
-    laplace: bool
-    solver: str
-    tol: float
-    max_iter: int
-    warm_start: bool
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
 
-    C_: float
-    _has_edges = True
-    _kernel: InputKernel
-    _edge_kernel: InputKernel | None
-    _map: FeatureMap
-    _edge_map: FeatureMap | None
-    _layout: Layout
-    _theta: Floats
-    _laplace: Laplace | None
+class Fitted(Generic[T]):
+    """A read-only attribute of a fitted estimator, found at a path in its model; it does not exist before `fit`."""
+
+    def __init__(self, path: str) -> None:
+        self._read = attrgetter(path)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Fitted[T]: ...
+
+    @overload
+    def __get__(self, estimator: object, owner: type) -> T: ...
+
+    def __get__(self, estimator: object | None, owner: type) -> Fitted[T] | T:
+        if estimator is None:
+            return self
+        if "model_" not in vars(estimator):
+            check_is_fitted(estimator, "model_")
+        value: T = self._read(vars(estimator)["model_"])
+        return value
+
+    def __set__(self, estimator: object, value: object) -> None:
+        raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: only fit changes it")
+
+
+@dataclass(eq=False, repr=False)
+class Estimator(ValidatedEstimator, Generic[Model]):
+    """Parameters of all estimators, and the fitted model."""
+
+    kernel: Any = "rbf"
+    _: KW_ONLY
+    C: float | str = 1.0
+    laplace: bool = False
+    solver: str | Solver = "auto"
+    tol: float = 1e-4
+    max_iter: int = 1000
+    certify_full: bool = False
+    warm_start: bool = False
+    checkpoint: Any = None
+    n_jobs: int | None = 1
+    random_state: Any = None
+    verbose: int = 0
+
+    _model_type: ClassVar[type[FittedModel]]
+
+    certificate_ = Fitted[Certificate]("certificate")
+    n_iter_ = Fitted[int]("n_iter")
+    C_ = Fitted[float]("C")
+    log_marginal_likelihood_error_ = Fitted[float]("evidence.error")
 
     def log_marginal_likelihood(self) -> float:
-        """Log p(y | X) of the training data by Laplace's approximation."""
-        return self._kept_laplace.log_evidence
+        """Return log p(y | X) of the training data by Laplace's approximation; `fit` needs laplace=True for it."""
+        return float(self._model.evidence.log_evidence)
+
+    @validated(path=PATH)
+    def save(self, path: PathLike) -> None:
+        """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
+        config, arrays = self._model.to_arrays()
+        write(path, {"parameters": plain_parameters(self), **config}, arrays)
+
+    @classmethod
+    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+        """Return the fitted estimator that the content of a model file describes; `kernelcrf.load` reads files."""
+        try:
+            estimator = cls()
+            estimator.model_ = cls._model_type.from_arrays(config, arrays)
+            set_parameters(estimator, config["parameters"], estimator.model_.kernels)
+            # Parameters may have been set after the fit: only the next fit checks whether they exclude each other.
+            estimator._validate_params(*cls._parameter_constraints)
+        except ModelFileError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise ModelFileError(f"the model file is inconsistent ({error})") from None
+        return estimator
 
     @property
-    def log_marginal_likelihood_error_(self) -> float:
-        """The standard error of `log_marginal_likelihood`: 0 up to 5,000 weights, where it is exact."""
-        return self._kept_laplace.error
-
-    def _tempered(self, temperature: float) -> Self:
-        """Return a copy with the weights divided by a temperature.
-
-        The posterior and the certificate speak of the weights of the fit, and are left out.
-        """
-        model = copy(self)
-        model.certificate_ = Certificate.of_tempered()
-        model._theta, model._laplace = self._theta / temperature, None
-        model.coef_ = self.coef_ / temperature
+    def _model(self) -> Model:
+        if "model_" not in vars(self):
+            check_is_fitted(self, "model_")
+        model: Model = self.model_
         return model
 
-    def _fitted(
-        self,
-        data: Data,
-        kernel: InputKernel,
-        edge_kernel: InputKernel | None,
-        start: Start | None,
-        checkpoint: Checkpoint | None = None,
-        legal: Legal | None = None,
-    ) -> Fit:
-        """Fit, say so where the fit fell short, and keep what predictions need.
-
-        checkpoint : where the fit is kept as it goes, or None.
-        legal : what labelings may be, or None for any.
-        """
-        engine = self._engine
-        by_evidence = self._by_evidence
-        C: Any = self.C if by_evidence else float(self.C)
-        if by_evidence:
-            C = FIRST_C if start is None else self.C_
-        settings = Settings(
-            kernel,
-            edge_kernel,
-            C=C,
-            C_edge=C if self._has_edges else None,
-            label_kernel=self.label_kernel,
-            n_components=self._n_components,
-            rule=self.pivots,
-            solver=self.solver,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            random_state=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
-        )
-        with self._progress(data) as callback:
-            if checkpoint is None:
-                fitted = fit(data, settings, engine, callback, start)
-            else:
-                fitted = self._kept_fit(checkpoint, data, settings, callback, start, legal)
-            if by_evidence or self.optimize_kernel:
-                fitted, settings, found = self._selected(data, fitted, settings, callback)
-                self._laplace = found if self.laplace else replace(found, posterior=None)
-            else:
-                self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
-        warn_where_short(fitted.certificate, fitted.solution.history[-1], self.tol)
-        self.C_, self._kernel, self._edge_kernel = settings.C, settings.kernel, edge_kernel
-        self._map, self._theta, self._layout = fitted.features.map, fitted.solution.theta, fitted.layout
-        self._edge_map = None if fitted.edge_features is None else fitted.edge_features.map
-        self.coef_ = fitted.layout.blocks[0].clique.expand(fitted.weights["node"])
-        self.landmarks_ = getattr(self._map, "landmarks", None)
-        self.certificate_ = fitted.certificate
-        self.n_iter_ = fitted.solution.n_iter
-        self.objective_curve_ = np.array([record.value for record in fitted.solution.history])
-        return fitted
-
-    def _kept_fit(
-        self,
-        checkpoint: Checkpoint,
-        data: Data,
-        settings: Settings,
-        callback: Callable[[Record], None] | None,
-        start: Start | None,
-        legal: Legal | None,
-    ) -> Fit:
-        """Fit from where the checkpoint is, if there is one, and write it on the way and at the end."""
-        problem = problem_of(data, settings, legal, start)
-        found = checkpoint.start(problem, settings, data)
-        steps, write = 0, checkpoint.keep(problem)
-
-        def keep(*point: Any) -> None:
-            nonlocal steps
-            steps += 1
-            write(*point)
-
-        try:
-            fitted = fit(data, settings, self._engine, callback, found or start, keep)
-        except ValueError as error:
-            # A fit of this very problem went past its first step before: it is the file that is wrong.
-            if found is None or steps > 1:
-                raise
-            raise ModelFileError(
-                f"{checkpoint.path}: the fit cannot go on from the weights and landmarks of the checkpoint "
-                f"({shown_text(error)}): remove the file to start anew"
-            ) from None
-        end = fitted.end
-        checkpoint.write(problem, end.map, end.edge_map, end.theta, fitted.solution.history)
-        return fitted
-
-    def _selected(
-        self, data: Data, fitted: Fit, settings: Settings, callback: Callable[[Record], None] | None
-    ) -> tuple[Fit, Settings, Laplace]:
-        """The fit at the C and the kernel of the greatest evidence."""
-        n_draws = N_DRAWS if self.laplace else N_DRAWS // 4
-        if self.optimize_kernel:
-            found = choose_kernel(
-                data,
-                fitted,
-                settings,
-                self._engine,
-                with_C=self._by_evidence,
-                n_restarts=int(self.n_restarts_optimizer),
-                callback=callback,
-                n_draws=n_draws,
-            )
-        else:
-            found = choose_C(fitted, settings, callback, n_draws=n_draws)
-        if not found.converged:
-            warnings.warn(
-                f"the search for the greatest evidence did not converge: it ended at C={found.settings.C:.3g} and "
-                f"{found.settings.kernel}; widen the bounds of the kernel, or give C as a number",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if settings.n_components != "auto":
-            return found.fit, found.settings, found.laplace
-        # The landmarks that `tol` needs depend on C and the kernel.
-        grown = fit(data, found.settings, self._engine, callback)
-        return grown, found.settings, laplace(grown.objective, grown.solution.evaluation, n_draws=n_draws)
-
     @property
-    def _n_components(self) -> int | str | None:
-        given = self.n_components
-        return given if given is None or isinstance(given, str) else int(given)
-
-    @property
-    def _by_evidence(self) -> bool:
-        return isinstance(self.C, str)
-
-    @property
-    def kernel_(self) -> InputKernel:
-        """The input kernel of the fit, with the hyperparameters that were found."""
-        check_is_fitted(self)
-        return self._kernel
-
-    def _input_kernel(self, kernel: Any, X: Inputs, weights: Floats | None = None) -> InputKernel:
-        """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
-        return input_kernel(kernel, X, self.gamma, self.degree, self.coef0, weights)
-
-    def _progress(self, data: Data) -> AbstractContextManager[Callable[[Record], None] | None]:
-        """What is told of a fit as it goes."""
-        return progress(type(self).__name__, self.verbose, data.where)
+    def _earlier(self) -> Model | None:
+        """Return the model that a warm start goes on from, or None."""
+        return self._model if self.warm_start and "model_" in vars(self) else None
 
     @property
     def _engine(self) -> LocalEngine:
         return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
 
     @property
-    def _kept_laplace(self) -> Laplace:
-        check_is_fitted(self)
-        if self._laplace is None:
-            raise AttributeError(
-                f"this {type(self).__name__} was fitted with laplace=False, and knows no evidence: fit it with "
-                "laplace=True"
-            )
-        return self._laplace
+    def _by_evidence(self) -> bool:
+        return isinstance(self.C, str)
 
-    def _drawn_scores(
-        self, X: Inputs, n_samples: int | None, temperature: float, random_state: Any
-    ) -> Iterator[tuple[Array, Array]]:
-        """Node and edge scores at inputs X under draws from the posterior."""
-        if n_samples is None:
-            n_samples = self._score_posterior.posterior.n_kept or N_SAMPLES
-        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-        return self._score_posterior.draws(X, n_samples, rng, temperature, self._engine)
+    def _first_C(self) -> float:
+        """Return the prior variance that a fit begins with."""
+        if not self._by_evidence:
+            return float(self.C)
+        return FIRST_C if self._earlier is None else float(self.C_)
 
-    @property
-    def _score_posterior(self) -> ScorePosterior:
-        check_is_fitted(self)
-        posterior = None if self._laplace is None else self._laplace.posterior
-        if posterior is None:
-            raise AttributeError(
-                f"this {type(self).__name__} was fitted with laplace=False, and keeps no posterior of its weights: fit "
-                "it with laplace=True"
-            )
-        maps = {"node": self._map} | ({} if self._edge_map is None else {"steps": self._edge_map})
-        return ScorePosterior(self._layout, posterior, maps)
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _check_combinations(self) -> None:
+        if self.checkpoint is not None:
+            self._exclude("checkpoint", {"C": self._by_evidence}, SEVERAL_FITS)
+
+    def _settings(self, seed: int) -> Settings:
+        return Settings(
+            solver=self.solver,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            certify_full=bool(self.certify_full),
+            random_state=seed,
+        )
+
+    def _plan(self, problem: Problem, by_evidence: Collection[str]) -> Plan:
+        return Plan(
+            by_evidence=by_evidence if self._by_evidence else (),
+            laplace=bool(self.laplace),
+            checkpoint=Checkpoint.of(self.checkpoint),
+        )
+
+    def _train(
+        self,
+        problem: Problem,
+        by_evidence: Collection[str],
+        start: Start | None,
+        seed: int,
+        structure: StructureSearch | None = None,
+    ) -> Trained:
+        """Fit a problem as the parameters ask for, and warn if the fit fell short.
+
+        by_evidence : the names of the terms whose prior variance is C.
+        start : an earlier fit to go on from, or None.
+        structure : a search for the templates that matter, or None.
+        """
+        plan = replace(self._plan(problem, by_evidence), structure=structure)
+        with progress(type(self).__name__, self.verbose, problem.corpus.where) as callback:
+            found = train(problem, self._settings(seed), plan, self._engine, callback, start)
+        warn_where_short(found.fit.certificate, found.fit.solution.history[-1], self.tol)
+        return found
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class InputEstimator(Estimator[Model]):
+    """An estimator whose samples have inputs, which a kernel compares."""
+
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 1.0
+    optimize_kernel: bool = False
+    n_restarts_optimizer: int = 0
+    n_components: int | str | None = 500
+    pivots: Any = "auto"
+
+    landmarks_ = Fitted[Inputs | None]("landmarks")
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.checkpoint is not None:
+            several = {
+                "n_components": isinstance(self.n_components, str),
+                "optimize_kernel": bool(self.optimize_kernel),
+            }
+            self._exclude("checkpoint", several, SEVERAL_FITS)
+
+    def _settings(self, seed: int) -> Settings:
+        given = self.n_components
+        n_components = given if given is None or isinstance(given, str) else int(given)
+        return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
+
+    def _plan(self, problem: Problem, by_evidence: Collection[str]) -> Plan:
+        plan = super()._plan(problem, by_evidence)
+        if not self.optimize_kernel:
+            return plan
+        names = [term.name for term in problem.groups()[0]]
+        return replace(plan, kernel_terms=names, n_restarts=int(self.n_restarts_optimizer))
+
+    def _kernel_on(self, argument: str, X: Inputs, weights: Floats | None = None) -> InputKernel:
+        """Return the kernel of a parameter with its gamma as a number; by weights, rows count for what they weigh."""
+        return make_kernel(getattr(self, argument), X, self.gamma, self.degree, self.coef0, weights, argument)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelEstimator(InputEstimator[Model]):
+    """An estimator whose fit is that of sequences, or of rows as sequences of one token."""
+
+    label_kernel: Any = "delta"
+    class_weight: Any = None
+
+    _has_edges: ClassVar[bool] = True
+
+    classes_ = Fitted[Array]("labels.classes")
+    coef_ = Fitted[Floats]("coef")
+    kernel_ = Fitted[InputKernel]("kernel")
+    objective_curve_ = Fitted[Floats]("objective_curve")
+    n_features_in_ = Fitted[int]("reader.n_features")
+
+    def _train_chain(
+        self, data: Data, n_labels: int, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
+    ) -> Trained:
+        """Fit the terms of a chain, from an earlier fit if there is one."""
+        C = self._first_C()
+        terms = chain_terms(
+            n_labels,
+            kernel,
+            edge_kernel,
+            C=C,
+            C_edge=C if self._has_edges else None,
+            label_kernel=self.label_kernel,
+        )
+        return self._train(Problem.of(terms, data), [term.name for term in terms], start, self._seed())

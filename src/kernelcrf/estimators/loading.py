@@ -1,4 +1,4 @@
-"""From a file to a fitted estimator."""
+"""Read a fitted estimator from a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
 from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
-from kernelcrf.estimators.state import restore
 from kernelcrf.persistence import ModelFileError, PathLike, read
 from kernelcrf.validation import PATH, validated
 
@@ -23,7 +22,7 @@ ESTIMATORS: dict[str, type[Model]] = {
 
 @validated(path=PATH)
 def load(path: PathLike) -> Model:
-    """The fitted estimator that `save` wrote to a file.
+    """Return the fitted estimator that `save` wrote to a file.
 
     Examples
     --------
@@ -38,9 +37,7 @@ def load(path: PathLike) -> Model:
     name = config.get("estimator")
     if not isinstance(name, str) or name not in ESTIMATORS:
         raise ModelFileError(f"{path}: estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf")
-    model = ESTIMATORS[name]()
     try:
-        restore(model, config, arrays)
+        return ESTIMATORS[name].from_arrays(config, arrays)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
-    return model

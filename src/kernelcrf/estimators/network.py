@@ -1,86 +1,110 @@
-"""What the estimators on networks share: the fit or the search, what is kept of it, and its evidence."""
+"""Parameters and the fit or structure search of the estimators on networks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from sklearn.utils.validation import check_is_fitted
-
-from kernelcrf.certificate import Certificate
-from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.saved import SavedEstimator
-from kernelcrf.estimators.settings import progress, warn_where_short
-from kernelcrf.laplace import Laplace, laplace
-from kernelcrf.networks import Network, NetworkFit, Settings, fit
-from kernelcrf.structure_search import Search, SearchSettings, search
-
-COVERS = {
-    "exact": "the negative log posterior",
-    "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
-    "gibbs": "the negative log pseudo-likelihood, with the same prior",
-}
-"""What the objective of a fit is, by the way of inference."""
+from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.estimators.base import SEVERAL_FITS, Estimator, Fitted, InputEstimator, Model
+from kernelcrf.fitting.evidence import shared_variance
+from kernelcrf.fitting.fit import Fit
+from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.fitting.structure_search import Search, SearchSettings
+from kernelcrf.fitting.training import StructureSearch
+from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.potentials import Potentials
+from kernelcrf.terms import Term
 
 
-class NetworkEstimator(SavedEstimator):
-    """The part of an estimator that does not depend on what its samples are."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class NetworkEstimator(Estimator[Model]):
+    """An estimator of the potentials of a graph of labels."""
 
-    laplace: bool
-    structure_tol: float
-    min_gain: float | None
-    solver: str
-    tol: float
-    max_iter: int
-    n_jobs: int | None
-    verbose: int
+    structure_tol: float = 1e-3
+    min_gain: float | None = None
 
-    certificate_: Certificate
-    search_: Search | None
-    n_iter_: int
-    _laplace: Laplace | None
+    _structure: ClassVar[str] = "structure"
 
-    def log_marginal_likelihood(self) -> float:
-        """Log p(y | X) of the training data by Laplace's approximation; needs `laplace=True`."""
-        check_is_fitted(self)
-        if self._laplace is None:
-            raise AttributeError(
-                f"this {type(self).__name__} was fitted with laplace=False, and has no evidence: "
-                "fit it with laplace=True"
-            )
-        return self._laplace.log_evidence
+    search_ = Fitted[Search | None]("search")
 
-    def _fit_network(
-        self, network: Network, present: Sequence[str], others: Sequence[str], seed: int, *, learn: bool
-    ) -> NetworkFit:
-        """Solve with the templates present and all others, or with those of the others that a search lets join.
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        learned = {self._structure: is_learned(getattr(self, self._structure))}
+        if self.checkpoint is not None:
+            self._exclude("checkpoint", learned, SEVERAL_FITS)
+        if isinstance(getattr(self, "n_components", None), str):
+            self._exclude("n_components", learned, "a structure search keeps one basis; give n_components as a number")
 
-        seed : where a fit with missing labels starts.
+    def _train_network(
+        self,
+        terms: Iterable[Term],
+        data: LabelledGraphs,
+        present: Sequence[str],
+        seed: int,
+        earlier: Potentials | None,
+        *,
+        learn: bool,
+    ) -> tuple[Fit, dict[str, Any]]:
+        """Fit all terms, or those of the templates present and of others that a search lets join.
+
+        earlier : the potentials that a warm start goes on from, or None.
+
+        Returns the fit, and the fields that all models of networks share.
         """
-        settings, engine = Settings(self.solver, float(self.tol), int(self.max_iter), seed), self._engine
-        self.search_ = None
-        with progress(type(self).__name__, self.verbose) as callback:
-            if learn:
-                rule = SearchSettings(
-                    float(self.structure_tol), None if self.min_gain is None else float(self.min_gain)
-                )
-                fitted, self.search_ = search(network, present, others, settings, rule, engine, callback)
-            else:
-                fitted = fit(network, [*present, *others], settings, engine, callback)
-        warn_where_short(fitted.certificate, fitted.solution.history[-1], self.tol)
-        self.certificate_, self.n_iter_ = fitted.certificate, fitted.solution.n_iter
-        self._laplace = laplace(fitted.objective, fitted.solution.evaluation) if self.laplace else None
-        return fitted
+        problem = Problem.of(terms, data)
+        start = None if earlier is None else earlier.start(problem.terms)
+        rule = SearchSettings(float(self.structure_tol), None if self.min_gain is None else float(self.min_gain))
+        structure = StructureSearch(data, present, rule) if learn else None
+        found = self._train(problem, self._sharing_C(problem), start, seed, structure)
+        given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
+        return found.fit, {
+            "certificate": found.fit.certificate,
+            "n_iter": found.fit.solution.n_iter,
+            "C": shared_variance(found.fit, self._sharing_C(problem)),
+            "search": found.search,
+            "laplace": found.laplace,
+            "given_kernels": {
+                name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
+            },
+        }
 
-    @property
-    def _engine(self) -> LocalEngine:
-        return LocalEngine(1 if self.n_jobs is None else self.n_jobs)
+    def _sharing_C(self, problem: Problem) -> list[str]:
+        """Return the names of the terms whose prior variance is C."""
+        return [term.name for term in problem.terms]
 
-    @property
-    def _n_threads(self) -> int:
-        return self._engine.n_threads
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
+    """An estimator on networks whose potentials depend on inputs."""
+
+    C_label: float = 1.0
+    edge_kernel: Any = None
+
+    def _kernel_of(
+        self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None
+    ) -> InputKernel:
+        """Return the kernel that an earlier fit had for a term, or the one that a parameter asks for."""
+        known = None if earlier is None else earlier.kernel(term)
+        return self._kernel_on(argument, X, weights) if known is None else known
+
+    def _sharing_C(self, problem: Problem) -> list[str]:
+        """Return the names of the terms that depend on inputs: the others have the prior variance C_label."""
+        return [term.name for term in problem.terms if term.input is not None]
 
 
 def is_learned(structure: Any) -> bool:
-    """Whether a user asks for structure search."""
+    """Return whether a user asks for structure search."""
     return isinstance(structure, str) and structure == "auto"
+
+
+def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
+    """Return the pairs of labels or variables that interact, or may if the structure is learned."""
+    if not isinstance(structure, str):
+        return checked_pairs(structure, len(cards), "structure")
+    if structure == "tree":
+        return chow_liu(labels, cards, weights)
+    return [] if structure == "none" else all_pairs(len(cards))

@@ -1,21 +1,22 @@
-"""What the parameters of estimators may be, and the base class that checks them at the start of `fit`."""
+"""Constraints on the parameters of estimators, and the base class that checks them at the start of `fit`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from kernelcrf.arrays import UserData
 from kernelcrf.basis.choice import PIVOTS
-from kernelcrf.checkpoints import CHECKPOINT
-from kernelcrf.estimators.constraints import ALIASES, ALPHABETS
-from kernelcrf.estimators.feature_dicts import HASH_FEATURES
-from kernelcrf.kernels.cliques import LABEL_KERNEL
+from kernelcrf.fitting.checkpoints import CHECKPOINT
 from kernelcrf.kernels.inputs import COEF0, DEGREE, KERNEL
-from kernelcrf.parameters import PRIOR_VARIANCE
+from kernelcrf.kernels.labels import LABEL_KERNEL
+from kernelcrf.readers.constraints import ALIASES, ALPHABETS
+from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.solvers import SOLVER
+from kernelcrf.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     COUNT,
     FLAG,
@@ -47,11 +48,13 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _validate_params(self, *names: str) -> None:
         """Raise a ParameterError if a parameter has a wrong value, or excludes another; by names, check these alone."""
-        values = self.get_params(deep=False)
         if names:
-            check_parameters(values, {name: self._parameter_constraints[name] for name in names})
+            check_parameters(
+                {name: getattr(self, name) for name in names},
+                {name: self._parameter_constraints[name] for name in names},
+            )
             return
-        check_parameters(values, self._parameter_constraints)
+        check_parameters(self.get_params(deep=False), self._parameter_constraints)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -67,20 +70,20 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def _is_collection(values: Any) -> bool:
+def _is_collection(values: UserData) -> bool:
     """Return whether values can be listed again and again, in a certain order or in any, and are not text."""
     if isinstance(values, np.ndarray):
         return values.ndim > 0
     return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
 
 
-def _are_labels(values: Any) -> bool:
+def _are_labels(values: UserData) -> bool:
     return _is_collection(values) and len({*values}) >= 1
 
 
+CLASSES = either(nothing, Constraint("a list of labels", _are_labels), advice="None takes the labels of y")
 GAMMA = either(one_of("scale", "auto"), positive)
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
-COMPONENTS = either(whole(least=1), nothing, advice="None takes every distinct input")
 PAIRS = Constraint("pairs of numbers in a list", _is_collection)
 STRUCTURE = either(one_of(*STRUCTURES), PAIRS)
 ENGINE = either(
@@ -93,32 +96,41 @@ ENGINE = either(
         "parts_of",
         "fetch",
         "status",
-        text="a kernelcrf.engines.dask.DaskEngine",
+        text="a kernelcrf.distributed.DaskEngine",
     ),
 )
 SCHEMES = (*ALPHABETS, *ALIASES)
 
-OF_KERNELS: Mapping[str, Parameter] = {"kernel": KERNEL, "gamma": GAMMA, "degree": DEGREE, "coef0": COEF0}
-OF_SOLVERS: Mapping[str, Parameter] = {"solver": SOLVER, "tol": POSITIVE, "max_iter": COUNT}
-OF_RUNS: Mapping[str, Parameter] = {
+OF_ALL: Mapping[str, Parameter] = {
+    "C": either(*PRIOR_VARIANCE.constraints, one_of("evidence")),
+    "laplace": FLAG,
+    "solver": SOLVER,
+    "tol": POSITIVE,
+    "max_iter": COUNT,
+    "certify_full": FLAG,
+    "warm_start": FLAG,
+    "checkpoint": CHECKPOINT,
     "n_jobs": N_JOBS,
+    "random_state": SEED,
     "verbose": either(whole(least=0), *FLAG.constraints),
 }
 
-OF_KERNEL_ESTIMATORS: Mapping[str, Parameter] = {
-    **OF_KERNELS,
-    "C": either(*PRIOR_VARIANCE.constraints, one_of("evidence")),
+OF_INPUTS: Mapping[str, Parameter] = {
+    "kernel": KERNEL,
+    "gamma": GAMMA,
+    "degree": DEGREE,
+    "coef0": COEF0,
     "optimize_kernel": FLAG,
     "n_restarts_optimizer": either(whole(least=0)),
     "n_components": either(whole(least=1), nothing, one_of("auto"), advice="None takes every distinct input"),
     "pivots": PIVOTS,
+    **OF_ALL,
+}
+
+OF_KERNEL_ESTIMATORS: Mapping[str, Parameter] = {
+    **OF_INPUTS,
     "label_kernel": LABEL_KERNEL,
     "class_weight": either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict of labels and weights")),
-    "laplace": FLAG,
-    **OF_SOLVERS,
-    "warm_start": FLAG,
-    "random_state": SEED,
-    **OF_RUNS,
 }
 
 OF_CHAINS: Mapping[str, Parameter] = {
@@ -127,28 +139,21 @@ OF_CHAINS: Mapping[str, Parameter] = {
     "constraints": either(
         nothing, one_of(*SCHEMES), Constraint("a list of the pairs of labels (from, to) that are legal", _is_collection)
     ),
-    "classes": either(nothing, Constraint("a list of labels", _are_labels), advice="None takes the labels of y"),
+    "classes": CLASSES,
     "decoding": either(one_of("viterbi", "marginal")),
     "hash_features": HASH_FEATURES,
     "engine": ENGINE,
-    "checkpoint": CHECKPOINT,
 }
 
 OF_NETWORKS: Mapping[str, Parameter] = {
-    "C": PRIOR_VARIANCE,
+    **OF_ALL,
     "structure_tol": either(real(least=0)),
     "min_gain": either(real(least=0), nothing),
-    "laplace": FLAG,
-    **OF_SOLVERS,
-    "random_state": SEED,
-    **OF_RUNS,
 }
 
 OF_NETWORKS_WITH_INPUTS: Mapping[str, Parameter] = {
-    **OF_KERNELS,
     **OF_NETWORKS,
+    **OF_INPUTS,
     "C_label": PRIOR_VARIANCE,
     "edge_kernel": OPTIONAL_KERNEL,
-    "n_components": COMPONENTS,
-    "pivots": PIVOTS,
 }

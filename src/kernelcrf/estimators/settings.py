@@ -1,88 +1,20 @@
-"""What all estimators share: kernels as users name them, progress, and a word where a fit fell short."""
+"""Progress of a fit while it runs, and a warning if it fell short."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from kernelcrf.certificate import Certificate
-from kernelcrf.kernels.inputs import InputKernel, Inputs, is_sparse
 from kernelcrf.solvers import Record
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
-Floats = npt.NDArray[np.float64]
-
 TINY = float(np.finfo(np.float64).tiny)
-
-
-def input_kernel(
-    kernel: Any,
-    X: Inputs,
-    gamma: float | str,
-    degree: int,
-    coef0: float,
-    weights: Floats | None = None,
-    argument: str = "kernel",
-) -> InputKernel:
-    """The kernel with its gamma as a number; by weights, rows count for what they weigh."""
-    return kernel_on(kernel, X.shape[1], lambda: gamma_by_scale(X, weights), gamma, degree, coef0, argument)
-
-
-def kernel_on(
-    kernel: Any,
-    n_features: int,
-    by_scale: Callable[[], float],
-    gamma: float | str,
-    degree: int,
-    coef0: float,
-    argument: str = "kernel",
-) -> InputKernel:
-    """Return the kernel for inputs of so many columns; `by_scale` gives gamma if it is 'scale'."""
-    if isinstance(gamma, str):
-        reads_gamma = isinstance(kernel, str) and kernel not in ("linear", "cosine")
-        gamma = by_scale() if gamma == "scale" and reads_gamma else 1.0 / n_features
-    if isinstance(kernel, str):
-        return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0, argument=argument)
-    return InputKernel(kernel, argument=argument)
-
-
-def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
-    """1 / (d variance of X); 1 where X has no variance."""
-    largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
-    if largest == 0:
-        return 1.0
-    # Where squares would overflow or vanish, the scale is taken out first.
-    exponent = np.floor(np.log2(largest))
-    far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
-    power = 2.0**exponent if far else 1.0
-    variance = _variance(X / X.dtype.type(power) if far else X, weights)
-    if variance <= 0:
-        return 1.0
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        gamma = float(1.0 / np.float64(X.shape[1] * variance) / power / power)
-    if not np.finfo(np.float64).tiny <= gamma < np.inf:
-        raise ValueError(
-            f"X has values up to {largest:.3g}, and gamma='scale' would be {gamma:g}: scale X, as "
-            "sklearn.preprocessing.StandardScaler does, or give gamma as a number"
-        )
-    return gamma
-
-
-def _variance(X: Inputs, weights: Floats | None) -> float:
-    """The variance of all entries, stored or not."""
-    if weights is None and not is_sparse(X):
-        return float(X.var())
-    share = np.full(X.shape[0], 1.0 / X.shape[0]) if weights is None else weights / weights.sum()
-    squares = X.multiply(X) if is_sparse(X) else np.square(X)
-    mean, mean_square = (float(share @ np.asarray(rows.mean(axis=1)).ravel()) for rows in (X, squares))
-    return mean_square - mean * mean
 
 
 @contextmanager

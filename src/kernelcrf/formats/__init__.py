@@ -1,7 +1,7 @@
 """Labelled sequences in files: column files, JSON lines, CRFsuite's text format, Parquet and .npz.
 
-The extension of a name says its format, that of `name.txt.gz` too; "-" is standard input. Reading goes by batches, so
-that a stream of any length is read in bounded memory; errors name the file and the line.
+The extension of a name gives its format, also before ".gz"; "-" is standard input. Files are read in batches, so that
+a stream of any length needs bounded memory. Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ import gzip
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import PurePath
 
-from kernelcrf.formats.records import FormatError, Kind, Record
-from kernelcrf.formats.streams import STDIN, PathLike, display_name
+from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateError, Templates, default_templates
-from kernelcrf.persistence import whole_file
+from kernelcrf.persistence import PathLike, whole_file
 from kernelcrf.validation import PATH, shown
 
-EXTENSIONS: Mapping[str, tuple[str, ...]] = {
+EXTENSIONS = {
     "columns": (".txt", ".conll", ".tsv", ".iob", ".iob2", ".bio", ".data"),
     "jsonl": (".jsonl", ".ndjson"),
     "crfsuite": (".crfsuite", ".crfs"),
     "parquet": (".parquet",),
     "npz": (".npz",),
 }
-MODULES = {"columns": "columns", "jsonl": "json_lines", "crfsuite": "crfsuite", "parquet": "parquet", "npz": "arrays"}
 BINARY = ("parquet", "npz")
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
-    """The name of the format: the one given, or that of the extension; column files from standard input.
+    """Return the name of the format: the one given, else that of the extension; standard input has columns.
 
     Examples
     --------
@@ -53,18 +52,18 @@ def format_of(path: PathLike, format: str | None = None) -> str:
             return name
     known = ", ".join(extension for extensions in EXTENSIONS.values() for extension in extensions)
     raise FormatError(
-        f"{display_name(path)}: the extension {extension!r} is of no known format: expected one of {known}, or the "
-        f"format by name: {', '.join(EXTENSIONS)}"
+        f"{display_name(path)}: the extension {extension!r} is not known: expected one of {known}, or a format by "
+        f"name: {', '.join(EXTENSIONS)}"
     )
 
 
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    r"""Batches of records, each what one read of the source brought; raises where the source has no sequence.
+    r"""Yield batches of records, each with what one read of the source returned; raise if there is no sequence.
 
-    n_columns, labels : of column files alone: how many cells describe a token, a further one being its label. None is
-        all but the last, or all where `labels` is False.
+    n_columns, labels : for column files only: the number of cells that describe a token; one more is its label. None
+        is all cells but the last, or all cells if `labels` is False.
 
     Examples
     --------
@@ -76,21 +75,25 @@ def read_batches(
     """
     name = format_of(path, format)
     options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
-    empty, width = True, None
-    for batch in import_module(f"{__name__}.{MODULES[name]}").read(path, **options):
+    first: Record | None = None
+    for batch in import_module(f"{__name__}.{name}").read(path, **options):
         for record in batch:
-            width = _check_alike(record, width)
+            first = first or record
+            if (record.kind, record.width) != (first.kind, first.width):
+                raise FormatError(
+                    f"{record.place}: {record.kind} with {record.width} entries per token after {first.kind} with "
+                    f"{first.width}: expected one kind and one width in a file"
+                )
         if batch:
-            empty = False
             yield batch
-    if empty:
-        raise FormatError(f"{display_name(path)}: no sequence in it: expected at least one")
+    if first is None:
+        raise FormatError(f"{display_name(path)}: the file has no sequence: expected at least one")
 
 
 def read(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[Record]:
-    r"""The records one after the other; see `read_batches`.
+    r"""Yield the records one after the other; the arguments are those of `read_batches`.
 
     Examples
     --------
@@ -117,35 +120,24 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
     {"tokens": [["The", "DT"], ["dog", "NN"]], "labels": ["B-NP", "I-NP"]}
     """
     name = format_of(path, format)
-    module = import_module(f"{__name__}.{MODULES[name]}")
+    module = import_module(f"{__name__}.{name}")
     if os.fspath(path) == STDIN:
         if name in BINARY:
-            raise FormatError(f"standard output: {name} files are not written to a stream: name a file")
+            raise FormatError(f"standard output: {name} files cannot be written to a stream: name a file")
         module.write(sys.stdout, records)
         return
     with whole_file(path) as file:
         if name in BINARY:
             module.write(file, records)
             return
-        # No time in the header: equal records make equal files.
+        # The header has no time, so that equal records give equal files.
         packed = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if os.fspath(path).endswith(".gz") else None
-        text = io.TextIOWrapper(file if packed is None else packed, encoding="utf-8", newline="\n")
+        text = io.TextIOWrapper(packed or file, encoding="utf-8", newline="\n")
         module.write(text, records)
         text.flush()
         text.detach()
         if packed is not None:
             packed.close()
-
-
-def _check_alike(record: Record, before: tuple[Kind, int] | None) -> tuple[Kind, int]:
-    """The kind of a record, and how many cells or numbers a token has: what all records of a file share."""
-    width = len(record.x[0]) if record.kind == "text" else record.x.shape[1] if record.kind == "vectors" else 0
-    if before is not None and before != (record.kind, width):
-        raise FormatError(
-            f"{record.place}: {record.kind} of {width} entries a token after {before[0]} of {before[1]}: expected one "
-            "kind and one width in a file"
-        )
-    return record.kind, width
 
 
 __all__ = [

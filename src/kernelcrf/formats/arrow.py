@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from kernelcrf.formats.records import FormatError, one_line
 
+# A module, table, column, type or filesystem of pyarrow, which has no type annotations.
+ArrowObject: TypeAlias = Any
 
-def arrow() -> tuple[Any, Any]:
+
+def arrow() -> tuple[ArrowObject, ArrowObject]:
     """Return pyarrow and pyarrow.parquet; raise FormatError if they are not installed."""
     try:
         import pyarrow as pa
@@ -22,8 +25,8 @@ def arrow() -> tuple[Any, Any]:
 
 
 @contextmanager
-def arrow_errors(name: str, expected: str = "a Parquet file that is whole") -> Iterator[None]:
-    """Turn Arrow's errors inside into errors that name the file: a FormatError, or the OSError of the system.
+def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterator[None]:
+    """Turn Arrow's errors inside the block into errors that name the file: a FormatError, or the system's OSError.
 
     A damaged file makes Arrow raise ArrowInvalid, OSError, NotImplementedError, UnicodeDecodeError and others.
     """
@@ -31,19 +34,12 @@ def arrow_errors(name: str, expected: str = "a Parquet file that is whole") -> I
         yield
     except FormatError:
         raise
-    except OSError as error:
-        if error.errno is None:
-            raise _named(name, expected, error) from None
-        raise OSError(error.errno, os.strerror(error.errno), name) from None
     except MemoryError:
         raise MemoryError(f"{name}: there is not enough memory to read it: expected smaller row groups") from None
-    except (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, RecursionError) as error:
-        raise _named(name, expected, error) from None
     except Exception as error:
-        if not isinstance(error, arrow()[0].ArrowException):
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), name) from None
+        own = (OSError, ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, RecursionError)
+        if not isinstance(error, (*own, arrow()[0].ArrowException)):
             raise
-        raise _named(name, expected, error) from None
-
-
-def _named(name: str, expected: str, error: Exception) -> FormatError:
-    return FormatError(f"{name}: expected {expected} ({one_line(error)})")
+        raise FormatError(f"{name}: expected {expected} ({one_line(error)})") from None

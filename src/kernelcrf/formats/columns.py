@@ -1,20 +1,19 @@
-"""Column files, as of the CoNLL shared tasks: a token a line, cells apart by a tab or by blanks.
+"""Column files, as in the CoNLL shared tasks: one token per line, with cells separated by tabs or blanks.
 
-An empty line ends a sequence. The first line of a file says which separator it has, and how many cells.
-
-The last cell is the label, unless the reader is told otherwise. A line has at most MOST_CELLS cells: each of them takes
-memory of its own, and default templates make a dozen features of each.
+An empty line ends a sequence. The first line of a file decides on the separator and the number of cells. The last cell
+is the label, unless the reader is told otherwise. A line has at most MOST_CELLS cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TextIO
 
-from kernelcrf.formats.faithful import HOLDS_ALL, TextLabels, check_unweighted, is_line
 from kernelcrf.formats.records import MOST_CELLS, FormatError, Record
-from kernelcrf.formats.streams import MARK, PathLike, display_name, paragraphs
+from kernelcrf.formats.round_trip import HOLDS_ALL, TextLabels, is_line
+from kernelcrf.formats.streams import MARK, display_name, paragraphs
+from kernelcrf.persistence import PathLike
 from kernelcrf.validation import shown
 
 FORMAT = "a column file"
@@ -23,9 +22,9 @@ FORMAT = "a column file"
 def rows(
     path: PathLike, *, separator: str | None = None, width: int | None = None
 ) -> Iterator[list[tuple[int, list[str], list[list[str]]]]]:
-    """Batches of sequences: the number of their first line, their lines, and the cells of each line.
+    """Yield batches of sequences: the number of their first line, their lines, and the cells of each line.
 
-    separator, width : as the file must have them; None takes those of the first line.
+    separator, width : what the file must have; None takes those of the first line.
     """
     name = display_name(path)
     for batch in paragraphs(path):
@@ -48,11 +47,7 @@ def rows(
 
 
 def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
-    """Batches of records of kind "text".
-
-    n_columns : how many cells describe a token; a further one is its label. None is all but the last, or all where
-        `labels` is False.
-    """
+    """Yield batches of records of kind "text"; `read_batches` explains the options."""
     name, seen = display_name(path), False
     for batch in rows(path):
         if not seen and batch:
@@ -61,8 +56,8 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
             if n < 1 or not n <= width <= n + 1:
                 expected = f"{n_columns} or {n_columns + 1}" if n_columns is not None else "2 or more"
                 raise FormatError(
-                    f"{name}, line {batch[0][0]}: expected {expected} cells, one for each of the columns that describe "
-                    f"a token and one for its label, got {shown(batch[0][2][0])}"
+                    f"{name}, line {batch[0][0]}: expected {expected} cells, which are the columns that describe a "
+                    f"token and its label, got {shown(batch[0][2][0])}"
                 )
         labelled = n < width
         yield [
@@ -78,28 +73,28 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
         ]
 
 
-def lines_of(record: Record, extra: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Return the lines of a sequence, as they came if they did, with a further cell from each column of `extra`."""
+def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Return the lines of a sequence, unchanged if they came from a column file, plus a cell from each `extra`."""
     columns = [list(map(str, column)) for column in extra]
-    if record.raw is not None and record.kind == "text" and isinstance(record.raw, list):
+    separator, known = "\t", list[str]()
+    if record.kind != "text":
+        columns = [list(record.tokens), *columns] if record.tokens else columns
+    elif isinstance(record.raw, list):
         separator, known = ("\t" if "\t" in record.raw[0] else " "), record.raw
     else:
-        separator = "\t"
-        known = ["\t".join(row) for row in record.x] if record.kind == "text" else list(record.tokens or ())
-        if record.kind != "text":
-            columns, known = [known, *columns] if known else columns, []
-    # A set: the same few labels are on millions of lines.
+        known = ["\t".join(row) for row in record.x]
+    # The same few labels are on millions of lines, so each distinct cell is checked once.
     for cell in {cell for column in columns for cell in column}:
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
             raise FormatError(
                 f"{record.place}: {shown(cell)} cannot be a cell of a line: expected text that is not empty, without "
-                "tabs and ends of lines, and without blanks between cells apart by blanks; ask for --json"
+                "tabs and line ends, and without blanks if blanks separate the cells; use --json"
             )
     return map(separator.join, zip(*([known] if known else []), *columns, strict=True))
 
 
-def write(lines: Any, records: Iterable[Record]) -> None:
-    """Write records of kind "text" to an open text file, apart by tabs."""
+def write(lines: TextIO, records: Iterable[Record]) -> None:
+    """Write records of kind "text" to an open text file, with tabs between cells."""
     labels, first = TextLabels(FORMAT), None
     for record in records:
         if record.kind != "text":
@@ -107,13 +102,14 @@ def write(lines: Any, records: Iterable[Record]) -> None:
                 f"{record.place}: column files hold text, and this sequence has {record.kind}: write .jsonl, which "
                 "holds any kind"
             )
-        check_unweighted(record, FORMAT)
+        if record.weight != 1.0:
+            raise FormatError(
+                f"{record.place}: the weight is {record.weight:g}, and {FORMAT} cannot hold weights: {HOLDS_ALL}"
+            )
         table = [list(row) for row in record.x]
         if record.labels is not None:
             if None in record.labels:
-                raise FormatError(
-                    f"{record.place}: a label is missing, and the cells cannot be a line without it: {HOLDS_ALL}"
-                )
+                raise FormatError(f"{record.place}: a label is missing, which {FORMAT} cannot hold: {HOLDS_ALL}")
             table = [[*row, label] for row, label in zip(table, labels.texts(record) or [], strict=True)]
         for row in table:
             line = "\t".join(row)
@@ -123,27 +119,23 @@ def write(lines: Any, records: Iterable[Record]) -> None:
                     f"{record.place}: {len(row)} cells after lines of {first[0]}: expected labels for all sequences "
                     f"or for none; {HOLDS_ALL}"
                 )
-            if not _is_line(line, row, "\t" if "\t" in first[1] else " ") or first[1].startswith(MARK):
+            # A line of one cell is read with blanks as separators.
+            cells = line.split("\t" if "\t" in first[1] else " ")
+            if cells != row or "" in cells or not is_line(line) or first[1].startswith(MARK):
                 raise FormatError(
-                    f"{record.place}: the cells {shown(row)} cannot be a line: expected none empty, none with a tab, a "
-                    f"newline or a carriage return, and no blanks in a single cell; {HOLDS_ALL}"
+                    f"{record.place}: the cells {shown(row)} cannot be a line: expected cells that are not empty, "
+                    f"without tabs, newlines and carriage returns, and no blanks in a single cell; {HOLDS_ALL}"
                 )
             lines.write(line + "\n")
         lines.write("\n")
 
 
-def _is_line(line: str, row: list[str], separator: str) -> bool:
-    """Return whether the line is read as the cells that it was made of."""
-    cells = line.split(separator)
-    return cells == row and "" not in cells and is_line(line)
-
-
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Refuse a line of too many cells before they are apart."""
+    """Raise if a line has too many cells, before it is split."""
     for t, line in enumerate(lines):
-        # A cell and a separator take two characters, so that most lines need not be looked through.
+        # A cell and a separator take two characters, so most lines need no count.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:
             raise FormatError(
-                f"{name}, line {number + t}: {n:,} cells: expected at most {MOST_CELLS:,}, one for each column; write "
+                f"{name}, line {number + t}: {n:,} cells: expected at most {MOST_CELLS:,}, one per column; write "
                 ".jsonl with features or vectors"
             )

@@ -1,8 +1,8 @@
-"""CRFsuite's text format: a token a line, its label and its attributes apart by tabs.
+"""CRFsuite's text format: one token per line, its label and its attributes separated by tabs.
 
-An empty line ends a sequence. An attribute is `name` or `name:value`; in names and labels a backslash stands before a
-colon and a backslash. A line `@weight:2.5` at the head of a sequence is what it counts for. A sequence whose labels are
-all empty has none.
+An empty line ends a sequence. An attribute is `name` or `name:value`; names and labels have a backslash before each
+colon and backslash. A line `@weight:2.5` at the head of a sequence is its weight. A sequence whose labels are all empty
+has none.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TextIO
 
-from kernelcrf.estimators.feature_dicts import SEPARATOR, flat_items
-from kernelcrf.formats.faithful import HOLDS_ALL, TextLabels, exact, feature_counts, is_line
 from kernelcrf.formats.records import FormatError, Record
-from kernelcrf.formats.streams import MARK, PathLike, display_name, paragraphs
+from kernelcrf.formats.round_trip import HOLDS_ALL, TextLabels, exact, feature_counts, is_line
+from kernelcrf.formats.streams import MARK, display_name, paragraphs
+from kernelcrf.persistence import PathLike
+from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.validation import shown
 
 FORMAT = "CRFsuite's format"
@@ -26,14 +27,16 @@ SPECIAL = re.compile(r"([:\\])")
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Batches of records of kind "features"; a token is a list of names, or a dict where one of them has a value."""
+    """Yield batches of records of kind "features"; a token is a list of names, or a dict if a name has a value."""
     name = display_name(path)
     for batch in paragraphs(path):
         found = []
         for number, lines in batch:
             weight = 1.0
             if lines[0].startswith(WEIGHT):
-                weight = _weight(lines[0].removeprefix(WEIGHT), f"{name}, line {number}")
+                text, place = lines[0].removeprefix(WEIGHT), f"{name}, line {number}"
+                if (weight := _number(text, place)) < 0:
+                    raise FormatError(f"{place}: weight is {text}: expected a number >= 0")
                 number, lines = number + 1, lines[1:]
             pairs = [_token(line, name, number + t) for t, line in enumerate(lines)]
             if pairs:
@@ -43,36 +46,35 @@ def read(path: PathLike) -> Iterator[list[Record]]:
         yield found
 
 
-def write(lines: Any, records: Iterable[Record]) -> None:
+def write(lines: TextIO, records: Iterable[Record]) -> None:
     """Write records of kind "features" to an open text file; a sequence without labels has empty ones.
 
-    The words of a record, which are there to be shown, are left out.
+    The words of a record are not written: the format has no place for them.
     """
     labels, begun = TextLabels(FORMAT), False
     for record in records:
         if record.kind != "features":
             raise FormatError(
-                f"{record.place}: CRFsuite's format holds features, and this sequence has {record.kind}: make them by "
-                "templates, or write .jsonl"
+                f"{record.place}: CRFsuite's format holds features, and this sequence has {record.kind}: use templates "
+                "to make features, or write .jsonl"
             )
         known = labels.texts(record)
         if known is not None and not any(known):
             raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as none: {HOLDS_ALL}")
         made = [] if record.weight == 1.0 else [f"{WEIGHT}{float(record.weight)!r}"]
         for label, token in zip(known or [""] * len(record), record.x, strict=True):
-            fields = [_escaped(label), *(_attribute(item, record.place) for item in flat_items(token))]
+            fields = [_escape(label), *(_attribute(*item, record.place) for item in flat_items(token))]
             made.append("\t".join(fields))
-            if not _is_line(made[-1], label, token, record.place) or (not begun and made[0].startswith(MARK)):
+            if not _is_read_as(made[-1], label, token, record.place) or (not begun and made[0].startswith(MARK)):
                 raise FormatError(
-                    f"{record.place}: the label and the attributes {shown(fields)} cannot be a line: expected one that "
-                    f"is not empty, without tabs, newlines and carriage returns; {HOLDS_ALL}"
+                    f"{record.place}: the label and the attributes {shown(fields)} cannot be a line: expected text "
+                    f"that is not empty, without tabs, newlines and carriage returns; {HOLDS_ALL}"
                 )
             begun = True
         lines.write("\n".join([*made, "", ""]))
 
 
-def _is_line(line: str, label: str, token: Any, place: str) -> bool:
-    """Return whether the line is read as the label and the features that it was made of."""
+def _is_read_as(line: str, label: str, token: object, place: str) -> bool:
     if not is_line(line):
         return False
     found, attributes = _token(line, "", 0)
@@ -84,21 +86,20 @@ def _token(line: str, name: str, number: int) -> tuple[str, list[str] | dict[str
     if ":" not in line and "\\" not in line:
         return label, fields
     place = f"{name}, line {number}"
-    pairs = [_parsed(field, place) for field in fields]
+    pairs = [_parse(field, place) for field in fields]
     if all(value is None for _, value in pairs):
-        return _parsed(label, place)[0], [attribute for attribute, _ in pairs]
+        return _parse(label, place)[0], [attribute for attribute, _ in pairs]
     sums: dict[str, float] = {}
     for attribute, value in pairs:
         sums[attribute] = sums.get(attribute, 0.0) + (1.0 if value is None else value)
-    return _parsed(label, place)[0], sums
+    return _parse(label, place)[0], sums
 
 
-def _parsed(field: str, place: str) -> tuple[str, float | None]:
+def _parse(field: str, place: str) -> tuple[str, float | None]:
     match = FIELD.fullmatch(field)
     if match is None:
         raise FormatError(f"{place}: {field!r} ends in a backslash: expected a character after it")
-    value = match[2]
-    return ESCAPED.sub(r"\1", match[1]), None if value is None else _number(value, place)
+    return ESCAPED.sub(r"\1", match[1]), None if match[2] is None else _number(match[2], place)
 
 
 def _number(text: str, place: str) -> float:
@@ -107,26 +108,15 @@ def _number(text: str, place: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise FormatError(
-            f"{place}: {text!r} after a colon is no number: expected a finite one; a colon in a name is written with a "
-            "backslash before it"
-        )
+        raise FormatError(f"{place}: {text!r} after a colon is not a finite number: write a colon in a name as \\:")
     return value
 
 
-def _weight(text: str, place: str) -> float:
-    weight = _number(text, place)
-    if weight < 0:
-        raise FormatError(f"{place}: weight is {text}: expected a number >= 0")
-    return weight
-
-
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return SPECIAL.sub(r"\\\1", name)
 
 
-def _attribute(item: tuple[str, Any], place: str) -> str:
-    name, value = item
+def _attribute(name: str, value: object, place: str) -> str:
     if isinstance(value, str):
-        return _escaped(f"{name}{SEPARATOR}{value}")
-    return _escaped(name) if value == 1 else f"{_escaped(name)}:{exact(value, place)!r}"
+        return _escape(f"{name}{SEPARATOR}{value}")
+    return _escape(name) if value == 1 else f"{_escape(name)}:{exact(value, place)!r}"

@@ -1,36 +1,41 @@
 """A sequence as an object, in JSON lines and in the rows of Parquet files.
 
-    tokens      T words, or T lists of cells; what there is to show, and the input where there is nothing else
+    tokens      T words, or T lists of cells: the words to show, and the input if there is no other
     features    T dicts from names to values, or T lists of feature names
     vectors     T lists of d numbers
-    labels      T labels; null is a missing one, a list holds those that an ambiguous token may have
+    labels      T labels; null is a missing label, a list holds the labels that an ambiguous token may have
     weight      a number
 
-At least one of the first three; further entries are left alone.
+An object has tokens, features or vectors; further entries are ignored.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from kernelcrf.estimators.feature_dicts import flat_items
+from kernelcrf.arrays import Floats
 from kernelcrf.formats.records import MOST_CELLS, FormatError, Kind, Record
-from kernelcrf.validation import shown as _short
+from kernelcrf.formats.round_trip import plain
+from kernelcrf.readers.feature_dicts import flat_items
+from kernelcrf.validation import shown
 
 KEYS = ("tokens", "features", "vectors", "labels", "weight")
-INPUTS: tuple[Literal["features", "vectors"], ...] = ("features", "vectors")
+INPUTS: tuple[Kind, ...] = ("features", "vectors")
 
 
-def record_of(found: Any, place: str, raw: Any = None) -> Record:
-    """The record of an object; `place` is where it came from."""
+def record_of(found: object, place: str, raw: object = None) -> Record:
+    """Return the record of an object; `place` says where it came from."""
     if not isinstance(found, Mapping):
-        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {_short(found)}")
-    lists = {key: _listed(found[key], key, place) for key in KEYS[:4] if found.get(key) is not None}
-    given: list[Kind] = [key for key in INPUTS if key in lists]
+        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
+    lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
+    for key, value in lists.items():
+        if not isinstance(value, list):
+            raise FormatError(f"{place}: {key} is {shown(value)}: expected a list with one entry per token")
+    given = [key for key in INPUTS if key in lists]
     if len(given) > 1 or not (given or "tokens" in lists):
         raise FormatError(
             f"{place}: expected tokens, features or vectors, and not both of the latter, got {list(found)[:10]}"
@@ -42,8 +47,10 @@ def record_of(found: Any, place: str, raw: Any = None) -> Record:
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
     weight = found.get("weight")
-    if weight is not None and (not _is_number(weight) or not 0 <= weight <= sys.float_info.max):
-        raise FormatError(f"{place}: weight is {_short(weight)}: expected a number >= 0")
+    if weight is not None and not (
+        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= sys.float_info.max
+    ):
+        raise FormatError(f"{place}: weight is {shown(weight)}: expected a number >= 0")
     labels = lists.get("labels")
     return Record(
         kind,
@@ -56,9 +63,9 @@ def record_of(found: Any, place: str, raw: Any = None) -> Record:
     )
 
 
-def object_of(record: Record) -> dict[str, Any]:
-    """The object that `record_of` reads as the record."""
-    found: dict[str, Any] = {}
+def object_of(record: Record) -> dict[str, object]:
+    """Return the object that `record_of` reads as the record."""
+    found: dict[str, object] = {}
     if record.kind == "text":
         single = all(len(row) == 1 for row in record.x)
         found["tokens"] = [row[0] for row in record.x] if single else [list(row) for row in record.x]
@@ -75,63 +82,52 @@ def object_of(record: Record) -> dict[str, Any]:
     return found
 
 
-def plain_label(label: Any) -> Any:
-    """A label as JSON has it."""
-    if isinstance(label, set | frozenset):
-        return sorted(map(plain_label, label), key=repr)
-    return label.item() if isinstance(label, np.generic) else label
+def plain_label(label: object) -> object:
+    """Return a label as JSON has it."""
+    return sorted(map(plain_label, label), key=repr) if isinstance(label, set | frozenset) else plain(label)
 
 
-def _listed(value: Any, key: str, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise FormatError(f"{place}: {key} is {_short(value)}: expected a list with an entry for each token")
-    return value
-
-
-def _check_features(tokens: Sequence[Any], place: str) -> None:
-    """Raise unless each token has names with values that a model can read."""
+def _check_features(tokens: Sequence[object], place: str) -> None:
     if not all(isinstance(token, Mapping | list) for token in tokens):
-        raise FormatError(
-            f"{place}: features are {_short(tokens)}: expected a dict, or a list of names, for each token"
-        )
+        raise FormatError(f"{place}: features are {shown(tokens)}: expected a dict or a list of names for each token")
     for t, token in enumerate(tokens):
         try:
             items = flat_items(token)
         except (TypeError, RecursionError) as error:
-            raise FormatError(f"{place}: the features of token {t} are {_short(token)} ({error})") from None
+            raise FormatError(f"{place}: the features of token {t} are {shown(token)} ({error})") from None
         for name, value in items:
-            if not isinstance(value, str) and not (isinstance(value, int | float) and _is_finite(value)):
+            if not isinstance(value, str) and not _is_finite(value):
                 raise FormatError(
-                    f"{place}: token {t} has the value {_short(value)} for the feature {_short(name)}: expected a "
-                    "string, a finite number, true or false, a list of strings or an object; leave out the feature if "
-                    "it has no value"
+                    f"{place}: token {t} has the value {shown(value)} for the feature {shown(name)}: expected a "
+                    "string, a finite number, true or false, a list of strings or an object; leave out features "
+                    "without a value"
                 )
 
 
-def _is_finite(value: float) -> bool:
-    return -sys.float_info.max <= value <= sys.float_info.max
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _rows(tokens: list[Any], place: str) -> list[list[str]]:
     rows = [[token] if isinstance(token, str) else token for token in tokens]
     widths = {len(row) if isinstance(row, list) else 0 for row in rows}
     if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
-        raise FormatError(f"{place}: tokens are {_short(tokens)}: expected strings, or lists of equally many strings")
-    if rows and len(rows[0]) > MOST_CELLS:
+        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of equally many strings")
+    if len(rows[0]) > MOST_CELLS:
         raise FormatError(f"{place}: tokens of {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
     return rows
 
 
-def _vectors(vectors: list[Any], place: str) -> Any:
+def _vectors(vectors: list[Any], place: str) -> Floats:
     try:
         X = np.array(vectors, np.float64)
     except (ValueError, TypeError, OverflowError):
         X = np.empty(0)
     if X.ndim != 2 or X.shape[1] == 0:
-        raise FormatError(f"{place}: vectors are {_short(vectors)}: expected lists of equally many numbers")
+        raise FormatError(f"{place}: vectors are {shown(vectors)}: expected lists of equally many numbers")
     if not np.isfinite(X).all():
         t = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
-        raise FormatError(f"{place}: the vector of token {t} is {_short(vectors[t])}: expected finite numbers")
+        raise FormatError(f"{place}: the vector of token {t} is {shown(vectors[t])}: expected finite numbers")
     # Below 2^53 every integer is a float64.
     if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
         raise FormatError(f"{place}: a vector has an integer above 2^53 that no float64 can hold: expected floats")
@@ -141,13 +137,9 @@ def _vectors(vectors: list[Any], place: str) -> Any:
 def _label(label: Any, place: str) -> Any:
     if isinstance(label, list) and label and not any(one is None or isinstance(one, list) for one in label):
         return {_label(one, place) for one in label}
-    if label is None or isinstance(label, str | int | bool) or (isinstance(label, float) and _is_finite(label)):
+    if label is None or isinstance(label, str | int) or _is_finite(label):
         return label
     raise FormatError(
-        f"{place}: a label is {_short(label)}: expected a string, a finite number, true or false, null for a missing "
+        f"{place}: a label is {shown(label)}: expected a string, a finite number, true or false, null for a missing "
         "label, or a list of the labels that a token may have"
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

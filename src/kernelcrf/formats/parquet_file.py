@@ -1,11 +1,11 @@
 """A Parquet file that is checked before Arrow unpacks it: p packed bytes become at most `unpacking.allowed(p)`.
 
-Runs and dictionaries make gigabytes of a kilobyte, and neither the sizes in the footer nor those of the compression
-tell. Values are counted by the headers of all pages that will be read, and a column of strings takes at most
+Runs and dictionaries turn a kilobyte into gigabytes, and neither the sizes in the footer nor those of the compression
+reveal it. So the headers of all pages are read and their values counted; a column of strings takes at most
 
     n length(longest entry of the dictionary) + unpacked bytes of the pages.
 
-Types are those of the Parquet schema alone. The Arrow schema that some writers add may ask for lists of fixed size,
+Only the types of the Parquet schema count. The Arrow schema that some writers add may ask for lists of fixed size,
 whose missing entries take memory that no page accounts for.
 """
 
@@ -15,9 +15,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from kernelcrf.formats.arrow import arrow, arrow_errors
+from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet_pages import (
     DICTIONARY,
     PLAIN,
@@ -41,10 +40,10 @@ STRING, NUMBER = 64, 32
 
 @dataclass(frozen=True)
 class ParquetSource:
-    """An open Parquet file whose name messages begin with."""
+    """An open Parquet file; messages begin with its name."""
 
-    file: Any
-    metadata: Any
+    file: ArrowObject
+    metadata: ArrowObject
     footer: Footer
     name: str
 
@@ -53,27 +52,26 @@ class ParquetSource:
         """The names of the columns."""
         return list(self.footer.columns)
 
-    def read(self, groups: Sequence[int], columns: Sequence[str], objects: Iterable[str] = ()) -> Any:
+    def read(self, groups: Sequence[int], columns: Sequence[str], objects: Iterable[str] = ()) -> ArrowObject:
         """Return columns of some row groups as a table.
 
         objects : the columns that become Python objects, which take more memory.
         """
         self.check(groups, columns, objects)
-        with arrow_errors(self.name), self._opened() as file:
+        with arrow_errors(self.name), self._open() as file:
             return file.read_row_groups(list(groups), list(columns))
 
-    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
-        """Yield record batches of at most `n_rows` rows, to be made Python objects of."""
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[ArrowObject]:
+        """Yield record batches of at most `n_rows` rows, which are to become Python objects."""
         self.check(range(len(self.footer.groups)), columns, columns)
-        with arrow_errors(self.name), self._opened() as file:
+        with arrow_errors(self.name), self._open() as file:
             yield from file.iter_batches(batch_size=n_rows, columns=list(columns))
 
     def check(self, groups: Iterable[int], columns: Sequence[str], objects: Iterable[str] = ()) -> None:
         """Raise if these columns would unpack to more than their packed size allows."""
-        names = self.columns
+        names, objects = self.columns, set(objects)
         if twice := next((name for name in columns if names.count(name) > 1), None):
             raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected one")
-        objects = set(objects)
         with arrow_errors(self.name):
             packed = unpacked = 0
             for group in groups:
@@ -86,7 +84,7 @@ class ParquetSource:
                 if unpacked > allowed(packed):
                     raise FormatError(
                         f"{self.name}: {packed:,} packed bytes unpack to {unpacked:,}: expected at most "
-                        f"{allowed(packed):,}; if you trust the file, write it anew with use_dictionary=False, "
+                        f"{allowed(packed):,}; if you trust the file, write it again with use_dictionary=False, "
                         "compression='none'"
                     )
 
@@ -94,22 +92,20 @@ class ParquetSource:
         """Bound the bytes that a column of a row group takes in memory."""
         found = list(pages(self._read_at, chunk))
         content, n_values = sum(page.unpacked for page in found), sum(page.n_values for page in found)
+        width = max(leaf.width, (STRING if leaf.is_string else NUMBER) if as_objects else 0)
         if leaf.is_string:
             n_built = sum(page.n_values for page in found if page.kind != DICTIONARY and page.encoding != PLAIN)
-            # The longest string is no longer than all of them: most dictionaries need not be looked into.
+            # The longest string is not longer than all of them together, so most dictionaries need not be read.
             if n_built * content > allowed(0):
                 content += n_built * self._longest(found, chunk.codec)
-            width = STRING if as_objects else leaf.width
-        else:
-            width = max(leaf.width, NUMBER) if as_objects else leaf.width
         return n_values * width + content
 
     def _longest(self, found: Sequence[Page], codec: str) -> int:
-        """Return the length of the longest string that values may refer to, or a bound of it."""
+        """Return the length of the longest string that values may refer to, or an upper bound."""
         dictionaries = [page for page in found if page.kind == DICTIONARY]
         others = {page.encoding for page in found if page.kind != DICTIONARY}
         bound = max(page.unpacked for page in found)
-        # Only a dictionary can be looked into; other encodings build strings from the beginnings of others.
+        # Only a dictionary can be read; other encodings build strings from the beginnings of others.
         if len(dictionaries) != 1 or others - {PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY} or bound > allowed(0):
             return bound
         page = dictionaries[0]
@@ -128,28 +124,26 @@ class ParquetSource:
         return bytes(self.file.read_at(size, place))
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        _, pq = arrow()
+    def _open(self) -> Iterator[ArrowObject]:
         # Threads and reading ahead would hold several row groups at a time.
-        with pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=False) as file:
+        with arrow()[1].ParquetFile(self.file, metadata=self.metadata, pre_buffer=False) as file:
             yield file
 
 
 @contextmanager
-def open_parquet(path: str, filesystem: Any = None, name: str | None = None) -> Iterator[ParquetSource]:
-    """Open a Parquet file of a filesystem of Arrow, None being that of this machine."""
-    pa, _ = arrow()
+def open_parquet(path: str, filesystem: ArrowObject = None, name: str | None = None) -> Iterator[ParquetSource]:
+    """Open a Parquet file of an Arrow filesystem; None is the local one."""
+    pa, pq = arrow()
     name = path if name is None else name
     with arrow_errors(name):
         file = (pa.fs.LocalFileSystem() if filesystem is None else filesystem).open_input_file(path)
     with file:
         with arrow_errors(name):
-            source = _checked_source(file, name)
+            source = _check_source(pa, pq, file, name)
         yield source
 
 
-def _checked_source(file: Any, name: str) -> ParquetSource:
-    pa, pq = arrow()
+def _check_source(pa: ArrowObject, pq: ArrowObject, file: ArrowObject, name: str) -> ParquetSource:
     size = file.size()
     tail = bytes(file.read_at(8, size - 8)) if size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
@@ -158,7 +152,7 @@ def _checked_source(file: Any, name: str) -> ParquetSource:
     data = bytes(file.read_at(length, size - 8 - length)).replace(*ARROW_SCHEMA)
     footer = read_footer(data)
     if any(chunk.start + chunk.packed > size for group in footer.groups for chunk in group):
-        raise FormatError(f"{name}: a column lies beyond the end of the file: expected a Parquet file that is whole")
+        raise FormatError(f"{name}: a column lies beyond the end of the file: expected a complete Parquet file")
     # No list of the footer has more entries than the footer has bytes.
     limits = {"thrift_container_size_limit": max(1, length), "thrift_string_size_limit": max(1, length)}
     with pq.ParquetFile(pa.BufferReader(MAGIC + data + tail), **limits) as found:

@@ -1,4 +1,4 @@
-"""What a Parquet file says about its columns, in its footer, and about their pages, in the headers of these.
+"""The columns of a Parquet file as its footer describes them, and their pages as the page headers do.
 
     FileMetaData   {2 [SchemaElement], 4 [RowGroup {1 [ColumnChunk {3 ColumnMetaData}]}]}
     SchemaElement  {1 physical type, 2 length of a value, 4 name, 5 number of children}
@@ -6,27 +6,28 @@
     PageHeader     {1 kind, 2 unpacked size, 3 packed size, 5, 7 or 8 header of the kind}, of data, dictionary, data v2
     header         {1 number of values, 2 encoding, of data v2 4}
 
-The footer says how many values a column has, but Arrow makes as many as the headers say.
+The footer gives the number of values of a column, but Arrow makes as many as the page headers state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 from kernelcrf.formats.thrift import ThriftError, read_struct
 
 ReadAt = Callable[[int, int], bytes]
+T = TypeVar("T")
 
-BYTE_ARRAY, FIXED_LENGTH = 6, 7
+BYTE_ARRAY = 6
 # Bytes of a value by its physical type: BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, and an offset for BYTE_ARRAY.
 WIDTHS = (1, 4, 8, 12, 4, 8, 4)
 CODECS = ("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
-# The sizes of the first and of the last read of a header: statistics of long strings may be part of it.
+# The sizes of the first and of the last read of a header, which may hold statistics of long strings.
 HEAD, LONGEST = 1 << 9, 1 << 24
 
 
@@ -73,7 +74,7 @@ class Footer:
 # Each part of a file that a worker reads asks for the footer of the file again.
 @lru_cache(maxsize=4)
 def read_footer(data: bytes) -> Footer:
-    """Return what the bytes of a footer say; raise ThriftError if they do not hold together."""
+    """Return the content of a footer; raise ThriftError if it is inconsistent."""
     found, _ = read_struct(data)
     columns, leaves = _leaves(_field(found, 2, list))
     groups = tuple(
@@ -85,7 +86,7 @@ def read_footer(data: bytes) -> Footer:
 
 
 def pages(read_at: ReadAt, chunk: Chunk) -> Iterator[Page]:
-    """Yield the pages of a chunk; `read_at` returns so many bytes at an offset, fewer at the end of the file."""
+    """Yield the pages of a chunk; `read_at(size, place)` returns bytes, fewer at the end of the file."""
     place, end, seen = chunk.start, chunk.start + chunk.packed, 0
     while place < end:
         try:
@@ -102,8 +103,8 @@ def pages(read_at: ReadAt, chunk: Chunk) -> Iterator[Page]:
         place = page.content + page.packed
 
 
-def _leaves(schema: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Leaf, ...]]:
-    """The names of top-level columns, and the leaves in their order; the schema lists parents before children."""
+def _leaves(schema: Sequence[Mapping[int, object]]) -> tuple[tuple[str, ...], tuple[Leaf, ...]]:
+    """Return the names of top-level columns, and the leaves in order; the schema lists parents before children."""
     columns: list[str] = []
     leaves: list[Leaf] = []
     open_groups = [_field(schema[0], 5, int) if schema else 0]
@@ -115,18 +116,18 @@ def _leaves(schema: Sequence[Any]) -> tuple[tuple[str, ...], tuple[Leaf, ...]]:
         open_groups[-1] -= 1
         if len(open_groups) == 1:
             columns.append(_field(element, 4, bytes).decode("utf-8", "replace"))
-        if (children := element.get(5) or 0) > 0:
+        if (children := _field(element, 5, int, 0)) > 0:
             open_groups.append(children)
             continue
         kind = _field(element, 1, int)
-        width = WIDTHS[kind] if 0 <= kind < len(WIDTHS) else max(0, element.get(2) or 0)
+        width = WIDTHS[kind] if 0 <= kind < len(WIDTHS) else max(0, _field(element, 2, int, 0))
         leaves.append(Leaf(columns[-1], kind == BYTE_ARRAY, width))
     return tuple(columns), tuple(leaves)
 
 
-def _chunk(found: Any) -> Chunk:
+def _chunk(found: Mapping[int, object]) -> Chunk:
     codec, start = _field(found, 4, int), _field(found, 9, int)
-    dictionary, packed = found.get(11) or 0, _field(found, 7, int)
+    dictionary, packed = _field(found, 11, int, 0), _field(found, 7, int)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
         raise ThriftError("a column has a place below 0")
@@ -152,8 +153,8 @@ def _page(read_at: ReadAt, place: int) -> Page:
     return Page(kind, place + length, _field(header, 3, int), _field(header, 2, int), n_values, encoding)
 
 
-def _field(struct: Any, number: int, kind: type) -> Any:
-    found = struct.get(number) if isinstance(struct, dict) else None
+def _field(struct: object, number: int, kind: type[T], default: T | None = None) -> T:
+    found = struct.get(number, default) if isinstance(struct, dict) else None
     if not isinstance(found, kind):
         raise ThriftError(f"the field {number} is missing or of another type")
     return found

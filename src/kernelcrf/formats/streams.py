@@ -1,8 +1,8 @@
-"""Text by batches of whole lines, from a file, a gzipped file or standard input.
+"""Text in batches of whole lines, from a file, a gzipped file or standard input.
 
-A batch is what one read of the source completes. From a pipe that is what has come by then, so a reader may answer each
-sentence as soon as it is there, and many at once where many are waiting; memory holds a batch, never the stream. A line
-or a run of lines has at most LONGEST bytes.
+A batch is what one read of the source completes. From a pipe that is what has arrived, so a reader can answer each
+sentence at once, and many together if many are waiting. Memory holds one batch. A line, or a run of lines, has at most
+LONGEST bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Protocol
 
 from kernelcrf.formats.records import FormatError
 from kernelcrf.formats.unpacking import Gunzipped
+from kernelcrf.persistence import PathLike
 from kernelcrf.terminal import printable
-
-PathLike: TypeAlias = str | os.PathLike[str]
 
 STDIN = "-"
 CHUNK = 1 << 16
@@ -29,31 +28,39 @@ MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
 
 
+class Source(Protocol):
+    """Bytes that are read as they arrive."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+        ...
+
+
 def display_name(path: PathLike) -> str:
-    """Return the name of the source in messages, in one line."""
+    """Return the name of the source for messages, in one line."""
     return "standard input" if os.fspath(path) == STDIN else printable(os.fspath(path))
 
 
 @contextmanager
-def opened(path: PathLike) -> Iterator[Any]:
-    """The bytes of a source, unpacked where its name ends in .gz; standard input where its first bytes say so."""
+def open_source(path: PathLike) -> Iterator[Source]:
+    """Open a source and unpack it if its name ends in .gz, or if standard input starts with gzip's bytes."""
     if os.fspath(path) == STDIN:
-        stream: Any = sys.stdin.buffer
-        stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-        yield Gunzipped(stream, display_name(path)) if stream.peek(2)[:2] == GZIP_MAGIC else stream
+        stream = sys.stdin.buffer
+        buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
+        yield Gunzipped(buffered, display_name(path)) if buffered.peek(2)[:2] == GZIP_MAGIC else buffered
         return
     with open(path, "rb") as file:
         yield Gunzipped(file, display_name(path)) if os.fspath(path).endswith(".gz") else file
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """The number of the first line, and lines without their ends (newline, or carriage return and newline)."""
+    """Yield the number of the first line, and lines without their ends (newline, or carriage return and newline)."""
     name, number, pieces, length = display_name(path), 1, list[bytes](), 0
-    with opened(path) as file:
-        while chunk := _chunk(file, name, number):
+    with open_source(path) as file:
+        while chunk := _read_chunk(file, name, number):
             head, newline, tail = chunk.rpartition(b"\n")
             if newline:
-                lines = _decoded(b"".join([*pieces, head]), name, number)
+                lines = _decode(b"".join([*pieces, head]), name, number)
                 yield number, lines
                 number += len(lines)
                 pieces, length = [tail], len(tail)
@@ -62,11 +69,11 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
                 length += len(tail)
                 _check_length(length, name, number, "line")
     if rest := b"".join(pieces):
-        yield number, _decoded(rest, name, number)
+        yield number, _decode(rest, name, number)
 
 
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
-    """Batches of runs of lines, each with the number of its first; an empty line, or one of blanks, ends a run."""
+    """Yield batches of runs of lines, each with the number of its first line; an empty or blank line ends a run."""
     run: list[str] = []
     length = 0
     for number, lines in line_batches(path):
@@ -88,20 +95,18 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
 
 def _check_length(length: int, name: str, number: int, what: str) -> None:
     if length > LONGEST:
-        raise FormatError(
-            f"{name}, line {number}: a {what} of more than {LONGEST:,} bytes: expected "
-            + ("a newline" if what == "line" else "an empty line after each sequence")
-        )
+        end = "a newline" if what == "line" else "an empty line after each sequence"
+        raise FormatError(f"{name}, line {number}: a {what} of more than {LONGEST:,} bytes: expected {end}")
 
 
-def _chunk(file: Any, name: str, number: int) -> bytes:
+def _read_chunk(file: Source, name: str, number: int) -> bytes:
     try:
-        return bytes(file.read1(CHUNK))
+        return file.read1(CHUNK)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{name}, line {number}: expected a whole gzip file ({error})") from None
+        raise FormatError(f"{name}, line {number}: expected a complete gzip file ({error})") from None
 
 
-def _decoded(block: bytes, name: str, number: int) -> list[str]:
+def _decode(block: bytes, name: str, number: int) -> list[str]:
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,15 +1,15 @@
-"""Templates: which features a token of text has, written as CRF++ and Wapiti write theirs.
+"""Templates, which make features from tokens of text, in the syntax of CRF++ and Wapiti.
 
     # a comment
-    U:w-1=%x[-1,0]                  the cell of the token before, in column 0
+    U:w-1=%x[-1,0]                  the cell of the previous token, in column 0
     U:w0|p0=%x[0,0]|%x[0,1]         two cells together
-    U:start=%m[0,0,"^.{1,3}"]       what the regular expression finds in the cell, nothing where it finds nothing
-    U:digit=%t[0,0,"[0-9]"]         whether it finds something: true or false
+    U:start=%m[0,0,"^.{1,3}"]       the match of the regular expression in the cell, empty without a match
+    U:digit=%t[0,0,"[0-9]"]         whether there is a match: true or false
     U:shape=%s[0,0]                 the shape of the cell: letters as X and x, digits as 0, runs once
-    B                               steps between labels, which a model has in any case
+    B                               steps between labels, which a model always has
 
 A feature is its line with the macros filled in. The capitals X, M, T and S put the cell into lower case first.
-Tokens before the first are the cells _B-1, _B-2, ..., those after the last _B+1, _B+2, ...
+Tokens before the first have the cells _B-1, _B-2, ..., those after the last _B+1, _B+2, ...
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import compress, islice
 from operator import add
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kernelcrf.formats.records import MOST_CELLS
 from kernelcrf.validation import shown
@@ -32,9 +32,13 @@ REMEMBERED = 1 << 14
 BEYOND = "\n"
 KEY = "templates"
 
+TextFunction: TypeAlias = Callable[[str], str]
+TextSequences: TypeAlias = Sequence[Sequence[Sequence[str]]]
+T = TypeVar("T")
+
 
 class TemplateError(ValueError):
-    """A template file that says something else than templates.
+    """Raised if a template file contains anything but templates.
 
     Examples
     --------
@@ -47,45 +51,40 @@ class TemplateError(ValueError):
     """
 
 
-class Part(dict[str, str]):
-    """A macro with the text before it, and after it where it is a template's last: a function of one cell.
+class HasMetadata(Protocol):
+    """A fitted model that keeps plain values for its users."""
 
-    It remembers what it made of the cells that came before; tokens beyond the ends of a sequence come as BEYOND cells.
-    """
+    metadata_: dict[str, Any]
 
-    def __init__(self, before: str, function: Callable[[str], str] | None, after: str) -> None:
-        self.before, self.function, self.after = before, function, after
 
-    def named(self, cell: str) -> str:
-        """The text before, what is read off the cell, the text after."""
-        if cell.startswith(BEYOND):
-            value = cell.removeprefix(BEYOND)
-        else:
-            value = cell if self.function is None else self.function(cell)
-        return f"{self.before}{value}{self.after}"
+class Memo(dict[str, T], Generic[T]):
+    """A function of strings that remembers its values."""
 
-    def __missing__(self, cell: str) -> str:
-        self[cell] = found = self.named(cell)
-        return found
+    def __init__(self, function: Callable[[str], T]) -> None:
+        self.function = function
+
+    def __missing__(self, key: str) -> T:
+        self[key] = value = self.function(key)
+        return value
 
     def forget(self) -> None:
-        """Stay bounded: an endless stream has words without end."""
+        """Forget all values if there are many: an endless stream has new words without end."""
         if len(self) > REMEMBERED:
             self.clear()
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part of a template looks: `row` tokens further on, in `column`."""
+    """A part of a template: `text` is its text for a cell, which is `row` tokens further on, in `column`."""
 
-    part: Part
+    text: Memo[str]
     row: int
     column: int
 
 
 @dataclass(frozen=True)
 class Templates:
-    r"""The templates of a text for tokens of `n_columns` cells; `source` is what errors call it.
+    r"""The templates of a text for tokens of `n_columns` cells; errors call them by `source`.
 
     Examples
     --------
@@ -96,7 +95,7 @@ class Templates:
     >>> X[0]
     [['U:word=the', 'U:before=_B-1'], ['U:word=dog', 'U:before=the']]
     >>> crf = ChainCRF("linear").fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
-    >>> templates.attach(crf)  # from here on the model knows how its features are made
+    >>> templates.attach(crf)  # the model keeps its templates from now on
     >>> Templates.of(crf).features([[["the"]]])
     [[['U:word=the', 'U:before=_B-1']]]
     >>> seen, inside = templates.cells([[["the"], ["dog"]]])
@@ -114,8 +113,8 @@ class Templates:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
 
     @classmethod
-    def of(cls, model: Any) -> Templates | None:
-        """The templates that a model keeps in its metadata; None where it keeps none."""
+    def of(cls, model: HasMetadata) -> Templates | None:
+        """Return the templates in a model's metadata, None if there are none."""
         kept = model.metadata_.get(KEY)
         if kept is None:
             return None
@@ -125,22 +124,22 @@ class Templates:
             raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected what Templates.attach keeps there")
         return cls(kept["text"], kept["n_columns"], "templates of the model")
 
-    def attach(self, model: Any) -> None:
-        """Keep the templates in a fitted model's metadata, so that the command line reads text by them."""
+    def attach(self, model: HasMetadata) -> None:
+        """Keep the templates in a fitted model's metadata, so that the command line can read text with it."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
-    def features(self, sequences: Sequence[Sequence[Sequence[str]]]) -> list[list[list[str]]]:
-        """The feature names of each token of each sequence, a sequence being its tokens' cells."""
+    def features(self, sequences: TextSequences) -> list[list[list[str]]]:
+        """Return the feature names of each token of each sequence, which is a list of tokens' cells."""
         seen, inside = self.cells(sequences)
         found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
         tokens = compress(map(list, zip(*found, strict=True)), inside)
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
-    def cells(self, sequences: Sequence[Sequence[Sequence[str]]]) -> tuple[list[list[list[str]]], bytearray]:
-        """For each template and each of its parts the cells that it sees, and which of them are seen from a token.
+    def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
+        """Return the cells that each part of each template sees, and which of them belong to a token.
 
-        All sequences go at once, one after the other with cells beyond their ends between them: template by template,
-        over thousands of tokens, takes a third of the time of token by token.
+        All sequences come one after the other, with cells beyond their ends between them: going template by template
+        over thousands of tokens takes a third of the time of going token by token.
         """
         for sequence in sequences:
             if len(sequence) and len(sequence[0]) != self.n_columns:
@@ -169,16 +168,16 @@ class Templates:
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
-        """The templates, each its parts in their order."""
-        templates, functions = [], dict[tuple[str, str | None], Callable[[str], str] | None]()
+        """The templates, each with its parts in order."""
+        templates, functions = [], dict[tuple[str, str | None], TextFunction | None]()
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
             if not line or line.startswith("#") or line in ("B", "b"):
                 continue
             if line[0] not in "Uu":
                 raise TemplateError(
-                    f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; B alone "
-                    "stands for the steps between labels, and their features are edge_kernel's"
+                    f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; use "
+                    "edge_kernel for features of the steps between labels, for which B stands alone"
                 )
             macros = list(MACRO.finditer(line))
             starts, ends = [macro.start() for macro in macros], [0, *(macro.end() for macro in macros)]
@@ -193,25 +192,25 @@ class Templates:
                 _check(source, macro[0], letter, row, column, pattern, self.n_columns)
                 if (letter, pattern) not in functions:
                     functions[letter, pattern] = _function(letter, pattern, source)
-                part = Part(literal, functions[letter, pattern], last if i == len(literals) else "")
-                template.append(Place(part, row, column))
+                text = partial(_fill, literal, functions[letter, pattern], last if i == len(literals) else "")
+                template.append(Place(Memo(text), row, column))
             templates.append(template)
         return templates
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The features of a template, whose parts see these cells."""
+    """Return the features of a template whose parts see these cells."""
     for place in template:
-        place.part.forget()
-    parts = [map(place.part.__getitem__, own) for place, own in zip(template, cells, strict=True)]
+        place.text.forget()
+    parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
     return iter(reduce(partial(map, add), parts))
 
 
 def default_templates(n_columns: int) -> Templates:
-    """For words in column 0 and anything, such as parts of speech, in the others.
+    """Return templates for words in column 0 and anything, such as parts of speech, in the others.
 
-    Of the words: a window of five, pairs with the neighbours, lower case, shape, prefixes and suffixes of up to four
-    letters. Of each other column: a window of five, its pairs and triples.
+    Words have a window of five, pairs with the neighbours, lower case, shape, prefixes and suffixes of up to four
+    letters. Each other column has a window of five with its pairs and triples.
 
     Examples
     --------
@@ -238,7 +237,7 @@ def default_templates(n_columns: int) -> Templates:
 
 
 def shape(cell: str) -> str:
-    """Capitals as X, other letters as x, digits as 0, all else as it is; runs once: 'McGraw-42' is 'XxXx-0'."""
+    """Return capitals as X, other letters as x, digits as 0, runs once: 'McGraw-42' gives 'XxXx-0'."""
     letters = ("0" if c.isdigit() else "X" if c.isupper() else "x" if c.isalpha() else c for c in cell)
     return RUN.sub(r"\1", "".join(letters))
 
@@ -252,28 +251,28 @@ def check_n_columns(n_columns: int, source: str) -> None:
 def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: str | None, n_columns: int) -> None:
     if column >= n_columns:
         raise TemplateError(
-            f"{place}: {macro} names column {column}: expected one below {n_columns}, the number of columns beside the "
-            "label"
+            f"{place}: {macro} names column {column}: expected a column below {n_columns}, the number of columns "
+            "without the label"
         )
     if abs(row) > FURTHEST:
         raise TemplateError(f"{place}: {macro} looks {abs(row)} tokens away: expected at most {FURTHEST}")
     if (pattern is None) == (letter in "mtMT"):
         raise TemplateError(
-            f"{place}: {macro}: expected a regular expression in quotes after the column of %m and %t, and none of "
-            "%x and %s"
+            f"{place}: {macro}: expected a regular expression in quotes after the column of %m and %t, and no regular "
+            "expression for %x and %s"
         )
 
 
-def _function(letter: str, pattern: str | None, source: str) -> Callable[[str], str] | None:
+def _function(letter: str, pattern: str | None, source: str) -> TextFunction | None:
     if letter == "x":
         return None
-    plain: Callable[[str], str] = str
+    plain: TextFunction = str
     if pattern is not None:
         try:
             search = re.compile(pattern.replace('\\"', '"')).search
         except (re.error, ValueError, OverflowError, RecursionError) as error:
-            raise TemplateError(f"{source}: {pattern!r} is no regular expression ({error})") from None
-        plain = partial(_found if letter in "mM" else _tested, search)
+            raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
+        plain = partial(_find if letter in "mM" else _test, search)
     elif letter in "sS":
         plain = shape
     lower = letter.isupper()
@@ -281,10 +280,17 @@ def _function(letter: str, pattern: str | None, source: str) -> Callable[[str], 
     return lru_cache(REMEMBERED)(lambda cell: plain(cell.lower() if lower else cell))
 
 
-def _found(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+def _fill(before: str, function: TextFunction | None, after: str, cell: str) -> str:
+    """Return a macro's value for a cell between the text before and after it."""
+    if cell.startswith(BEYOND):
+        return f"{before}{cell.removeprefix(BEYOND)}{after}"
+    return f"{before}{cell if function is None else function(cell)}{after}"
+
+
+def _find(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
     match = search(cell)
     return match[0] if match else ""
 
 
-def _tested(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+def _test(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
     return "true" if search(cell) else "false"

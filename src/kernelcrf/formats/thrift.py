@@ -1,25 +1,23 @@
-"""Structs in Thrift's compact protocol, as the footer and the page headers of Parquet files have them.
+"""Structs in Thrift's compact protocol, which the footer and the page headers of Parquet files use.
 
-Arrow decodes them too, but what Python can ask it about a damaged footer ends the process.
+Arrow decodes them too, but asking it about a damaged footer can end the process.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 DEEPEST = 16
-STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 12
+TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
 
 class ThriftError(ValueError):
-    """Bytes that are no struct; `is_cut` says whether they end too early."""
+    """Raised if bytes are not a struct; `is_cut` says whether they end too early."""
 
     def __init__(self, message: str, *, is_cut: bool = False) -> None:
         super().__init__(message)
         self.is_cut = is_cut
 
 
-def read_struct(data: bytes) -> tuple[dict[int, Any], int]:
+def read_struct(data: bytes) -> tuple[dict[int, object], int]:
     """Return the fields of the struct at the beginning, by number, and the number of bytes that it takes.
 
     Values are integers, booleans, bytes, lists and dicts; floating-point numbers are skipped.
@@ -35,10 +33,10 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.place = data, 0
 
-    def struct(self, depth: int) -> dict[int, Any]:
+    def struct(self, depth: int) -> dict[int, object]:
         if depth == 0:
             raise ThriftError("structs are nested too deeply")
-        found: dict[int, Any] = {}
+        found: dict[int, object] = {}
         field = 0
         while head := self.byte():
             field = field + (head >> 4) if head >> 4 else self.integer()
@@ -46,7 +44,7 @@ class _Reader:
             found[field] = kind == TRUE if kind in (TRUE, FALSE) else self.value(kind, depth)
         return found
 
-    def value(self, kind: int, depth: int) -> Any:
+    def value(self, kind: int, depth: int) -> object:
         if 4 <= kind <= 6:
             return self.integer()
         if kind == BINARY:
@@ -54,7 +52,7 @@ class _Reader:
         if kind == STRUCT:
             return self.struct(depth - 1)
         if kind in (LIST, SET):
-            return self.list(depth - 1)
+            return self.entries(depth - 1)
         if kind in (TRUE, FALSE, BYTE):
             return self.byte()
         if kind == DOUBLE:
@@ -62,7 +60,7 @@ class _Reader:
             return None
         raise ThriftError(f"a value has the unknown type {kind}")
 
-    def list(self, depth: int) -> list[Any]:
+    def entries(self, depth: int) -> list[object]:
         if depth == 0:
             raise ThriftError("lists are nested too deeply")
         head = self.byte()
@@ -85,16 +83,13 @@ class _Reader:
         return found
 
     def varint(self) -> int:
-        data, place = self.data, self.place
-        found, shift = data[place] & 127, 7
-        while data[place] > 127:
-            place += 1
-            found |= (data[place] & 127) << shift
+        found = shift = 0
+        while (byte := self.byte()) > 127:
+            found |= (byte & 127) << shift
             shift += 7
-            if shift > 70:
+            if shift > 63:
                 raise ThriftError("a number has more than 64 bits")
-        self.place = place + 1
-        return found
+        return found | byte << shift
 
     def integer(self) -> int:
         found = self.varint()

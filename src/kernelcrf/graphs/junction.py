@@ -1,9 +1,9 @@
 """Clique trees: the cliques of a triangulated graph, joined so that each node's cliques are connected.
 
 Nodes are eliminated in the order of least fill (Rose; Kjaerulff): the neighbours of an eliminated node are joined to
-each other, and edges that this adds triangulate the graph. In the reverse order every node v meets a clique that holds
-its later neighbours N(v); it joins that clique if N(v) is all of it, and opens the new one N(v) + v beside it
-otherwise, with N(v) as separator: the maximal cliques and a tree of them.
+each other, and edges that this adds triangulate the graph. In reverse order, every node v meets a clique that holds its
+later neighbours N(v). It joins that clique if N(v) is all of it, and otherwise opens the new clique N(v) + v, with N(v)
+as separator. The result is the maximal cliques and a tree of them.
 
 The largest clique sets the cost of exact inference, and is known before any table is made.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 HUB = 48
-"""Neighbours beyond which fill is not counted: such nodes wait, in the order of their degree."""
+"""Number of neighbours above which fill is not counted; such nodes come last, in the order of their degree."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class CliqueTree:
     cliques : the nodes of each.
     parents : the place of each clique's parent, -1 for roots.
     separators : the nodes that a clique shares with its parent, none for roots.
-    homes : of each node, a clique that holds it together with all neighbours that were eliminated after it.
-    places : of each node, when it was eliminated.
+    homes : for each node, a clique that holds it together with all neighbours that were eliminated after it.
+    places : for each node, its place in the order of elimination.
     """
 
     cliques: tuple[tuple[int, ...], ...]
@@ -38,16 +38,16 @@ class CliqueTree:
 
     @property
     def width(self) -> int:
-        """The treewidth of the triangulation: nodes of the largest clique, less one."""
+        """Return the treewidth of the triangulation: nodes of the largest clique, less one."""
         return max((len(clique) for clique in self.cliques), default=0) - 1
 
     def entries(self, cards: Sequence[int]) -> int:
-        """Labelings over all cliques, where node v has cards[v] labels: the numbers that one pass touches."""
+        """Return the number of labelings of all cliques, where node v has cards[v] labels."""
         return sum(math.prod(cards[v] for v in clique) for clique in self.cliques)
 
 
 def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
-    """The clique tree of a graph in which the nodes of every scope are joined to each other."""
+    """Return the clique tree of a graph in which the nodes of every scope are joined to each other."""
     neighbours: list[set[int]] = [set() for _ in range(n_nodes)]
     for scope in scopes:
         for v in scope:
@@ -59,7 +59,7 @@ def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
 
 
 def _eliminated(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
-    """An order of least fill, and what is left of each node's neighbours when it goes; empties `neighbours`."""
+    """Return an order of least fill, and what is left of each node's neighbours when it goes; empties `neighbours`."""
     keys = [_key(neighbours, v) for v in range(len(neighbours))]
     heap = [(key, v) for v, key in enumerate(keys)]
     heapq.heapify(heap)
@@ -90,7 +90,7 @@ def _eliminated(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
 
 
 def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
-    """Edges that eliminating v would add, and its degree; hubs come after all others."""
+    """Return the number of edges that eliminating v would add, and its degree; hubs come last."""
     around = neighbours[v]
     degree = len(around)
     if degree <= 1:

@@ -1,32 +1,30 @@
-"""Graphs over label nodes, made from what is known of the labels."""
+"""Graphs over label nodes, made from observed labels."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 
+from kernelcrf.arrays import Array
 from kernelcrf.validation import Constraint, is_whole, shown
 
-Array = npt.NDArray[Any]
 Pair = tuple[int, int]
 
 PAIR = Constraint("two integers", lambda pair: len(pair) == 2 and all(map(is_whole, pair)))
 
 
 def all_pairs(n_nodes: int) -> list[Pair]:
-    """Every pair of nodes."""
+    """Return every pair of nodes."""
     return list(itertools.combinations(range(n_nodes), 2))
 
 
 def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
-    """The tree of largest mutual information between the columns of labels (m, V): the likeliest tree (Chow, Liu 1968).
+    """Return the tree of the greatest mutual information between the columns of labels (m, V) (Chow, Liu 1968).
 
-    Columns without information of each other are not joined. Labels below 0 are missing; pairs with one are left out.
+    It is the likeliest tree. Columns that are independent are not joined. Labels below 0 are missing.
     """
     n_nodes = labels.shape[1]
     information = np.zeros((n_nodes, n_nodes))
@@ -49,8 +47,8 @@ def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float
     return information if information > 1e-12 else 0.0
 
 
-def checked_pairs(pairs: Iterable[Any], n_nodes: int, name: str) -> list[Pair]:
-    """Pairs of nodes as a user hands them in, each once."""
+def checked_pairs(pairs: Iterable[Sequence[int]], n_nodes: int, name: str) -> list[Pair]:
+    """Return the pairs of nodes that a user passed, each once."""
     found: dict[Pair, None] = {}
     for pair in pairs:
         if not PAIR.accepts(pair):

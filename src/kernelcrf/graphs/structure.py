@@ -1,8 +1,8 @@
 """Cliques and the templates that tie them (25)-(27).
 
-A batch of samples stores its nodes one after the other: arrays over nodes have N rows, and sample i owns the
-rows `offsets[i]:offsets[i+1]`. The log-probability of a labelling is a sum of scores over cliques (8); cliques
-of one template share one potential (27), so that a template is the unit of parameters and of priors.
+A batch of samples stores its nodes one after the other: arrays over nodes have N rows, and sample i has the rows
+`offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques (8), and cliques of one template share one
+potential (27).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Flags, Ints
 from kernelcrf.validation import shown
 
 
@@ -30,33 +29,15 @@ NODE = Template("node", 1)
 EDGE = Template("edge", 2)
 
 
-class Structure(Protocol):
-    """What inference and the objective may ask of any graph over a batch of samples."""
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """(m + 1,): where each sample's nodes begin, and where the last one's end."""
-        ...
-
-    @property
-    def templates(self) -> tuple[Template, ...]:
-        """The templates that this structure ties its cliques by."""
-        ...
-
-    def cliques(self, template: Template) -> npt.NDArray[np.int64]:
-        """(n_cliques, arity): the nodes of each clique of a template, sample by sample."""
-        ...
-
-
 @dataclass(frozen=True)
 class Chains:
     """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25).
 
-    numbers : (m,) the numbers of the sequences in the user's data, for messages; None numbers them from 0.
+    numbers : (m,), the places of the sequences in the user's data, for error messages; None counts from 0.
     """
 
-    offsets: npt.NDArray[np.int64]
-    numbers: npt.NDArray[np.int64] | None = None
+    offsets: Ints
+    numbers: Ints | None = None
 
     def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
@@ -68,8 +49,8 @@ class Chains:
         object.__setattr__(self, "offsets", offsets)
 
     @classmethod
-    def from_lengths(cls, lengths: Sequence[int] | npt.NDArray[np.integer]) -> Chains:
-        """Chains of the given numbers of tokens; a length of 0 is an empty sequence."""
+    def from_lengths(cls, lengths: Sequence[int] | Array) -> Chains:
+        """Return chains with the given numbers of tokens; a length of 0 is an empty sequence."""
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.asarray(lengths, np.int64).cumsum(out=offsets[1:])
         return cls(offsets)
@@ -79,7 +60,7 @@ class Chains:
         numbers = np.arange(low, high) if self.numbers is None else self.numbers[low:high]
         return Chains(self.offsets[low : high + 1] - self.offsets[low], numbers)
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> Chains:
+    def only(self, kept: Flags) -> Chains:
         """Return the sequences that are kept (m,), with their numbers."""
         numbers = np.flatnonzero(kept) if self.numbers is None else self.numbers[kept]
         return replace(Chains.from_lengths(self.lengths[kept]), numbers=numbers)
@@ -95,26 +76,21 @@ class Chains:
 
     @property
     def n_samples(self) -> int:
-        """m, the number of sequences."""
+        """Return m, the number of sequences."""
         return self.offsets.size - 1
 
     @property
     def n_nodes(self) -> int:
-        """N, the number of tokens."""
+        """Return N, the number of tokens."""
         return int(self.offsets[-1])
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """(m,) numbers of tokens."""
+    def lengths(self) -> Ints:
+        """Return the number of tokens of each sequence, (m,)."""
         return np.diff(self.offsets)
 
-    @property
-    def templates(self) -> tuple[Template, ...]:
-        """Node and edge."""
-        return (NODE, EDGE)
-
-    def cliques(self, template: Template) -> npt.NDArray[np.int64]:
-        """(N, 1) nodes, or (N - m, 2) pairs of neighbours for chains that are not empty."""
+    def cliques(self, template: Template) -> Ints:
+        """Return all tokens, (N, 1), or all pairs of neighbours, (N - m, 2) if no chain is empty."""
         if template == NODE:
             return np.arange(self.n_nodes)[:, None]
         if template == EDGE:
@@ -122,16 +98,16 @@ class Chains:
             inner[self.first_nodes] = False
             into = np.flatnonzero(inner)
             return np.column_stack((into - 1, into))
-        raise ValueError(f"template={template!r}: chains have the templates {self.templates}")
+        raise ValueError(f"template={template!r}: chains have the templates {NODE} and {EDGE}")
 
     @property
-    def first_nodes(self) -> npt.NDArray[np.int64]:
-        """The first token of each sequence that has one."""
+    def first_nodes(self) -> Ints:
+        """Return the first token of each sequence that has one."""
         return self.offsets[:-1][self.lengths > 0]
 
     @property
-    def last_nodes(self) -> npt.NDArray[np.int64]:
-        """The last token of each sequence that has one."""
+    def last_nodes(self) -> Ints:
+        """Return the last token of each sequence that has one."""
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
@@ -146,23 +122,21 @@ class Chains:
 
 @dataclass(frozen=True, eq=False)
 class Legal:
-    """Which labelings of chains are legal: steps (L, L) [from, to], first labels (L,) and last labels (L,)."""
+    """The legal labelings of chains: steps (L, L) [from, to], first labels (L,) and last labels (L,)."""
 
-    steps: npt.NDArray[np.bool_]
-    first: npt.NDArray[np.bool_]
-    last: npt.NDArray[np.bool_]
+    steps: Flags
+    first: Flags
+    last: Flags
 
-    def impose(
-        self, chains: Chains, s: npt.NDArray[np.floating], w: npt.NDArray[np.floating]
-    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-        """Node scores (N, L) and edge scores with -inf on all that is not legal."""
+    def impose(self, chains: Chains, s: Array, w: Array) -> tuple[Array, Array]:
+        """Return node scores (N, L) and edge scores with -inf on all that is not legal."""
         s = s.copy()
         s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
-    def allows(self, chains: Chains, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """(m,): whether the labelling of each sequence is legal; a label of -1 fits its neighbours."""
+    def allows(self, chains: Chains, labels: Array) -> Flags:
+        """Return whether the labelling of each sequence is legal, (m,); a label of -1 fits its neighbours."""
         y = np.asarray(labels, np.intp)
         broken = np.zeros(chains.n_nodes, bool)
         broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)
@@ -177,14 +151,14 @@ class Legal:
 class Graph:
     """Label nodes, node v with cards[v] labels, and cliques (K, arity) by the name of their template.
 
-    All cliques of a template have the same numbers of labels, and so tables of one size. The tables of all cliques lie
+    All cliques of a template have the same numbers of labels, and tables of one size. The tables of all cliques lie
     one after the other, template by template: `n_entries` numbers, the labels of a clique's last node running fastest.
     `samples` (V,) says which sample of a union each node belongs to.
     """
 
-    cards: npt.NDArray[np.int64]
-    cliques: Mapping[str, npt.NDArray[np.int64]]
-    samples: npt.NDArray[np.int64] | None = None
+    cards: Ints
+    cliques: Mapping[str, Ints]
+    samples: Ints | None = None
 
     def __post_init__(self) -> None:
         cards = np.asarray(self.cards, np.int64)
@@ -196,7 +170,7 @@ class Graph:
         for name, nodes in members.items():
             self._check(name, nodes)
 
-    def _check(self, name: str, nodes: npt.NDArray[np.int64]) -> None:
+    def _check(self, name: str, nodes: Ints) -> None:
         if nodes.size and not (nodes.min() >= 0 and nodes.max() < len(self.cards)):
             raise ValueError(
                 f"cliques of template {name!r} have nodes from {nodes.min()} to {nodes.max()}: "
@@ -212,27 +186,27 @@ class Graph:
         if (self.cards[nodes] != self.cards[nodes[:1]]).any():
             raise ValueError(
                 f"cliques of template {name!r} differ in their numbers of labels: expected one table for all; "
-                "give those with other numbers a template of their own"
+                "put those with other numbers into another template"
             )
 
     @property
     def n_nodes(self) -> int:
-        """V."""
+        """Return V, the number of label nodes."""
         return len(self.cards)
 
     @cached_property
     def n_samples(self) -> int:
-        """Samples of the union; 1 for a single graph."""
+        """Return samples of the union; 1 for a single graph."""
         return 1 if self.samples is None else int(self.samples.max(initial=-1)) + 1
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The numbers of labels of a template's cliques."""
+        """Return the numbers of labels of a template's cliques."""
         nodes = self.cliques[name]
         return tuple(self.cards[nodes[0]].tolist()) if len(nodes) else (1,) * nodes.shape[1]
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Where the tables of each template are among all entries."""
+        """Return the entries that the tables of each template occupy."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
@@ -242,11 +216,11 @@ class Graph:
 
     @property
     def n_entries(self) -> int:
-        """Entries of the tables of all cliques."""
+        """Return entries of the tables of all cliques."""
         return max((part.stop for part in self.slices.values()), default=0)
 
-    def chosen(self, labels: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """(m, n_cliques): the entry of each clique's table that labelings (m, V) choose."""
+    def chosen(self, labels: Array) -> Ints:
+        """Return the entry of each clique's table that labelings (m, V) choose, (m, n_cliques)."""
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():
             shape = self.shape(name)
@@ -256,7 +230,7 @@ class Graph:
         return np.concatenate(columns, axis=1)
 
     @cached_property
-    def clique_samples(self) -> npt.NDArray[np.int64]:
-        """(n_cliques,): the sample of each clique, in the order of `chosen`."""
+    def clique_samples(self) -> Ints:
+        """Return the sample of each clique, (n_cliques,), in the order of `chosen`."""
         samples = np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
         return np.concatenate([np.empty(0, np.int64), *(samples[nodes[:, 0]] for nodes in self.cliques.values())])

@@ -1,10 +1,10 @@
-"""How the tables of a graph's cliques add up to those of its clique tree: a program of gathers.
+"""The program of gathers that adds the tables of a graph's cliques up to those of its clique tree.
 
 A step (dst, src, size, at) adds `values[src + index[at + e]]` to `values[dst + e]` for the entries e of a table. A
-clique of a tree holds many cliques of the graph; adding each of them over the whole table would touch it once for
-every one. Here they meet on the way: tables over (v_1 .. v_j) are made from those over (v_1 .. v_{j-1}), so that most
-additions happen where tables are small. Going through the steps backwards, from clique marginals to what they sum to
-on the graph's own cliques, is the transpose.
+clique of the tree holds many cliques of the graph, and adding each of them to the whole table would touch it once for
+each. Instead, tables over (v_1 .. v_j) are made from those over (v_1 .. v_{j-1}), so that most additions happen on
+small tables. The same steps in reverse order, from marginals of the tree's cliques to those of the graph, are the
+transpose.
 
 Cliques of the same form share the index of their steps.
 """
@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from kernelcrf.arrays import Ints
+
 Scope = tuple[int, ...]
 
 
 def index_map(onto: Scope, source: Scope, cards: Sequence[int]) -> Ints:
-    """For each labelling of the nodes `onto`, the entry of a table over `source`, a subset of them in any order."""
+    """Return the entry of a table over `source`, a subset of `onto` in any order, for each labelling of `onto`."""
     shape = [cards[v] for v in onto]
     strides = dict.fromkeys(onto, 0)
     stride = 1
@@ -47,7 +47,7 @@ class IndexPool:
     _places: dict[bytes, int] = field(default_factory=dict)
 
     def place(self, index: Ints) -> int:
-        """Where an index map begins."""
+        """Return the place of an index map, which is added if it is new."""
         key = index.tobytes()
         if key not in self._places:
             self._places[key] = self.size
@@ -57,13 +57,13 @@ class IndexPool:
 
     @property
     def flat(self) -> Ints:
-        """All of them."""
+        """Return all index maps as one array."""
         return np.concatenate([np.empty(0, np.int64), *self.pieces])
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table over the nodes of a scope: the k-th that is given, or one made on the way (`made`)."""
+    """A table over the nodes of a scope: the k-th that is given, or an intermediate one (`made`)."""
 
     made: bool
     k: int
@@ -74,7 +74,7 @@ class Table:
 class Assembly:
     """The steps of one form of clique: nodes 0, 1, .. with `cards`, given tables over some of them.
 
-    made : sizes of the tables made on the way.
+    made : sizes of the intermediate tables.
     result : which of them is that of the clique.
     steps : (dst, src, size, at), in order, dst and src as tables.
     """
@@ -87,7 +87,7 @@ class Assembly:
 
     @classmethod
     def of(cls, cards: tuple[int, ...], scopes: Sequence[Scope], pool: IndexPool) -> Assembly:
-        """The steps that add tables over `scopes` to one over all nodes."""
+        """Return the steps that add tables over `scopes` to one over all nodes."""
         assembly = cls(cards, pool)
         given = [Table(False, k, scope) for k, scope in enumerate(scopes)]
         nodes = tuple(range(len(cards)))
@@ -101,11 +101,11 @@ class Assembly:
 
     @property
     def on_the_way(self) -> list[int]:
-        """Sizes of the tables that are not the result."""
+        """Return sizes of the tables that are not the result."""
         return [size for k, size in enumerate(self.made) if k != self.result]
 
     def _sum(self, prefix: Scope, fixed: Scope, items: list[tuple[Table, frozenset[int]]]) -> Table | None:
-        """A table over prefix + fixed: the sum of items, each over `fixed` and a part of `prefix`."""
+        """Return a table over prefix + fixed: the sum of items, each over `fixed` and a part of `prefix`."""
         if not items:
             return None
         if len(items) == 1 and len(items[0][1]) == len(prefix):
@@ -146,14 +146,14 @@ class Assemblies:
     _maps: dict[tuple[tuple[int, ...], Scope], int] = field(default_factory=dict)
 
     def of(self, cards: tuple[int, ...], scopes: tuple[Scope, ...]) -> Assembly:
-        """The assembly of a form."""
+        """Return the assembly of a form."""
         key = cards, scopes
         if key not in self._known:
             self._known[key] = Assembly.of(cards, scopes, self.pool)
         return self._known[key]
 
     def projection(self, cards: tuple[int, ...], onto: Scope) -> int:
-        """Where the index map begins from the labelings of all nodes to those of the nodes `onto`."""
+        """Return the place of the index map from the labelings of all nodes to those of the nodes `onto`."""
         key = cards, onto
         if key not in self._maps:
             self._maps[key] = self.pool.place(index_map(tuple(range(len(cards))), onto, cards))
@@ -161,6 +161,6 @@ class Assemblies:
 
 
 def local(nodes: Sequence[int], scope: Sequence[int]) -> Scope:
-    """The places of the nodes of a scope among the nodes of a clique."""
+    """Return the places of the nodes of a scope among the nodes of a clique."""
     places: Mapping[int, int] = {v: k for k, v in enumerate(nodes)}
     return tuple(places[v] for v in scope)

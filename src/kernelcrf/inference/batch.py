@@ -1,24 +1,24 @@
 """A ragged batch of scored chains, cut into pieces of work.
 
-A task is what a thread takes at a time, a block what stays in its cache: both are runs of whole sequences whose
-sizes depend on the batch alone, so that sums over them do not depend on the number of threads. Working memory is
-that of a block a thread: `BLOCK_VALUES` numbers an array, or the longest sequence if that is longer.
+A thread takes one task at a time, and a block fits in its cache. Both are runs of whole sequences whose sizes depend on
+the batch alone, so that sums over them do not depend on the number of threads. Each thread has working memory for one
+block: `BLOCK_VALUES` numbers per array, or the longest sequence if that is longer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.scaled import Edges, padded_width
 
-Array = npt.NDArray[Any]
 Result = TypeVar("Result")
 
 BLOCK_VALUES = 2**16
@@ -32,24 +32,24 @@ class Block:
 
     samples: slice
     nodes: slice
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     scores: Array
     transitions: Array
     tied_edges: Edges | None
-    weights: npt.NDArray[np.float64] | None
+    weights: Floats | None
 
     @property
     def edges(self) -> Edges:
-        """The scaled potentials of the transitions."""
+        """Return the scaled potentials of the transitions."""
         return self.tied_edges or Edges.of(self.transitions, self.first_nodes)
 
     @property
-    def first_nodes(self) -> npt.NDArray[np.int64]:
-        """The first token of each sequence that has one, counted within the block."""
+    def first_nodes(self) -> Ints:
+        """Return the first token of each sequence that has one, counted within the block."""
         return Chains(self.offsets).first_nodes
 
     def weighted(self, rows: Array) -> Array:
-        """Rows of nodes, each times the weight of its sequence."""
+        """Return rows of nodes, each times the weight of its sequence."""
         if self.weights is None:
             return rows
         return np.asarray(rows * np.repeat(self.weights, np.diff(self.offsets))[:, None], rows.dtype)
@@ -59,24 +59,24 @@ class Block:
 class Batch:
     """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all of one float dtype.
 
-    weights : (m,), what each sequence counts for where edge marginals are summed; None counts each once.
+    weights : (m,), the weight of each sequence in sums of edge marginals; None counts each once.
     """
 
     scores: Array
     transitions: Array
     chains: Chains
-    weights: npt.NDArray[np.float64] | None = None
+    weights: Floats | None = None
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains) -> Batch:
-        """Check what a caller hands in; float32 scores stay float32, everything else becomes float64."""
+        """Check the arguments of a caller; float32 scores stay float32, everything else becomes float64."""
         scores = np.asarray(scores)
         dtype = np.float32 if scores.dtype == np.float32 else np.float64
         scores = np.ascontiguousarray(scores, dtype=dtype)
         transitions = np.ascontiguousarray(transitions, dtype=dtype)
         if scores.ndim != 2 or scores.shape[1] == 0:
             raise ValueError(
-                f"scores has shape {scores.shape}: expected (N, L), a row a token and a column a label, L >= 1"
+                f"scores has shape {scores.shape}: expected (N, L), one row per token and one column per label, L >= 1"
             )
         n_nodes, n_labels = scores.shape
         if n_nodes != chains.n_nodes:
@@ -87,14 +87,14 @@ class Batch:
         if transitions.shape not in ((n_labels, n_labels), (n_nodes, n_labels, n_labels)):
             raise ValueError(
                 f"transitions has shape {transitions.shape}: expected ({n_labels}, {n_labels}), [from, to], "
-                f"or one such matrix a token, ({n_nodes}, {n_labels}, {n_labels})"
+                f"or one such matrix per token, ({n_nodes}, {n_labels}, {n_labels})"
             )
         batch = cls(scores, transitions, chains)
         batch._check_values()
         return batch
 
     def _check_values(self) -> None:
-        """Scores are finite, or -inf; only rows that are read count."""
+        """Raise if a score that is read is neither finite nor -inf."""
         if not self.scores.max(initial=-np.inf) < np.inf:
             node, label = np.argwhere(~(self.scores < np.inf))[0]
             sample = int(np.searchsorted(self.chains.offsets, node, side="right")) - 1
@@ -115,21 +115,21 @@ class Batch:
 
     @property
     def n_labels(self) -> int:
-        """L."""
+        """Return L, the number of labels."""
         return int(self.scores.shape[1])
 
     @property
     def tied(self) -> bool:
-        """Whether one matrix of transitions serves all tokens."""
+        """Return whether one matrix of transitions serves all tokens."""
         return self.transitions.ndim == 2
 
     def sequence(self, sample: int) -> tuple[Array, Array]:
-        """Scores (T, L) and transitions (L, L) or (T, L, L) of one sequence."""
+        """Return scores (T, L) and transitions (L, L) or (T, L, L) of one sequence."""
         own = slice(*self.chains.offsets[sample : sample + 2])
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """`function` of each task's blocks, in the order of the sequences."""
+        """Return `function` of each task's blocks, in the order of the sequences."""
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)

@@ -1,20 +1,21 @@
 """Moments of a chain: p(y|x) proportional to exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)), as in (4), (25).
 
-Everything takes a ragged batch stored flat: scores (N, L), transitions (L, L) tied over tokens or (N, L, L), where
-matrix t scores the step from t-1 into t and those of first tokens are not read, and the `Chains` that say which
-rows are whose. -inf forbids a label or a step. Messages are kept in scaled space; the few sequences whose range
-it cannot represent are redone in log space.
+All functions take a ragged batch stored flat: scores (N, L), transitions (L, L) for all tokens or (N, L, L), and the
+`Chains` that say which rows belong to which sequence. Matrix t scores the step from t-1 to t; those of first tokens are
+not read. -inf forbids a label or a step. Messages are computed in scaled space; the few sequences whose range it cannot
+represent are computed in log space.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Flags, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import scaled
@@ -23,20 +24,18 @@ from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as decoding_loops
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
-Task = tuple[tuple[Block, scaled.Messages], ...]
+Task = tuple[tuple[Block, scaled.ScaledMessages], ...]
 
 
 @dataclass(frozen=True)
-class Moments:
+class ChainMoments:
     """Moments of a batch (Proposition 2).
 
     log_partition : (m,) float64, g(theta; x) of each sequence.
     nodes : (N, L), p(y_t = j).
     edges : the gradient of sum(log_partition) in the transitions, of their shape: the edge marginals summed over
-        the batch, (L, L) float64, where transitions are tied; else each of them, (N, L, L), zero at first tokens.
+        the batch, (L, L) float64, if transitions are tied; else each of them, (N, L, L), zero at first tokens.
     """
 
     log_partition: Floats
@@ -45,7 +44,7 @@ class Moments:
 
 
 def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """g(theta; x) of (5), in logarithms, of each sequence: (m,)."""
+    """Return the logarithm of g(theta; x) (5) of each sequence, (m,)."""
     batch = Batch.of(scores, transitions, chains)
     result, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, dtype=bool)
 
@@ -63,13 +62,13 @@ def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Cha
     return result
 
 
-def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Moments:
-    """Log-partition, node marginals and edge marginals from one forward-backward pass."""
+def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> ChainMoments:
+    """Return log-partitions, node marginals and edge marginals from one forward-backward pass."""
     return forward_backward(Batch.of(scores, transitions, chains), n_threads, keep=False).moments
 
 
 def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Array:
-    """p(y_{t-1} = i, y_t = j) at every token, (N, L, L); zero at first tokens."""
+    """Return p(y_{t-1} = i, y_t = j) at every token, (N, L, L); zero at first tokens."""
     batch = Batch.of(scores, transitions, chains)
     result, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, dtype=bool)
     nodes = np.empty_like(batch.scores)
@@ -88,7 +87,7 @@ def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Ch
 
 
 def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """-sum_y p(y|x) log p(y|x) of each sequence: (m,)."""
+    """Return -sum_y p(y|x) log p(y|x) of each sequence, (m,)."""
     batch = Batch.of(scores, transitions, chains)
     result, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, dtype=bool)
 
@@ -109,12 +108,12 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 def labelling_scores(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike
 ) -> Floats:
-    """sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t) of each sequence, (m,); labels is (N,), integers below L."""
+    """Return the score of each sequence's labels, (m,); labels is (N,), integers below L."""
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
     if y.shape != (chains.n_nodes,) or not np.issubdtype(y.dtype, np.integer):
         raise ValueError(
-            f"labels has shape {y.shape} and dtype {y.dtype}: expected ({chains.n_nodes},) integers, one a token"
+            f"labels has shape {y.shape} and dtype {y.dtype}: expected ({chains.n_nodes},) integers, one per token"
         )
     if y.size and not (y.min() >= 0 and y.max() < batch.n_labels):
         raise ValueError(
@@ -134,28 +133,28 @@ def log_prob(
     *,
     n_threads: int = 1,
 ) -> Floats:
-    """log p(y|x) of each sequence, (m,); -inf where the labelling is forbidden."""
+    """Return log p(y|x) of each sequence, (m,); -inf if the labelling is forbidden."""
     score = labelling_scores(scores, transitions, chains, labels)
     return score - log_partition(scores, transitions, chains, n_threads=n_threads)
 
 
 @dataclass(frozen=True)
-class Pass:
-    """A forward-backward pass: its moments and, where asked for, its messages.
+class ForwardBackward:
+    """A forward-backward pass: its moments and, if asked for, its messages.
 
     tasks : the blocks of each task with their messages; those of failed sequences are zero.
     in_log_space : the failed sequences, with their messages.
-    scaled_edges : what the sequences of `tasks` add to the summed edge marginals.
+    scaled_edges : the part of the summed edge marginals that comes from the sequences of `tasks`.
     """
 
-    moments: Moments
+    moments: ChainMoments
     tasks: tuple[Task, ...]
     in_log_space: tuple[tuple[int, LogMessages], ...]
     scaled_edges: Floats
 
 
-def forward_backward(batch: Batch, n_threads: int, *, keep: bool) -> Pass:
-    """The moments of a batch; `keep` holds on to the messages."""
+def forward_backward(batch: Batch, n_threads: int, *, keep: bool) -> ForwardBackward:
+    """Return the moments of a batch, and the messages if `keep` is set."""
     n_labels, offsets = batch.n_labels, batch.chains.offsets
     result, failed = np.empty(batch.chains.n_samples), np.zeros(batch.chains.n_samples, dtype=bool)
     nodes = np.empty_like(batch.scores)
@@ -192,16 +191,16 @@ def forward_backward(batch: Batch, n_threads: int, *, keep: bool) -> Pass:
         edges += scaled_edges
         for _, total in in_log_space:
             edges += total
-    return Pass(
-        Moments(result, nodes, edges),
+    return ForwardBackward(
+        ChainMoments(result, nodes, edges),
         tuple(task for task, _ in tasks),
         tuple(item for item, _ in in_log_space if item),
         scaled_edges,
     )
 
 
-def _messages(block: Block, log_partitions: Floats, failed: npt.NDArray[np.bool_], nodes: Array) -> scaled.Messages:
-    """Messages of a block; fills its part of arrays over the batch."""
+def _messages(block: Block, log_partitions: Floats, failed: Flags, nodes: Array) -> scaled.ScaledMessages:
+    """Return the messages of a block, and fill its part of arrays over the batch."""
     own = block.samples
     messages = scaled.forward(block.scores, block.offsets, block.edges, log_partitions[own], failed[own])
     scaled.backward(messages, failed[own], nodes[block.nodes])
@@ -210,11 +209,11 @@ def _messages(block: Block, log_partitions: Floats, failed: npt.NDArray[np.bool_
 
 def redone(
     batch: Batch,
-    failed: npt.NDArray[np.bool_],
+    failed: Flags,
     redo: Callable[[int, LogMessages], Result],
     n_threads: int,
 ) -> list[Result]:
-    """`redo(sample, messages)` of each failed sequence; raises where one has no distribution at all."""
+    """Return `redo(sample, messages)` of each failed sequence; raise if one has no distribution."""
 
     def work(sample: int) -> Result:
         scores, transitions = batch.sequence(sample)

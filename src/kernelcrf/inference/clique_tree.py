@@ -12,8 +12,8 @@ tree: marginals p_c = kappa_c p(y_s) from the root down, exact samples in the sa
     dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s),
 
 which needs no exponentials. With max in place of the sum the same pass decodes. Summing marginals of the tree's cliques
-onto those of the graph is the transpose of adding their tables up. -inf forbids a labelling of a clique: exactly, since
-differences of two messages are never taken.
+onto those of the graph is the transpose of adding their tables up. -inf forbids a labelling of a clique exactly,
+because differences of two messages are never taken.
 
 All samples of `scores` (m, n_entries) have one graph, which may itself be the union of many.
 """
@@ -21,40 +21,34 @@ All samples of `scores` (m, n_entries) have one graph, which may itself be the u
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Floats, Labels
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.junction import CliqueTree, clique_tree
 from kernelcrf.graphs.structure import Graph
-from kernelcrf.inference.assembly import Assemblies, IndexPool, local
 from kernelcrf.inference.loops import clique_tree as loops
-from kernelcrf.inference.loss import InfeasibleSampleError, Loss, Moments, loss_of
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
+from kernelcrf.inference.loss import GraphMoments, InfeasibleSampleError, Loss, loss_of
+from kernelcrf.inference.tree_program import Program
 
 MOST_ENTRIES = 2**25
-"""Labelings of all cliques of a sample's tree beyond which exact inference is refused."""
+"""The greatest number of labelings of all cliques of a sample's tree for exact inference."""
 TASKS = 64
 
 
 class TreewidthError(ValueError):
-    """A graph too wide for exact inference; `width` and `entries` say how wide."""
+    """Raised for a graph that is too wide for exact inference; `width` and `entries` say how wide."""
 
     def __init__(self, width: int, entries: int, most: int) -> None:
         super().__init__(
-            f"exact inference needs tables of {entries:.3g} labelings a sample ({8 * entries / 2**30:.3g} GiB): the "
-            f"graph, triangulated, has treewidth {width}. At most {most:.3g} are allowed: take edges away, by a tree "
-            "or a learned structure where one can be chosen; GraphCRF also has inference='loopy' (an upper bound on "
+            f"exact inference needs tables of {entries:.3g} labelings per sample ({8 * entries / 2**30:.3g} GiB): the "
+            f"graph, triangulated, has treewidth {width}. At most {most:.3g} are allowed: remove edges, use a tree "
+            "or a learned structure if you can choose one; GraphCRF also has inference='loopy' (an upper bound on "
             "the log-partition) and inference='gibbs' (samples)"
         )
         self.width = width
@@ -62,102 +56,15 @@ class TreewidthError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """Exact inference on one graph as flat arrays, for `loops.clique_tree`.
-
-    n_values : entries of the graph's own tables, of those made on the way, and of the tree's cliques.
-    base : where the tree's cliques begin.
-    widest : entries of the largest separator.
-    steps, index : see `assembly`.
-    cliques : (n_cliques, 7), see `loops.clique_tree`.
-    homes : (V, 3), the clique that tells a node's label, and how: (entry // stride) % card.
-    """
-
-    n_values: int
-    base: int
-    widest: int
-    steps: Ints
-    index: Ints
-    cliques: Ints
-    homes: Ints
-
-    @classmethod
-    def of(cls, graph: Graph, tree: CliqueTree) -> Program:
-        """The program of a graph by its clique tree."""
-        forms = Assemblies(IndexPool())
-        cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
-        shapes = [tuple(cards[v] for v in clique) for clique in tree.cliques]
-        given = _given(graph, tree)
-        assemblies = [
-            forms.of(shape, tuple(local(clique, scope) for _, scope in tables))
-            for shape, clique, tables in zip(shapes, tree.cliques, given, strict=True)
-        ]
-        base = graph.n_entries + sum(sum(assembly.on_the_way) for assembly in assemblies)
-        made, table = graph.n_entries, base
-        steps: list[tuple[int, int, int, int]] = []
-        rows: list[tuple[int, ...]] = []
-        samples = [0] * graph.n_nodes if graph.samples is None else graph.samples.tolist()
-        for k, (clique, assembly) in enumerate(zip(tree.cliques, assemblies, strict=True)):
-            starts = []
-            for j, size in enumerate(assembly.made):
-                starts.append(table if j == assembly.result else made)
-                made += 0 if j == assembly.result else size
-            for onto, source, size, at in assembly.steps:
-                steps.append((starts[onto.k], starts[source.k] if source.made else given[k][source.k][0], size, at))
-            parent, separator = tree.parents[k], tree.separators[k]
-            size, down = assembly.made[assembly.result], 0
-            if parent >= 0:
-                down = forms.projection(shapes[parent], local(tree.cliques[parent], separator))
-            rows.append((
-                table, size, n_cliques - 1 - parent if parent >= 0 else -1,
-                math.prod(cards[v] for v in separator), forms.projection(shapes[k], local(clique, separator)), down,
-                samples[clique[0]],
-            ))  # fmt: skip
-            table += size
-        cliques = np.array(rows[::-1], np.int64).reshape(-1, 7)
-        widest = int(cliques[:, loops.SEPARATOR_SIZE].max(initial=1))
-        index = forms.pool.flat
-        return cls(table, base, widest, np.array(steps, np.int64).reshape(-1, 4), index, cliques, _homes(graph, tree))
-
-
-def _given(graph: Graph, tree: CliqueTree) -> list[list[tuple[int, tuple[int, ...]]]]:
-    """Of each clique of the tree, the tables that it takes up: where each begins, and its nodes."""
-    homes, places = np.array(tree.homes, np.int64), np.array(tree.places, np.int64)
-    given: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in tree.cliques]
-    for name, nodes in graph.cliques.items():
-        if not len(nodes):
-            continue
-        size = int(np.prod(graph.shape(name)))
-        first = nodes[np.arange(len(nodes)), places[nodes].argmin(axis=1)]
-        starts = graph.slices[name].start + size * np.arange(len(nodes))
-        for home, start, scope in zip(homes[first].tolist(), starts.tolist(), nodes.tolist(), strict=True):
-            given[home].append((start, tuple(scope)))
-    return given
-
-
-def _homes(graph: Graph, tree: CliqueTree) -> Ints:
-    homes = np.empty((graph.n_nodes, 3), np.int64)
-    cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
-    for v, home in enumerate(tree.homes):
-        stride = 1
-        for u in reversed(tree.cliques[home]):
-            if u == v:
-                break
-            stride *= cards[u]
-        homes[v] = n_cliques - 1 - home, stride, cards[v]
-    return homes
-
-
-@dataclass(frozen=True, eq=False)
 class Calibrated:
     """Scores after a pass: moments, and the conditionals kappa (m, entries) of the tree's cliques."""
 
     exact: Exact
-    moments: Moments
+    moments: GraphMoments
     conditionals: Floats
 
     def tangents(self, direction: Array, n_threads: int = 1) -> Floats:
-        """Derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the scores."""
+        """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the scores."""
         program, out = self.exact.program, np.empty(direction.shape)
 
         def work(rows: slice) -> None:
@@ -170,7 +77,7 @@ class Calibrated:
         return out
 
     def entropy(self) -> Floats:
-        """-sum_y p(y) log p(y) of each sample: (m, n_samples)."""
+        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
         program = self.exact.program
         out = np.zeros((len(self.conditionals), self.exact.graph.n_samples))
         loops.entropy(
@@ -179,7 +86,7 @@ class Calibrated:
         return out
 
     def sample(self, n_draws: int, rng: np.random.Generator) -> Labels:
-        """(m, n_draws, V) labelings, drawn exactly."""
+        """Return exact draws of labelings, (m, n_draws, V)."""
         program = self.exact.program
         labels = np.empty((len(self.conditionals), n_draws, self.exact.graph.n_nodes), np.int32)
         uniform = rng.random((len(labels), n_draws, len(program.cliques)))
@@ -196,7 +103,7 @@ class Exact:
 
     @cached_property
     def tree(self) -> CliqueTree:
-        """The clique tree; raises where it is too wide."""
+        """Return the clique tree, or raise if it is too wide."""
         tree = clique_tree(
             self.graph.n_nodes, (scope for nodes in self.graph.cliques.values() for scope in nodes.tolist())
         )
@@ -208,22 +115,22 @@ class Exact:
 
     @cached_property
     def program(self) -> Program:
-        """The tree as arrays."""
+        """Return the tree as arrays."""
         return Program.of(self.graph, self.tree)
 
     def log_partition(self, scores: Array, n_threads: int = 1) -> Floats:
-        """log Z of each sample, (m, n_samples)."""
+        """Return log Z of each sample, (m, n_samples)."""
         return self._pass(scores, n_threads, keep=False, marginals=False)[0]
 
-    def moments(self, scores: Array, n_threads: int = 1) -> Moments:
-        """log Z, and the marginals of the graph's cliques."""
+    def moments(self, scores: Array, n_threads: int = 1) -> GraphMoments:
+        """Return log Z, and the marginals of the graph's cliques."""
         log_partition, _, marginals = self._pass(scores, n_threads, keep=False, marginals=True)
-        return Moments(log_partition, marginals)
+        return GraphMoments(log_partition, marginals)
 
     def calibrate(self, scores: Array, n_threads: int = 1) -> Calibrated:
-        """The moments, with what derivatives, entropy and samples need of them."""
+        """Return the moments with the conditionals that derivatives, entropy and samples need."""
         log_partition, conditionals, marginals = self._pass(scores, n_threads, keep=True, marginals=True)
-        return Calibrated(self, Moments(log_partition, marginals), conditionals)
+        return Calibrated(self, GraphMoments(log_partition, marginals), conditionals)
 
     def _pass(self, scores: Array, n_threads: int, *, keep: bool, marginals: bool) -> tuple[Floats, Floats, Floats]:
         scores, program = self._checked(scores), self.program
@@ -244,18 +151,18 @@ class Exact:
         return log_partition, conditionals, out
 
     def entropy(self, scores: Array, n_threads: int = 1) -> Floats:
-        """-sum_y p(y) log p(y) of each sample: (m, n_samples)."""
+        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
         return self.calibrate(scores, n_threads).entropy()
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """-log p of labels (m, V), of all labelings that agree with them where some are missing."""
+        """Return -log p of labels (m, V), summed over all labelings that agree with them if some are missing."""
         tables = self._checked(tables)
         kept = self.calibrate(tables, n_threads) if curvature else None
         model = kept.moments if kept else self.moments(tables, n_threads)
         return loss_of(self, tables, labels, model, kept, n_threads)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """The labelling of the highest score, (m, V), and that score, (m, n_samples)."""
+        """Return the labelling of the highest score, (m, V), and that score, (m, n_samples)."""
         scores, program = self._checked(scores), self.program
         labels = np.empty((len(scores), self.graph.n_nodes), np.int32)
         totals = np.zeros((len(scores), self.graph.n_samples))
@@ -271,15 +178,15 @@ class Exact:
         return labels, totals
 
     def k_best(self, scores: Array, k: int) -> list[tuple[Labels, Floats]]:
-        """Of each row, its up to k labelings (k', V) of the highest scores, best first, and those scores (k',).
+        """Return up to k labelings (k', V) of each row with the highest scores, best first, and their scores (k',).
 
-        Lists of the k best labelings of a subtree, for each labelling of its separator, are merged from the leaves
-        up. The graph is that of a single sample.
+        Lists of the k best labelings of a subtree, for each labelling of its separator, are merged from the leaves to
+        the root. The graph must be that of a single sample.
         """
         if k < 1:
             raise ValueError(f"k={k!r}: expected at least 1")
         if self.graph.n_samples > 1:
-            raise ValueError("k_best ranks the labelings of one sample: expected a graph that is no union")
+            raise ValueError("k_best ranks the labelings of one sample: expected a graph that is not a union")
         return [self._ranked(row, k) for row in self._checked(scores)]
 
     def _ranked(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
@@ -318,7 +225,9 @@ class Exact:
     def _checked(self, scores: Array) -> Floats:
         scores = np.ascontiguousarray(scores, np.float64)
         if scores.ndim != 2 or scores.shape[1] != self.graph.n_entries:
-            raise ValueError(f"scores has shape {scores.shape}: expected (m, {self.graph.n_entries}), a row a sample")
+            raise ValueError(
+                f"scores has shape {scores.shape}: expected (m, {self.graph.n_entries}), one row per sample"
+            )
         return scores
 
     @staticmethod
@@ -337,13 +246,13 @@ def _score(item: tuple[float, Link]) -> float:
 
 
 def _summed(first: Ranking, second: Ranking, k: int) -> Ranking:
-    """The k best sums of a labelling of each of two parts; a link is a pair of links, or a clique's choice."""
+    """Return the k best sums of a labelling of each of two parts; a link is a pair of links, or a clique's choice."""
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
     return heapq.nlargest(k, pairs, key=_score)
 
 
 def _chosen(link: Link) -> Iterator[tuple[int, int]]:
-    """The (clique, entry) pairs of a ranked labelling."""
+    """Return the (clique, entry) pairs of a ranked labelling."""
     waiting = [link]
     while waiting:
         link = waiting.pop()
@@ -355,6 +264,6 @@ def _chosen(link: Link) -> Iterator[tuple[int, int]]:
 
 
 def over_rows(work: Callable[[slice], None], m: int, n_threads: int) -> None:
-    """`work` on runs of m rows, in threads."""
+    """Run `work` on blocks of m rows, in threads."""
     size = max(-(-m // TASKS), 1)
     LocalEngine(n_threads).map(work, [slice(low, min(low + size, m)) for low in range(0, m, size)])

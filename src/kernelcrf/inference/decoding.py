@@ -1,19 +1,19 @@
 """Labelings of chains: the best, the k best, and exact samples.
 
-Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64 on plain scores; where
-scores tie, the lower label wins. The k best keep k values a label and merge L falling lists at each step, O(T L^2 k).
-A sample draws y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t), which is exact (forward filtering, backward sampling).
+Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64 on plain scores; the lower
+label wins a tie. The k best labelings keep k values per label and merge L sorted lists at each step, O(T L^2 k).
+Samples draw y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t), which is exact (forward filtering, backward sampling).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kernelcrf.arrays import Floats, Labels
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import scaled
 from kernelcrf.inference.batch import Batch, Block
@@ -22,17 +22,13 @@ from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as loops
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int32]
-
 ONE_BLOCK_VALUES = 2**12
-"""Scores of a batch that is done before threads would have it."""
+"""Number of scores up to which a batch is decoded without threads."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Labelings (k, T) of one sequence, best first, and their scores (k,); k is smaller where no more are allowed."""
+    """Labelings (k, T) of one sequence, best first, and their scores (k,); k is smaller if fewer are allowed."""
 
     labelings: Labels
     scores: Floats
@@ -41,7 +37,7 @@ class Ranked:
 def viterbi(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> tuple[Labels, Floats]:
-    """The labelling of the highest score of each sequence, (N,), and that score, (m,)."""
+    """Return the labelling of each sequence with the highest score, (N,), and that score, (m,)."""
     batch = Batch.of(scores, transitions, chains)
     labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
     pointer = np.min_scalar_type(batch.n_labels - 1)
@@ -63,7 +59,7 @@ def viterbi(
 def k_best(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, k: int, *, n_threads: int = 1
 ) -> list[Ranked]:
-    """The k labelings of the highest scores of each sequence, those that are not forbidden."""
+    """Return the k allowed labelings of each sequence with the highest scores."""
     if k < 1:
         raise ValueError(f"k={k!r}: expected the number of labelings wanted, at least 1")
     batch = Batch.of(scores, transitions, chains)
@@ -93,7 +89,7 @@ def sample(
     *,
     n_threads: int = 1,
 ) -> Labels:
-    """Independent draws from p(y|x): (n_samples, N). The same `rng` state gives the same draws."""
+    """Return independent draws from p(y|x), (n_samples, N). The same state of `rng` gives the same draws."""
     batch = Batch.of(scores, transitions, chains)
     failed, unused = np.zeros(chains.n_samples, dtype=bool), np.empty(chains.n_samples)
     uniform = rng.random((chains.n_nodes, n_samples))

@@ -1,4 +1,4 @@
-"""Every labelling, one by one: the oracle of all inference.
+"""All labelings of a sample, enumerated: the reference that tests compare inference with.
 
 A sample is a list of factors (nodes, table): a labelling y scores sum_C table_C[y_C] as in (8), and
 p(y) = exp(score(y)) / Z. Any graph is such a list. The work is L^T; written for clarity.
@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, logsumexp
 
-from kernelcrf.graphs.structure import Structure, Template
+from kernelcrf.arrays import Floats, Places
+from kernelcrf.graphs.structure import Chains, Template
 
-Floats = npt.NDArray[np.float64]
 Factor = tuple[Sequence[int], Floats]
 
 MOST_LABELINGS = 2**22
 
 
-def factors(structure: Structure, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
-    """The factors of one sample; a template's tables are tied (L, ..., L) or one a clique (n_cliques, L, ..., L)."""
+def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
+    """Return the factors of a sample; tables are tied, (L, ..., L), or one per clique, (n_cliques, L, ..., L)."""
     first, last = structure.offsets[sample], structure.offsets[sample + 1]
     result: list[Factor] = []
     for template, table in tables.items():
@@ -35,8 +35,8 @@ def factors(structure: Structure, sample: int, tables: Mapping[Template, npt.Arr
     return result
 
 
-def total_scores(labelings: npt.NDArray[np.intp], sample: Iterable[Factor]) -> Floats:
-    """(n_labelings,): sum_C table_C[y_C] of each labelling."""
+def total_scores(labelings: Places, sample: Iterable[Factor]) -> Floats:
+    """Return sum_C table_C[y_C] of each labelling, (n_labelings,)."""
     scores = np.zeros(len(labelings))
     for nodes, table in sample:
         scores += table[tuple(labelings[:, node] for node in nodes)]
@@ -48,35 +48,35 @@ class Enumeration:
     """All labelings (L^T, T) of one sample and their scores (L^T,); node v has cards[v] = L_v labels."""
 
     cards: tuple[int, ...]
-    labelings: npt.NDArray[np.intp]
+    labelings: Places
     scores: Floats
 
     @property
     def log_partition(self) -> float:
-        """log sum_y exp(score(y)); -inf where every labelling is forbidden."""
+        """Return log sum_y exp(score(y)); -inf if every labelling is forbidden."""
         return float(logsumexp(self.scores))
 
     @property
     def probabilities(self) -> Floats:
-        """p(y) of every labelling."""
+        """Return p(y) of every labelling."""
         return np.asarray(np.exp(self.scores - self.log_partition))
 
     @property
     def entropy(self) -> float:
-        """-sum_y p(y) log p(y)."""
+        """Return -sum_y p(y) log p(y)."""
         return float(entr(self.probabilities).sum())
 
     def marginal(self, nodes: Sequence[int]) -> Floats:
-        """p(y_C) as a table (L, ..., L) over the labels of the given nodes."""
+        """Return p(y_C) as a table (L, ..., L) over the labels of the given nodes."""
         return self._table(nodes, self.probabilities)
 
     def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
-        """Derivative of p(y_C) along a direction f in score space: Cov[1(y_C = .), f(y)] (6b)."""
+        """Return the derivative of p(y_C) along a direction f of the scores: Cov[1(y_C = .), f(y)] (6b)."""
         f = total_scores(self.labelings, direction)
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))
 
-    def best(self, k: int) -> tuple[npt.NDArray[np.intp], Floats]:
-        """The k labelings of the highest score that are not forbidden, best first."""
+    def best(self, k: int) -> tuple[Places, Floats]:
+        """Return the k labelings of the highest score that are not forbidden, best first."""
         order = np.argsort(-self.scores, kind="stable")[:k]
         order = order[np.isfinite(self.scores[order])]
         return self.labelings[order], self.scores[order]

@@ -1,19 +1,19 @@
-"""Why a sequence has no distribution: every labelling of it is forbidden."""
+"""The error for a sequence whose labelings are all forbidden."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Flags
 from kernelcrf.inference.batch import Batch
 
 
 class InfeasibleSequenceError(ValueError):
-    """A sequence of which every labelling is forbidden by -inf; `sample` and `token` say where."""
+    """Raised for a sequence whose labelings are all forbidden by -inf; `sample` and `token` say where."""
 
     def __init__(self, sample: int, token: int) -> None:
         super().__init__(
-            f"sequence {sample} has no labelling that is not forbidden: no label of its token {token} can be reached "
+            f"every labelling of sequence {sample} is forbidden: no label of its token {token} can be reached "
             "(all have a score of -inf, or every transition into them from the labels allowed before is -inf); "
             "allow a label or a transition there"
         )
@@ -21,14 +21,14 @@ class InfeasibleSequenceError(ValueError):
         self.token = token
 
     def __reduce__(self) -> tuple[type[InfeasibleSequenceError], tuple[int, int]]:
-        """From one process to another."""
+        """Return what pickling needs, so that the error can cross processes."""
         return type(self), (self.sample, self.token)
 
 
 def reason(batch: Batch, sample: int) -> ValueError:
-    """The error to raise for a sequence whose log-partition is not finite."""
+    """Return the error to raise for a sequence whose log-partition is not finite."""
     scores, transitions = batch.sequence(sample)
-    reached: npt.NDArray[np.bool_] = np.ones(batch.n_labels, dtype=bool)
+    reached: Flags = np.ones(batch.n_labels, dtype=bool)
     for token in range(len(scores)):
         if token > 0:
             into = transitions if batch.tied else transitions[token]

@@ -1,36 +1,30 @@
 """Gibbs sampling on any graph, and the loss that its conditionals make of labels.
 
-A sweep draws every node in turn from p(y_v | all others), which needs the tables of its own cliques alone and so has no
-treewidth to fear; after enough sweeps labelings come from p(y|x), where no labelling in between is forbidden.
+A sweep draws every node in turn from p(y_v | all others). This needs only the tables of the node's cliques, so that the
+treewidth does not matter. After enough sweeps labelings come from p(y|x), unless forbidden labelings separate them.
 
-Samples are no loss that a solver could certify. The product of the same conditionals at the labels is one: the
-pseudo-likelihood (Besag 1975), -sum_v log p(y_v | y_others), convex in the tables, exact to compute, and consistent
-where the labels of all nodes are observed. It is what `loss` returns.
+A solver cannot certify a loss from samples. `loss` is therefore the pseudo-likelihood (Besag 1975),
+-sum_v log p(y_v | y_others), made of the same conditionals: convex in the tables, exact to compute, and consistent if
+the labels of all nodes are observed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import over_rows
 from kernelcrf.inference.loops import gibbs as loops
-from kernelcrf.inference.loss import MISSING, Loss, Moments, labelling_scores
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Labels = npt.NDArray[np.int32]
+from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scores
 
 
 @dataclass(frozen=True, eq=False)
 class Incidence:
-    """Which cliques a node is in: rows starts[v] .. starts[v + 1] of uses, (clique, stride, nodes of the clique)."""
+    """The cliques of each node v: rows starts[v] .. starts[v + 1] of uses, (clique, stride, nodes of the clique)."""
 
     starts: Ints
     uses: Ints
@@ -38,7 +32,7 @@ class Incidence:
 
     @classmethod
     def of(cls, graph: Graph) -> Incidence:
-        """Cliques in the order of `graph.chosen`."""
+        """Collect the cliques of each node, numbered in the order of `graph.chosen`."""
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in graph.cliques.items():
             strides = np.append(np.cumprod(graph.shape(name)[:0:-1])[::-1], 1).astype(np.int64)
@@ -66,7 +60,7 @@ class PseudoCurvature:
     conditionals: Floats
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """(m, n_entries), the derivative of the loss's gradient along a direction of the tables."""
+        """Return the derivative of the loss's gradient along a direction of the tables, (m, n_entries)."""
         out, incidence = np.zeros(direction.shape), self.gibbs.incidence
 
         def work(rows: slice) -> None:
@@ -90,11 +84,11 @@ class Gibbs:
 
     @cached_property
     def incidence(self) -> Incidence:
-        """The cliques of each node."""
+        """Return the cliques of each node."""
         return Incidence.of(self.graph)
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """(m, n_draws, V) labelings, each `thin` sweeps after the last."""
+        """Return labelings (m, n_draws, V), each `thin` sweeps after the last."""
         tables = np.ascontiguousarray(tables, np.float64)
         chain = _Chain.of(self, tables, rng)
         chain.run(self.burn_in)
@@ -104,10 +98,10 @@ class Gibbs:
             draws[:, k] = chain.labels
         return draws
 
-    def moments(self, tables: Array, n_threads: int = 1) -> Moments:
-        """Marginals (m, n_entries) by sampling: of nodes the mean of their conditionals, of larger cliques frequencies.
+    def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
+        """Return sampled marginals (m, n_entries): means of conditionals for nodes, frequencies for larger cliques.
 
-        There is no log-partition to be had: it is nan.
+        Sampling gives no log-partition: it is NaN.
         """
         tables = np.ascontiguousarray(tables, np.float64)
         chain = _Chain.of(self, tables, np.random.default_rng(self.seed))
@@ -121,10 +115,10 @@ class Gibbs:
             if nodes.shape[1] == 1:
                 columns = (starts[nodes[:, 0]][:, None] + np.arange(self.graph.shape(name)[0])).ravel()
                 counts[:, self.graph.slices[name]] = chain.means[:, columns]
-        return Moments(np.full((len(tables), self.graph.n_samples), np.nan), counts / self.n_draws)
+        return GraphMoments(np.full((len(tables), self.graph.n_samples), np.nan), counts / self.n_draws)
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """The likeliest label of each node by its sampled marginal, (m, V), and the score of that labelling."""
+        """Return the likeliest label of each node by its sampled marginal, (m, V), and the score of that labelling."""
         tables = np.ascontiguousarray(tables, np.float64)
         chain = _Chain.of(self, tables, np.random.default_rng(self.seed))
         chain.run(self.burn_in)
@@ -137,7 +131,7 @@ class Gibbs:
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """-sum_v log p(y_v | y_others) of labels (m, V), all of them observed."""
+        """Return -sum_v log p(y_v | y_others) of labels (m, V), all of them observed."""
         if (labels == MISSING).any():
             raise ValueError(
                 "inference='gibbs' fits by the conditionals of single labels given all others, and some labels are "
@@ -168,7 +162,7 @@ class Gibbs:
 
 @dataclass(eq=False)
 class _Chain:
-    """Labelings of all rows as they go, and the sum of the conditionals so far."""
+    """The current labelings of all rows, and the sum of the conditionals so far."""
 
     gibbs: Gibbs
     tables: Floats

@@ -1,4 +1,4 @@
-"""Chains in log space, one sequence at a time, in float64: what the scaled recursions cannot represent.
+"""Chains in log space, one sequence at a time, in float64, for sequences that scaled space cannot represent.
 
 The messages are those of `scaled`, as logarithms; -inf is an exact zero:
 
@@ -8,21 +8,17 @@ The messages are those of `scaled`, as logarithms; -inf is an exact zero:
     P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
     Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).
 
-Each recursion takes L^2 exponentials a token, where scaled space takes L in all.
+Each recursion takes L^2 exponentials per token; scaled space takes L in all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.loops import logspace as loops
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class LogMessages:
 
     @classmethod
     def of(cls, scores: Floats, transitions: Floats) -> LogMessages:
-        """Messages of one sequence whose transitions are tied (L, L) or one a token (T, L, L)."""
+        """Return messages of one sequence whose transitions are tied (L, L) or one per token (T, L, L)."""
         w = transitions[None] if transitions.ndim == 2 else transitions
         a, la, lb = np.zeros_like(scores), np.empty_like(scores), np.empty_like(scores)
         c = np.empty(len(scores))
@@ -47,22 +43,22 @@ class LogMessages:
 
     @property
     def tied(self) -> bool:
-        """Whether one matrix of transitions serves all tokens."""
+        """Return whether one matrix of transitions serves all tokens."""
         return len(self.w) == 1
 
     @property
     def log_partition(self) -> float:
-        """log Z; not finite where the sequence has no labelling or a score is nan or +inf."""
+        """Return log Z; it is not finite if every labelling is forbidden, or if a score is NaN or +inf."""
         return float(self.c.sum())
 
     @property
     def nodes(self) -> Floats:
-        """p (T, L)."""
+        """Return the node marginals p (T, L)."""
         return _normalised(self.la + self.lb)
 
     @property
     def edges(self) -> Floats:
-        """q (T, L, L); zero at the first token."""
+        """Return the edge marginals q (T, L, L); zero at the first token."""
         q = np.zeros((*self.s.shape, self.s.shape[1]))
         into = (self.s + self.lb - self.c[:, None])[1:]
         w = self.w if self.tied else self.w[1:]
@@ -71,15 +67,15 @@ class LogMessages:
 
     @property
     def entropy(self) -> float:
-        """sum_t H(y_t | y_{t-1}), each from its own conditional."""
+        """Return sum_t H(y_t | y_{t-1})."""
         return float(loops.entropy(self.s, self.w, self.tied, self.la, self.a))
 
     def sample(self, uniform: Array, labels: Array) -> None:
-        """Draws y_T ~ p_T, y_{t-1} ~ P_t(.|y_t) into labels (T, n_samples)."""
+        """Draw y_T ~ p_T, y_{t-1} ~ P_t(.|y_t) into labels (T, n_samples)."""
         loops.sample(self.w, self.tied, self.la, uniform, labels)
 
     def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
-        """dp (T, L) and dq (T, L, L) along du (T, L) and dw (L, L) or (T, L, L)."""
+        """Return dp (T, L) and dq (T, L, L) along du (T, L) and dw (L, L) or (T, L, L)."""
         dp, dq = np.empty_like(self.s), np.zeros((*self.s.shape, self.s.shape[1]))
         dw = dw[None] if dw.ndim == 2 else dw
         loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)
@@ -87,7 +83,7 @@ class LogMessages:
 
 
 def _normalised(logarithms: Floats) -> Floats:
-    """exp(logarithms) of each token, with a sum of 1, which the rounding of scores such as 1e30 would take from it."""
+    """Return exp(logarithms) of each token, normalised: with scores such as 1e30 the sum would not round to 1."""
     axes = tuple(range(1, logarithms.ndim))
     p = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True, initial=-np.inf))
     return np.asarray(p / p.sum(axis=axes, keepdims=True))

@@ -1,35 +1,32 @@
-"""What labels cost under a model of a graph: the loss, its gradient in the tables, and its curvature.
+"""The loss of labels under a model of a graph, its gradient in the tables, and its curvature.
 
-Ways of inference differ in what they call the probability of labels: exact ones in nothing, others in a bound on it.
+Exact inference gives -log p of the labels. Approximate inference gives a bound on it, or a pseudo-likelihood.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.graphs.structure import Graph
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 MISSING = -1
 
 
 class Curvature(Protocol):
-    """What derivatives of the marginals need of a point."""
+    """A point, with what derivatives of the marginals there need."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """(m, n_entries) derivatives of the marginals along a direction (m, n_entries) of the tables."""
+        """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the tables."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Numbers by which the loss at *all* tables t is at least `entropy` + <residual, t>, for each sample.
+    """Numbers with which the loss at *all* tables t is at least `entropy` + <residual, t>, for each sample.
 
     entropy : (m, n_samples).
     residual : (m, n_entries).
@@ -41,7 +38,7 @@ class DualPoint:
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """What labels cost at given tables.
+    """The loss of labels at given tables.
 
     losses : (m, n_samples), -log p of the labels or a bound on it.
     residual : (m, n_entries), its gradient in the tables.
@@ -57,7 +54,7 @@ class Loss:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class GraphMoments:
     """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, n_entries) of the graph's cliques."""
 
     log_partition: Floats
@@ -65,40 +62,38 @@ class Moments:
 
 
 class Inference(Protocol):
-    """A way to -log p of labels on one graph, and to its derivatives."""
+    """A way to compute -log p of labels on one graph, and its derivatives."""
 
     @property
     def graph(self) -> Graph:
-        """The graph of every row."""
+        """Return the graph of every row."""
         ...
 
-    def moments(self, tables: Floats, n_threads: int) -> Moments:
-        """Log-partitions and marginals, or what takes their place."""
+    def moments(self, tables: Floats, n_threads: int) -> GraphMoments:
+        """Return log-partitions and marginals, or approximations of them."""
         ...
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
-        """The loss of labels (m, V), MISSING where there is none, at tables (m, n_entries)."""
+        """Return the loss of labels (m, V), MISSING if not observed, at tables (m, n_entries)."""
         ...
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
-        """-sum_y p(y) log p(y) of each sample: (m, n_samples)."""
+        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
         ...
 
 
 class InfeasibleSampleError(ValueError):
-    """A sample of which every labelling is forbidden by -inf."""
+    """Raised for a sample whose labelings are all forbidden by -inf."""
 
     def __init__(self, sample: int) -> None:
-        super().__init__(
-            f"sample {sample} has no labelling that is not forbidden: every one has a score of -inf; allow one"
-        )
+        super().__init__(f"every labelling of sample {sample} is forbidden by a score of -inf: allow at least one")
         self.sample = sample
 
 
 def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Tables in which every label but the given ones is forbidden; MISSING ones forbid none.
+    """Return tables in which every label but the given ones is forbidden; MISSING ones forbid none.
 
-    It is done on tables of single nodes, which every node with a label must have.
+    This changes the tables of single nodes, which every node with a label must have.
     """
     tables = tables.copy()
     unseen = np.asarray(labels) < 0
@@ -111,14 +106,14 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
-            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but no table of its own: where some labels "
-            "are missing, expected a template of single nodes on all others"
+            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but no table of its own: if some labels "
+            "are missing, all other nodes need a term of single nodes"
         )
     return tables
 
 
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
+    """Return sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
     return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
 
 
@@ -130,9 +125,14 @@ def _chosen_scores(graph: Graph, tables: Floats, chosen: Array) -> Floats:
 
 
 def loss_of(
-    inference: Inference, tables: Floats, labels: Array, model: Moments, curvature: Curvature | None, n_threads: int
+    inference: Inference,
+    tables: Floats,
+    labels: Array,
+    model: GraphMoments,
+    curvature: Curvature | None,
+    n_threads: int,
 ) -> Loss:
-    """log Z - log Z(labels) and its gradient, given the moments of the model at the tables."""
+    """Return log Z - log Z(labels) and its gradient, given the moments of the model at the tables."""
     graph = inference.graph
     if (labels == MISSING).any():
         target = inference.moments(clamped(graph, tables, labels), n_threads)
@@ -147,7 +147,7 @@ def loss_of(
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """log Z - <statistics, tables>: the mean loss of many samples whose labelings have these shares (m, n_entries)."""
+    """Return log Z - <statistics, tables>: the mean loss of samples whose labelings have these shares."""
     anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
     log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]

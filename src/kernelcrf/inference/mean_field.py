@@ -2,31 +2,23 @@
 
     log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j        for any distributions q_i of the labels of nodes
 
-Each update makes q_i the best one given the others. With at most one free label among neighbours it is exact, as where
-single labels are missing. Labels that are forbidden by -inf on nodes have q_i = 0.
+Each update makes q_i the best one given the others. The bound is exact if no two neighbours lack their labels. Labels
+that are forbidden by -inf on nodes have q_i = 0.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Floats, Ints
+from kernelcrf.inference.forests import Cover
 from kernelcrf.inference.loops import mean_field as loops
-from kernelcrf.inference.loss import Moments
-
-if TYPE_CHECKING:
-    from kernelcrf.inference.loopy import Cover
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from kernelcrf.inference.loss import GraphMoments
 
 TOL, MOST_UPDATES = 1e-9, 500
 
 
-def mean_field(cover: Cover, tables: Floats) -> Moments:
+def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
     """Return the bound on log Z, (m, n_samples), and the marginals (m, n_entries) of q."""
     graph, m = cover.graph, len(tables)
     scores = cover.node_scores(tables)
@@ -50,7 +42,7 @@ def mean_field(cover: Cover, tables: Floats) -> Moments:
         cliques[:, place] = joint
         energy = np.multiply(joint, tables[:, place], where=joint > 0, out=np.zeros_like(joint))
         np.add.at(bound.T, sample_of[nodes[:, 0]], energy.reshape(m, len(nodes), -1).sum(axis=2).T)
-    return Moments(bound, cliques)
+    return GraphMoments(bound, cliques)
 
 
 def _softmax(scores: Floats, starts: Ints) -> Floats:

@@ -4,8 +4,8 @@ The least bound over all messages is, with rho_e the share of forests that an ed
 
     B(t) = max over tau of <tau, t> + sum_i H(tau_i) - sum_ij rho_ij I(tau_ij)
 
-over tau whose edges agree with their nodes. So any such tau bounds B from below at *all* tables, whether or not
-messages have converged: with mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
+over tau whose edges agree with their nodes. Any such tau bounds B from below at *all* tables, even if messages have not
+converged. With mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
 
     min_theta sum B(t) - <mu, t> + sum_k lam_k/2 |theta_k|^2 >= sum H_rho(tau) - sum_k |g_k(tau)|^2 / (2 lam_k)
 
@@ -15,16 +15,11 @@ The marginals of messages that have not converged do not agree exactly; `consist
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from kernelcrf.inference.loopy import Cover
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from kernelcrf.arrays import Floats
+from kernelcrf.inference.forests import Cover
 
 
 @dataclass(frozen=True, eq=False)

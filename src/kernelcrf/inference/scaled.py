@@ -1,4 +1,4 @@
-"""Chains in scaled space: messages that sum to one a token, one exponential a score.
+"""Chains in scaled space: messages that sum to one at each token, with one exponential per score.
 
 With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
 
@@ -7,32 +7,27 @@ With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
     log Z   = sum_t log c_t + max s_t + max w_t,
     p_t     = alpha_t o beta_t,      q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
 
-What underflow may cost. Let D = max w - min w. Without forbidden transitions alpha_t(j) / u_t(j) and beta_t(i) vary
-by at most exp(D) over labels, so that what underflows has a probability below L exp(2 D) times the least number of
-the dtype: nothing, as long as D is at most `FREE_RANGE`, whatever the node scores are. With forbidden transitions, or
-a greater D, a label of negligible weight now may be the only way on later. Such edges are `guarded`: messages are
-float64, and each factor must stay within limits whose product does not underflow (`EDGE_RANGE`, `NODE_RANGE`,
-`MESSAGE_RANGE`: 700 of the 708 that there are). A sequence that leaves them is marked as failed and its messages are
-set to zero; the caller redoes it in log space. A label that no path reaches has u = 0 there, since nothing bounds the
-backward messages of such labels.
+Underflow: let D = max w - min w. Without forbidden transitions alpha_t(j) / u_t(j) and beta_t(i) vary by at most exp(D)
+over labels. A label that underflows then has a probability below L exp(2 D) times the least number of the dtype, which
+is negligible for D up to `FREE_RANGE` and any node scores. With forbidden transitions, or a greater D, a label of
+negligible weight may later be the only one left. Such edges are `guarded`: messages are float64, and each factor must
+stay within limits whose product does not underflow (`EDGE_RANGE`, `NODE_RANGE`, `MESSAGE_RANGE`: 700 of the 708 that
+float64 has). A sequence that exceeds them is marked as failed and its messages are set to zero; the caller computes it
+in log space. A label that no path reaches has u = 0 there, since nothing bounds its backward messages.
 
-c_t is at least exp(-D), or exp(-700) with guarded edges. Masses are multiplied up and their logarithm is taken once for
-many tokens; a factor below 1e-100 is kept out of that product, which stays above 1e-200 without it, so that no product
-is a subnormal number, whose relative error is unbounded.
+c_t is at least exp(-D), or exp(-700) with guarded edges. Masses of many tokens are multiplied before their logarithm is
+taken. A factor below 1e-100 is kept out of that product, which then stays above 1e-200, so that no product is a
+subnormal number, whose relative error is unbounded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Array, Flags, Floats, Ints
 from kernelcrf.inference.loops import scaled as loops
-
-Array = npt.NDArray[Any]
-
 
 # Ranges of logarithms within which the recursions are exact.
 FREE_RANGE = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
@@ -40,7 +35,7 @@ EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
 
 
 def padded_width(n_labels: int) -> int:
-    """Row length of messages: whole vectors of 8 from 16 labels on, where remainders cost more than zeros."""
+    """Return the row length of messages: a multiple of 8 from 16 labels on, since zeros cost less than remainders."""
     return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
 
 
@@ -48,20 +43,20 @@ def padded_width(n_labels: int) -> int:
 class Edges:
     """Edge potentials e = exp(w - shift) of a block, padded with zeros to (K, W, W), and their transposes.
 
-    K = 1 where the transitions are tied; else one matrix a token, and those of first tokens are not read.
-    The messages that they send are of their dtype.
+    K = 1 if the transitions are tied; else there is one matrix per token, and those of first tokens are not read.
+    Messages have the same dtype.
     """
 
     e: Array
     e_T: Array
-    shift: npt.NDArray[np.float64]
+    shift: Floats
     tied: bool
     guarded: bool
     too_wide: bool
 
     @classmethod
     def of(cls, transitions: Array, first: Array | None = None) -> Edges:
-        """Potentials of tied (L, L) transitions, or of (K, L, L), where `first` are the rows not read."""
+        """Return potentials of tied (L, L) transitions, or of (K, L, L), where `first` are the rows not read."""
         tied = transitions.ndim == 2
         w = np.array(transitions[None] if tied else transitions)
         if first is not None:
@@ -84,7 +79,7 @@ class Edges:
         return cls(e, e_T, shift.astype(np.float64), tied, guarded, too_wide=guarded and least < -EDGE_RANGE)
 
     def weighted(self, direction: Array, first: Array) -> tuple[Array, Array]:
-        """e o direction, padded, and its transpose; zero where e is, and in the matrices that are not read."""
+        """Return e o direction, padded, and its transpose; zero where e is, and in the matrices that are not read."""
         n_labels = direction.shape[-1]
         inner = self.e[:, :n_labels, :n_labels]
         product = np.zeros_like(self.e)
@@ -95,16 +90,16 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class Messages:
+class ScaledMessages:
     """alpha and v (n, W) of a block of whole sequences; v is zero at first tokens; failed sequences are all zero."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: Ints
     edges: Edges
     alpha: Array
     v: Array
 
     def summed_edges(self, left: Array, right: Array) -> Array:
-        """sum_t left_{t-1} right_t' o e over the edges of a block with tied transitions, (W, W) float64.
+        """Return sum_t left_{t-1} right_t' o e over the edges of a block with tied transitions, (W, W) float64.
 
         `right` is zero at first tokens. With alpha and v, these are the edge marginals.
         """
@@ -113,12 +108,12 @@ class Messages:
 
 def forward(
     scores: Array,
-    offsets: npt.NDArray[np.int64],
+    offsets: Ints,
     edges: Edges,
-    log_partition: npt.NDArray[np.float64],
-    failed: npt.NDArray[np.bool_],
-) -> Messages:
-    """alpha and, for the moment, u / c in the place of v; fills `log_partition` and `failed`, a sequence each."""
+    log_partition: Floats,
+    failed: Flags,
+) -> ScaledMessages:
+    """Return alpha, with u / c in place of v until `backward`; fill `log_partition` and `failed` of each sequence."""
     n_nodes, n_labels = scores.shape
     shape, dtype = (n_nodes, edges.e.shape[1]), edges.e.dtype
     alpha, u = np.empty(shape, dtype), np.empty(shape, dtype)
@@ -128,22 +123,22 @@ def forward(
     np.exp(u, out=u)
     least = np.exp(-MESSAGE_RANGE) if edges.guarded else 0.0
     loops.forward(offsets, n_labels, edges.e, edges.tied, edges.shift, highest, least, u, alpha, log_partition, failed)
-    return Messages(offsets, edges, alpha, u)
+    return ScaledMessages(offsets, edges, alpha, u)
 
 
-def backward(messages: Messages, failed: npt.NDArray[np.bool_], nodes: Array) -> None:
-    """Turns u / c into v in place, and fills the node marginals p (n, L)."""
+def backward(messages: ScaledMessages, failed: Flags, nodes: Array) -> None:
+    """Turn u / c into v in place, and fill the node marginals p (n, L)."""
     edges = messages.edges
     loops.backward(messages.offsets, edges.e_T, edges.tied, failed, messages.alpha, messages.v, nodes)
 
 
-def edge_marginals(messages: Messages, edges_out: Array) -> None:
-    """Fills q (n, L, L); zero at first tokens."""
+def edge_marginals(messages: ScaledMessages, edges_out: Array) -> None:
+    """Fill q (n, L, L); zero at first tokens."""
     loops.edge_marginals(messages.edges.e, messages.edges.tied, messages.alpha, messages.v, edges_out)
 
 
-def entropy(messages: Messages, failed: npt.NDArray[np.bool_], out: npt.NDArray[np.float64], n_labels: int) -> None:
-    """Entropy of each sequence from the forward messages alone.
+def entropy(messages: ScaledMessages, failed: Flags, out: Floats, n_labels: int) -> None:
+    """Compute the entropy of each sequence from the forward messages alone.
 
     With P_t(i|j) = alpha_{t-1}(i) e_t(i, j) / a_t(j), a_t = alpha_{t-1} e_t, the entropy of y_1 ... y_{t-1} given
     y_t = j is H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)], and H = sum_j p_T(j) [H_T(j) - log p_T(j)].
@@ -153,7 +148,7 @@ def entropy(messages: Messages, failed: npt.NDArray[np.bool_], out: npt.NDArray[
     loops.entropy(messages.offsets, n_labels, e, e * log_e, messages.edges.tied, messages.alpha, failed, out)
 
 
-def sample(messages: Messages, failed: npt.NDArray[np.bool_], uniform: Array, labels: Array) -> None:
-    """Draws y_T ~ alpha_T, y_{t-1} ~ P_t(.|y_t); uniform and labels are (n, n_samples)."""
+def sample(messages: ScaledMessages, failed: Flags, uniform: Array, labels: Array) -> None:
+    """Draw y_T ~ alpha_T, y_{t-1} ~ P_t(.|y_t); uniform and labels are (n, n_samples)."""
     edges = messages.edges
     loops.sample(messages.offsets, edges.e_T, edges.tied, messages.alpha, failed, uniform, labels)

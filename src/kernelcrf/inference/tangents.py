@@ -7,60 +7,56 @@ With P_t(i|j) and Q_t(j|i) the conditionals of the glossary, and du_t centred by
     dp_t = p_t o (A_t + B_t),
     dq_t = q_t o (A_{t-1}(i) + dw_t(i, j) - <q_t, dw_t> + du_t(j) + B_t(j)),
 
-where A_t and B_t are centred by p_t at each step: a constant changes nothing, but left alone it would grow with t and
-drown the rest. The messages of `scaled` give the conditionals: P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i) = q_t(i, j) =
-alpha_{t-1}(i) e_t(i, j) v_t(j), so that the recursions run on p o A and p o B with products by e and e o dw alone:
-O(N L^2) work on O(N L) memory.
+where A_t and B_t are centred by p_t at each step: a constant changes nothing, but without centring it would grow with t
+until rounding destroys the rest. The messages of `scaled` give the conditionals: P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i)
+= q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j), so that the recursions run on p o A and p o B with products by e and e o
+dw alone: O(N L^2) work on O(N L) memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.engines.cluster import Resident
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain import Moments, Pass, Task, forward_backward
+from kernelcrf.inference.chain import ChainMoments, ForwardBackward, Task, forward_backward
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import tangents as loops
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Tangents:
-    """dp (N, L), and dq of the shape of the transitions: summed over the batch where those are tied."""
+    """dp (N, L), and dq of the shape of the transitions: summed over the batch if those are tied."""
 
     nodes: Array
     edges: Array
 
 
 @dataclass(frozen=True)
-class Linearisation(Resident):
-    """The moments of a batch at given scores, with what their derivatives need; made by `linearise`."""
+class Linearisation:
+    """The moments of a batch at given scores, with the messages that their derivatives need."""
 
     batch: Batch
-    messages: Pass
+    messages: ForwardBackward
     n_threads: int
 
     @property
-    def moments(self) -> Moments:
-        """The moments at the scores themselves."""
+    def moments(self) -> ChainMoments:
+        """Return the moments at the scores themselves."""
         return self.messages.moments
 
     @classmethod
     def of(cls, batch: Batch, n_threads: int) -> Linearisation:
-        """One forward-backward pass over a batch, its messages kept."""
+        """Run a forward-backward pass over a batch and keep its messages."""
         return cls(batch, forward_backward(batch, n_threads, keep=True), n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
-        """Derivatives of node and edge marginals along du (N, L) and dw, of the shape of the transitions."""
+        """Return derivatives of node and edge marginals along du (N, L) and dw, of the shape of the transitions."""
         batch, offsets, n_labels = self.batch, self.batch.chains.offsets, self.batch.n_labels
         du, dw = self._centred(du, dw)
         nodes = np.empty_like(batch.scores)
@@ -114,7 +110,7 @@ class Linearisation(Resident):
             )
         read = dw if batch.tied else dw[batch.chains.cliques(EDGE)[:, 1]]
         if not (np.all(np.isfinite(du)) and np.all(np.isfinite(read))):
-            raise ValueError("du or dw holds nan or inf: expected a finite direction, also where a step is forbidden")
+            raise ValueError("du or dw contains NaN or infinity: expected a finite direction, also for forbidden steps")
         if batch.tied and self.moments.edges.any():
             dw = dw - np.average(dw, weights=self.moments.edges)
         return np.asarray(du, batch.scores.dtype), np.asarray(dw, batch.scores.dtype)
@@ -123,5 +119,5 @@ class Linearisation(Resident):
 def linearise(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> Linearisation:
-    """One forward-backward pass whose messages are kept: moments now, derivatives along any direction later."""
+    """Return the moments of a batch, from which derivatives along any direction can be computed."""
     return Linearisation.of(Batch.of(scores, transitions, chains), n_threads)

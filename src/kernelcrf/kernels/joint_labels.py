@@ -4,8 +4,8 @@
     reversible    [y = z] / 2 + [y = z reversed] / 2        A: one column for each labelling and its reverse
     product       k_1 (x) k_2 (x) ...                       A = A_1 (x) A_2 (x) ..., one axis after the other
 
-The first two have orthonormal columns, so that the prior is the plain norm of as many weights as there are degrees
-of freedom. A table of S joint labels costs O(S) numbers and, but for `product` of dense factors, O(S) operations.
+The first two have orthonormal columns, so that the prior is the plain norm of as many weights as there are degrees of
+freedom. A table of S joint labels costs O(S) numbers and, except for `product` of dense factors, O(S) operations.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelcrf.kernels.cliques import LabelMap
-from kernelcrf.kernels.inputs import Array
+from kernelcrf.arrays import Array, Places
+from kernelcrf.kernels.labels import LabelMap
 
 
 @dataclass(frozen=True, eq=False)
 class Contrasts(LabelMap):
     """The centred kernel of L labels with a factor of its rank, L - 1: for two labels, one weight per feature.
 
-    A is the reflection that takes the first axis to 1 / sqrt(L), without its first column. A single label has no
-    contrast, and so no weight.
+    A is the reflection that maps the first axis to 1 / sqrt(L), without its first column. A single label has no
+    contrast and no weight.
     """
 
     L: int
@@ -63,9 +62,9 @@ class Contrasts(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Reversible(LabelMap):
-    """The kernel of labellings of `nodes` nodes that have no first and last: a labelling is also its own reverse.
+    """The kernel of labelings of `nodes` nodes without a direction: a labelling equals its reverse.
 
-    A potential of this kernel gives (a, b) what it gives (b, a), and (a, m, b) what it gives (b, m, a).
+    A potential of this kernel has equal values at (a, b) and (b, a), and at (a, m, b) and (b, m, a).
     """
 
     n_labels: int
@@ -76,7 +75,7 @@ class Reversible(LabelMap):
         object.__setattr__(self, "L", self.n_labels**self.nodes)
 
     @cached_property
-    def _orbits(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp], Array]:
+    def _orbits(self) -> tuple[Places, Places, Places, Array]:
         """Return one labelling of each orbit, its reverse, the orbit of each labelling, and the entries of A."""
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()

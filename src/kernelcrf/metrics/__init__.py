@@ -1,4 +1,4 @@
-"""How good predicted label sequences and their probabilities are, and scorers for scikit-learn's searches."""
+"""Metrics of predicted label sequences and of their probabilities, and scorers for scikit-learn's searches."""
 
 from kernelcrf.metrics.bootstrap import Score, bootstrap
 from kernelcrf.metrics.labels import (

@@ -1,27 +1,25 @@
 """Scores with intervals, by a bootstrap over sequences.
 
-Every score here is a function of sums over sequences: of right tokens, of spans found, of logarithms of probabilities.
-A resample draws m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m), and its sums
-are c' S with S (m, k) the sums of each sequence. The interval is that between the (1 - level) / 2 and (1 + level) / 2
+Every score is a function of sums over sequences: of right tokens, of spans found, of logarithms of probabilities. A
+resample draws m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m), and its sums
+are c' S with S (m, k) the sums of each sequence. The interval lies between the (1 - level) / 2 and (1 + level) / 2
 quantiles of a score over resamples. Tokens of one sequence depend on each other, so they are drawn together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from kernelcrf.estimators.containers import read_labels, read_list
+from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import is_missing, pair
 from kernelcrf.metrics.probabilities import BINS, confidence_bins
 from kernelcrf.metrics.schemes import SCHEME, spans
+from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
-
-Floats = NDArray[np.float64]
 
 EPS = np.finfo(np.float64).eps
 BLOCK = 100
@@ -29,7 +27,7 @@ BLOCK = 100
 
 @dataclass(frozen=True)
 class Score:
-    """A score of all sequences, and its interval.
+    """A score over all sequences, and its interval.
 
     Examples
     --------
@@ -51,10 +49,10 @@ class Score:
     random_state=either(whole(least=0, most=LARGEST_SEED), nothing),
 )
 def bootstrap(
-    y_true: Iterable[Any],
-    y_pred: Iterable[Any],
-    y_proba: Iterable[Any] | None = None,
-    classes: Iterable[Hashable] | None = None,
+    y_true: UserData,
+    y_pred: UserData,
+    y_proba: UserData = None,
+    classes: UserData = None,
     *,
     scheme: str | None = None,
     n_bins: int = 15,
@@ -62,12 +60,11 @@ def bootstrap(
     level: float = 0.95,
     random_state: int = 0,
 ) -> dict[str, Score]:
-    """The scores by their names in this package, each with its interval.
+    """Return scores by their names in this package, each with an interval.
 
     y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
-        calibration; tokens whose label is none of the classes count in none of these, and without other tokens there
-        are no such scores.
-    scheme : of spans, for their scores; None has none of them.
+        calibration. These leave out tokens whose label is not among the classes, and are absent if no token is left.
+    scheme : the scheme of spans, for their scores; None leaves these out.
 
     Examples
     --------
@@ -82,7 +79,7 @@ def bootstrap(
     if y_proba is not None and classes is not None:
         P, names = read_list(y_proba, "y_proba"), read_labels(classes, "classes")
         of_probabilities = _probability_sums(y_true, P, names, n_bins)
-        # Without a token that counts, each of these scores is 0 / 0, not 0, which is the best there is.
+        # Without a token that counts, each of these scores is 0 / 0, and 0 would be the best score.
         sums |= of_probabilities if of_probabilities["said"].any() else {}
     m, rng = len(y_true), np.random.default_rng(random_state)
     drawn: list[dict[str, Floats]] = []
@@ -93,7 +90,7 @@ def bootstrap(
     tails = [(1 - level) / 2, (1 + level) / 2]
     result = {}
     for name, own in found.items():
-        # A resample without any span, say, has no recall: it says nothing of the interval.
+        # A resample without any span has no recall, and does not count for the interval.
         values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, tails).tolist() if len(values) else (value, value)
@@ -102,17 +99,17 @@ def bootstrap(
 
 
 def _scores(totals: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The scores of sums (b,), or (b, n_bins), of b resamples."""
+    """Return the scores of the sums (b,), or (b, n_bins), of b resamples."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return {name: formula(totals) for name, (needed, formula) in FORMULAS.items() if needed in totals}
 
 
-def _label_sums(y_true: list[list[Any]], y_pred: list[Any], scheme: str | None) -> dict[str, Floats]:
+def _label_sums(y_true: list[list[Hashable]], y_pred: list[object], scheme: str | None) -> dict[str, Floats]:
     pairs = pair(y_true, y_pred, None)
     both = list(zip(pairs.true, pairs.pred, strict=True))
     sums = {
         "tokens": [len(true) for true, _ in both],
-        "right": [sum(map(_equal, true, pred)) for true, pred in both],
+        "right": [sum(bool(a == b) for a, b in zip(true, pred, strict=True)) for true, pred in both],
         "sequences": [bool(true) for true, _ in both],
         "whole": [bool(true) and true == pred for true, pred in both],
     }
@@ -127,12 +124,8 @@ def _label_sums(y_true: list[list[Any]], y_pred: list[Any], scheme: str | None) 
     return {name: np.array(values, np.float64) for name, values in sums.items()}
 
 
-def _equal(a: Any, b: Any) -> bool:
-    return bool(a == b)
-
-
 def _probability_sums(
-    y_true: list[list[Any]], y_proba: list[Any], classes: list[Hashable], n_bins: int
+    y_true: list[list[Hashable]], y_proba: list[ArrayLike], classes: list[Hashable], n_bins: int
 ) -> dict[str, Floats]:
     code = {label: j for j, label in enumerate(classes)}
     m = len(y_true)
@@ -154,7 +147,7 @@ def _ratio(over: str, under: str) -> tuple[str, Callable[[Mapping[str, Floats]],
     return over, lambda sums: sums[over] / sums[under]
 
 
-# What a score needs, and what it is.
+# The sum that each score needs, and its formula.
 FORMULAS: Mapping[str, tuple[str, Callable[[Mapping[str, Floats]], Floats]]] = {
     "flat_accuracy": _ratio("right", "tokens"),
     "sequence_accuracy": _ratio("whole", "sequences"),

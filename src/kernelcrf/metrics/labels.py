@@ -1,65 +1,66 @@
-"""Metrics of predicted labels: tokens of all sequences end to end, and whole sequences.
+"""Metrics of predicted labels: over the tokens of all sequences, and over whole sequences.
 
     flat accuracy      sum_t w_t [z_t = y_t] / sum_t w_t
     F1 of label l      2 tp_l / (2 tp_l + fp_l + fn_l), tp_l = sum_t w_t [z_t = y_t = l], and so on
     sequence accuracy  sum_i w_i [z_t = y_t for all t of i] / sum_i w_i
 
-Sums run over tokens t with a known label (w_t is the weight of their sequence), and over sequences i with one.
+Sums run over the tokens t with a known label, whose w_t is the weight of their sequence, and over the sequences i with
+such a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn import metrics
 
-from kernelcrf.metrics.pairs import codes, pair
+from kernelcrf.arrays import Floats, UserData
+from kernelcrf.metrics.pairs import encode, pair
 from kernelcrf.validation import FLAG, Constraint, either, is_real, nothing, one_of, validated, whole
 
+ZeroDivision: TypeAlias = float | str
 
-def _is_limit(value: Any) -> bool:
+
+def _is_limit(value: object) -> bool:
     return (isinstance(value, float) and value != value) or (is_real(value) and value in (0, 1))
 
 
-AVERAGE = either(
-    one_of("micro", "macro", "weighted"), nothing, advice="labels=[l] gives the score of the label l alone"
-)
+AVERAGE = either(one_of("micro", "macro", "weighted"), nothing, advice="labels=[l] gives the score of the label l")
 ZERO_DIVISION = either(one_of("warn"), Constraint(("0", "1", "NaN"), _is_limit))
 OF_REPORTS = {"digits": either(whole(least=0, most=50)), "output_dict": FLAG, "zero_division": ZERO_DIVISION}
 
 
-def flat_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
-    """sum_t w_t [z_t = y_t] / sum_t w_t over tokens.
+def flat_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: UserData = None) -> float:
+    """Return the share of tokens whose label is right, sum_t w_t [z_t = y_t] / sum_t w_t.
 
     Examples
     --------
     >>> from kernelcrf.metrics import flat_accuracy
-    >>> flat_accuracy([["a", "b"], ["a", None]], [["a", "a"], ["b", "b"]])  # None is a label that is not known
+    >>> flat_accuracy([["a", "b"], ["a", None]], [["a", "a"], ["b", "b"]])  # None is a missing label
     0.3333333333333333
     """
     pairs = pair(y_true, y_pred, sample_weight)
-    code = codes(pairs.flat_true, pairs.flat_pred)
-    true, pred = [code[y] for y in pairs.flat_true], [code[z] for z in pairs.flat_pred]
+    _, true, pred = encode(pairs.flat_true, pairs.flat_pred)
     return float(metrics.accuracy_score(true, pred, sample_weight=pairs.token_weight))
 
 
 @validated(average=AVERAGE, zero_division=ZERO_DIVISION)
 def flat_f1(
-    y_true: Iterable[Any],
-    y_pred: Iterable[Any],
+    y_true: UserData,
+    y_pred: UserData,
     *,
     average: str | None = "macro",
     labels: Sequence[Hashable] | None = None,
-    sample_weight: ArrayLike | None = None,
-    zero_division: Any = "warn",
-) -> Any:
-    """F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as by sklearn.metrics.f1_score.
+    sample_weight: UserData = None,
+    zero_division: ZeroDivision = "warn",
+) -> float | Floats:
+    """Return the F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as in sklearn.metrics.f1_score.
 
-    labels: those that count, in this order (all in sorted order where None); `[l]` gives the F1 of l alone.
-    average: "micro" (of the summed counts), "macro" (plain mean), "weighted" (by support) or None (one each).
+    labels : the labels that count, in this order; None takes all in sorted order, `[l]` gives the F1 of l alone.
+    average : "micro" (of the summed counts), "macro" (plain mean), "weighted" (by support) or None (one per label).
 
     Examples
     --------
@@ -68,29 +69,30 @@ def flat_f1(
     array([0.8, 0. ])
     """
     pairs = pair(y_true, y_pred, sample_weight)
-    code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
-    return metrics.f1_score(
-        [code[y] for y in pairs.flat_true],
-        [code[z] for z in pairs.flat_pred],
+    code, true, pred = encode(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
+    f1: float | Floats = metrics.f1_score(
+        true,
+        pred,
         labels=[code[label] for label in (code if labels is None else labels)],
         average=average,
         sample_weight=pairs.token_weight,
         zero_division=zero_division,
     )
+    return f1
 
 
 @validated(**OF_REPORTS)
 def flat_classification_report(
-    y_true: Iterable[Any],
-    y_pred: Iterable[Any],
+    y_true: UserData,
+    y_pred: UserData,
     *,
     labels: Sequence[Hashable] | None = None,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: UserData = None,
     digits: int = 2,
     output_dict: bool = False,
-    zero_division: Any = "warn",
+    zero_division: ZeroDivision = "warn",
 ) -> Any:
-    """Precision, recall, F1 and support of each label over tokens: scikit-learn's classification_report.
+    """Return scikit-learn's classification_report of tokens: precision, recall, F1 and support of each label.
 
     Examples
     --------
@@ -101,11 +103,11 @@ def flat_classification_report(
     (1.0, 0.0)
     """
     pairs = pair(y_true, y_pred, sample_weight)
-    code = codes(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
+    code, true, pred = encode(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
     shown = list(code if labels is None else labels)
     return metrics.classification_report(
-        [code[y] for y in pairs.flat_true],
-        [code[z] for z in pairs.flat_pred],
+        true,
+        pred,
         labels=[code[label] for label in shown],
         target_names=[str(label) for label in shown],
         sample_weight=pairs.token_weight,
@@ -115,8 +117,8 @@ def flat_classification_report(
     )
 
 
-def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_weight: ArrayLike | None = None) -> float:
-    """sum_i w_i [z_t = y_t for all t of i] / sum_i w_i over sequences with a known label.
+def sequence_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: UserData = None) -> float:
+    """Return the share of sequences whose known labels are all right, sum_i w_i [z_t = y_t for all t] / sum_i w_i.
 
     Examples
     --------
@@ -130,8 +132,8 @@ def sequence_accuracy(y_true: Iterable[Any], y_pred: Iterable[Any], *, sample_we
     return float(metrics.accuracy_score([True] * len(right), right, sample_weight=weight))
 
 
-def flat_confusion(y_true: Iterable[Any], y_pred: Iterable[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The labels in their order, and how many tokens of each (rows) were given each (columns).
+def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], NDArray[np.int64]]:
+    """Return the labels in order, and the number of tokens by true label (rows) and predicted label (columns).
 
     Examples
     --------
@@ -141,6 +143,5 @@ def flat_confusion(y_true: Iterable[Any], y_pred: Iterable[Any]) -> tuple[list[A
            [1, 0]]))
     """
     pairs = pair(y_true, y_pred, None)
-    code = codes(pairs.flat_true, pairs.flat_pred)
-    true, pred = ([code[label] for label in labels] for labels in (pairs.flat_true, pairs.flat_pred))
+    code, true, pred = encode(pairs.flat_true, pairs.flat_pred)
     return list(code), metrics.confusion_matrix(true, pred, labels=range(len(code)))

@@ -1,9 +1,9 @@
-"""Pairs (y_t, z_t) of a true label and what a model says of the token, for the tokens whose true label is known.
+"""Pairs (y_t, z_t) of a true label and a prediction, for the tokens whose true label is known.
 
     y_1 .. y_T of a sequence i with weight w_i  ->  the pairs (y_t, z_t) with y_t neither None nor -1
 
-z_t is a predicted label or a row of probabilities. Every metric of this room is a function of these pairs:
-tokens left out count nowhere, and their neighbours become neighbours.
+z_t is a predicted label or a row of probabilities. Every metric is a function of these pairs: tokens without a known
+label are dropped, and their neighbours become neighbours.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from kernelcrf.estimators.containers import is_missing_value, read_labels, read_list
-from kernelcrf.estimators.weights import checked_weights
+from kernelcrf.arrays import Floats, UserData
+from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
+from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
 SEQUENCES = "a list of sequences, [y] for a single one"
@@ -25,39 +25,37 @@ SEQUENCES = "a list of sequences, [y] for a single one"
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """`true[i][t]` and `pred[i][t]` of the known tokens of sequence i; `sample_weight` is (m,), None for ones."""
+    """The known tokens of m sequences, `true[i][t]` and `pred[i][t]`; `sample_weight` is (m,), None for ones."""
 
     true: list[list[Hashable]]
     pred: list[list[Any]]
-    sample_weight: NDArray[np.float64] | None
+    sample_weight: Floats | None
 
     @property
     def flat_true(self) -> list[Hashable]:
-        """The true labels of all sequences, end to end; (N,)."""
+        """The true labels of all tokens, (N,)."""
         return [label for labels in self.true for label in labels]
 
     @property
     def flat_pred(self) -> list[Any]:
-        """What the model says of the same tokens; (N,)."""
+        """The predictions for the same tokens, (N,)."""
         return [label for labels in self.pred for label in labels]
 
     @property
-    def token_weight(self) -> NDArray[np.float64] | None:
-        """w_i for each token of sequence i; (N,)."""
+    def token_weight(self) -> Floats | None:
+        """w_i for each token of sequence i, (N,)."""
         return self.repeat_weight([len(labels) for labels in self.true])
 
-    def repeat_weight(self, counts: Sequence[int]) -> NDArray[np.float64] | None:
-        """w_i, `counts[i]` times; None where every weight is one."""
+    def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
+        """Return w_i, repeated `counts[i]` times; None if every weight is one."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
 
 
-def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike | None, name: str = "y_pred") -> Pairs:
-    """The pairs of m true label sequences and m predicted ones, which errors call `name`."""
+def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
+    """Return the pairs of m true label sequences and m predictions, which errors call `name`."""
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
-        raise ValueError(
-            f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number, one each"
-        )
+        raise ValueError(f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number")
     true: list[list[Hashable]] = []
     pred: list[list[Any]] = []
     for i, (labels, said) in enumerate(zip(y_true, y_pred, strict=True)):
@@ -71,30 +69,34 @@ def pair(y_true: Iterable[Any], y_pred: Iterable[Any], sample_weight: ArrayLike 
         _check_hashable(true[-1], f"y_true[{i}]")
         pred.append([said[t] for t in known])
     if not any(true):
-        raise ValueError(f"y_true has {len(y_true)} sequences without a known label: expected at least one known label")
-    return Pairs(true, pred, None if sample_weight is None else _weights(sample_weight, true))
+        raise ValueError(f"y_true has {len(y_true)} sequences without a known label: expected at least one")
+    return Pairs(true, pred, _weights(sample_weight, true))
 
 
-def is_missing(label: Any) -> bool:
-    """Whether a true label is unknown: None, the NA of pandas, or the integer -1."""
+def is_missing(label: object) -> bool:
+    """Return whether a true label is missing: None, the NA of pandas, or the integer -1."""
     return is_missing_value(label) or (isinstance(label, Integral) and label == -1)
 
 
-def codes(*labelings: Iterable[Hashable]) -> dict[Hashable, int]:
-    """0, 1, .. for the distinct labels in their order; by type and text where they have none."""
-    labels = set().union(*labelings)
+def encode(
+    true: Iterable[Hashable], pred: Iterable[Hashable], labels: Iterable[Hashable] = ()
+) -> tuple[dict[Hashable, int], list[int], list[int]]:
+    """Return numbers 0, 1, ... for the distinct labels in sorted order, and both labellings by these numbers.
+
+    Labels that cannot be compared are sorted by type and text.
+    """
+    distinct = {*true, *pred, *labels}
     try:
-        ordered = sorted(labels)  # type: ignore[type-var]
+        ordered = sorted(distinct)  # type: ignore[type-var]
     except TypeError:
-        ordered = sorted(labels, key=lambda label: (type(label).__name__, repr(label)))
-    return {label: code for code, label in enumerate(ordered)}
+        ordered = sorted(distinct, key=lambda label: (type(label).__name__, repr(label)))
+    code = {label: number for number, label in enumerate(ordered)}
+    return code, [code[label] for label in true], [code[label] for label in pred]
 
 
-def _tokens(sequence: Any, name: str) -> list[Any]:
+def _tokens(sequence: object, name: str) -> list[Any]:
     if isinstance(sequence, str) or not (isinstance(sequence, Iterable) or hasattr(sequence, "__array__")):
-        raise TypeError(
-            f"{name}={shown(sequence)} is not a sequence: expected a list of sequences, [y] for a single one"
-        )
+        raise TypeError(f"{name}={shown(sequence)} is not a sequence: expected {SEQUENCES}")
     if isinstance(sequence, np.ndarray) and sequence.ndim == 2:
         return list(sequence)  # rows of probabilities
     return read_labels(sequence, name)
@@ -105,13 +107,13 @@ def _check_hashable(labels: list[Hashable], name: str) -> None:
         set(labels)
     except TypeError as error:
         raise TypeError(
-            f"{name} has a label that is not hashable ({shown(str(error))}): expected one label a token, "
-            "None to leave it out"
+            f"{name} has a label that is not hashable ({shown(str(error))}): expected one label per "
+            "token; use None to leave a token out"
         ) from None
 
 
-def _weights(sample_weight: ArrayLike, true: list[list[Hashable]]) -> NDArray[np.float64]:
-    weight = checked_weights(sample_weight, len(true), "sequence", part=True)
-    if not weight[[bool(labels) for labels in true]].any():
+def _weights(sample_weight: UserData, true: list[list[Hashable]]) -> Floats | None:
+    weight = read_weights(sample_weight, len(true), "sequence", part=True)
+    if weight is not None and not weight[[bool(labels) for labels in true]].any():
         raise ValueError("sample_weight is 0 for every sequence with a known label: expected a positive weight")
     return weight

@@ -1,11 +1,11 @@
-"""Spans: the entities, chunks or words that tags such as B-PER I-PER O spell.
+"""Spans: the entities, chunks or words that tags such as B-PER I-PER O mark.
 
-A span (type, start, end) holds the tokens start .. end - 1. A tag is a letter and a type. Whatever the
-scheme, token t continues the span of token t - 1 iff
+A span (type, start, end) holds the tokens start .. end - 1. A tag is a letter and a type. In every scheme, token t
+continues the span of token t - 1 if and only if
 
     letter_{t-1} in {B, I},  letter_t in {I, E},  type_{t-1} = type_t
 
-and a scheme says where a span may start and whether it is complete where it ends:
+and a scheme defines where a span may start and whether it is complete at its end:
 
     scheme          letters        starts at                      complete
     lenient         all of these   any letter but O               always
@@ -15,20 +15,20 @@ and a scheme says where a span may start and whether it is complete where it end
     BIOUL (BILOU)   B I O L U      as IOBES, L for E, U for S
     BMES            B M O E S      as IOBES, M for I
 
-Lenient spans are those of conlleval and of seqeval's default; the others those of seqeval's strict mode.
+Lenient spans are those of conlleval and of seqeval's default; the other schemes are those of seqeval's strict mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernelcrf.validation import either, one_of, shown, validated
 
 
 class Span(NamedTuple):
-    """The tokens from `start` to `end` - 1, of a type; "_" for tags without one.
+    """The tokens from `start` to `end` - 1 of one type, which is "_" for tags without a type.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A letter among B I O E S, and a type."""
+    """A letter of B I O E S, and a type."""
 
     letter: str
     type: str
@@ -51,7 +51,7 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class Scheme:
-    """`letters` to B I O E S; `starts(previous, tag)`; `complete(last, next)`."""
+    """The map of `letters` to B I O E S, and the rules `starts(previous, tag)` and `complete(last, next)`."""
 
     letters: Mapping[str, str]
     starts: Callable[[Tag, Tag], bool]
@@ -99,8 +99,8 @@ SCHEMES: Mapping[str, Scheme] = {
 SCHEME = either(one_of(*SCHEMES))
 
 
-def are_spans(labels: Iterable[Any]) -> bool:
-    """Whether labels look like tags of spans: O, and letters with a type, such as B-PER.
+def are_spans(labels: Iterable[object]) -> bool:
+    """Return whether labels look like tags of spans: O, and letters with a type, such as B-PER.
 
     Examples
     --------
@@ -115,15 +115,15 @@ def are_spans(labels: Iterable[Any]) -> bool:
 
 
 @validated(scheme=SCHEME)
-def spans(tags: Iterable[Any], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
-    """The spans of one tag sequence, which errors call `name`, in their order.
+def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
+    """Return the spans of one tag sequence in order; errors call the sequence `name`.
 
     Examples
     --------
     >>> from kernelcrf.metrics import spans
     >>> spans(["B-PER", "I-PER", "O", "I-LOC"])
     [Span(type='PER', start=0, end=2), Span(type='LOC', start=3, end=4)]
-    >>> spans(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")  # a span starts with B there
+    >>> spans(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")  # in IOB2 a span starts with B
     [Span(type='PER', start=0, end=2)]
     """
     rule = SCHEMES[scheme]
@@ -146,11 +146,11 @@ def _continues(last: Tag, tag: Tag) -> bool:
     return last.letter in "BI" and tag.letter in "IE" and last.type == tag.type
 
 
-def _tag(tag: Any, rule: Scheme, scheme: str, name: str) -> Tag:
+def _tag(tag: object, rule: Scheme, scheme: str, name: str) -> Tag:
     letter, _, type_ = tag.partition("-") if isinstance(tag, str) else ("", "", "")
     if letter not in rule.letters:
         raise ValueError(
-            f"{name} has the tag {shown(tag)}: expected, in the scheme {scheme}, O or a letter of "
-            f"{' '.join(rule.letters)} with a type, such as B-PER"
+            f"{name} has the tag {shown(tag)}: the scheme {scheme} expects O, or a letter of {' '.join(rule.letters)} "
+            "with a type, such as B-PER"
         )
     return Tag(rule.letters[letter], type_ or "_")

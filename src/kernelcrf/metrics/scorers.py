@@ -1,9 +1,9 @@
-"""Scorers by name: `scorer(estimator, X, y)` is a number to maximise, as `scoring=` of GridSearchCV wants it.
+"""Scorers by name: `scorer(estimator, X, y)` is a number to maximise, for `scoring=` of GridSearchCV.
 
     labels         metric(y, estimator.predict(X))
     probabilities  - metric(y, estimator.predict_proba(X), estimator.classes_), named neg_...
 
-A search visits candidates that predict no span or never a label: their 0 / 0 counts as 0, without a warning.
+A search may visit candidates that predict no span, or never predict some label: 0 / 0 counts as 0, without a warning.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import ArrayLike
 from sklearn.metrics import make_scorer
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from kernelcrf.arrays import UserData
 from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy
 from kernelcrf.metrics.probabilities import brier, expected_calibration_error, log_loss
 from kernelcrf.metrics.span_scores import span_f1, span_precision, span_recall
@@ -27,26 +27,26 @@ Scorer = Callable[..., float]
 
 @dataclass
 class NegativeLoss:
-    """- metric(y, estimator.predict_proba(X), estimator.classes_).
+    """The score - metric(y, estimator.predict_proba(X), estimator.classes_).
 
-    Not by `make_scorer`, which takes probabilities from classifiers of rows only. `sample_weight` is the request of the
-    weights in scikit-learn's routing of metadata: None until `set_score_request`.
+    `make_scorer` takes probabilities from classifiers of rows only. `sample_weight` is the request for weights in
+    scikit-learn's metadata routing, None until `set_score_request`.
     """
 
     metric: Callable[..., float]
     sample_weight: bool | str | None = None
 
-    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """The score of a fitted estimator."""
+    def __call__(self, estimator: Any, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
+        """Return the score of a fitted estimator."""
         return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
-        """Whether weights are wanted, or the name under which they come."""
+        """Set whether the scorer takes weights, or the name under which they are passed."""
         self.sample_weight = sample_weight
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """What the scorer asks for, as scikit-learn's routers read it."""
+        """Return the request of the scorer for scikit-learn's routers."""
         request = MetadataRequest(owner=type(self).__name__)
         request.score.add_request(param="sample_weight", alias=self.sample_weight)
         return request
@@ -69,7 +69,7 @@ SCORERS: Mapping[str, Scorer] = {
 
 @validated(name=either(one_of(*SCORERS)))
 def get_scorer(name: str) -> Scorer:
-    """A copy of the scorer of that name among `SCORERS`; its `set_score_request` leaves theirs alone.
+    """Return a copy of a scorer of `SCORERS`, so that `set_score_request` does not change the original.
 
     Examples
     --------

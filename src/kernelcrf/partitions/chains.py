@@ -1,11 +1,11 @@
-"""A resident part of the data of chains: the linear map between theta and scores, and inference on them.
+"""A part of the data of chains in this process: the linear map between theta and scores, and inference on them.
 
-    s_t = sum over node templates of A (W' F_t),     w_t = sum over edge templates of A (F_t W) A',
+    s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of steps of A (W' F_t),
 
-with A the factor of the label kernel and F_t = 1 for a template without inputs. `scores` applies the map, `pull_back`
-its transpose: from residuals of scores to a gradient.
+with A the factor of the label kernel and F_t = 1 for a term without inputs. `scores` applies the map, `pull_back` its
+transpose, from residuals of scores to a gradient.
 
-Dense features without duplicates are cut into as many partitions as threads may share.
+Dense features without duplicates are cut into partitions that threads can share.
 """
 
 from __future__ import annotations
@@ -16,91 +16,87 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kernelcrf.engines.cluster import Resident
+from kernelcrf.arrays import Array, DType, Flags, Floats, Ints, Labels, Places
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, forward_backward, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
-from kernelcrf.parameters import Layout, TemplateBlock
-from kernelcrf.partitions import fused
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.fused import FusedChains, FusedMessages, Keep
 from kernelcrf.partitions.independent import Softmax
-from kernelcrf.partitions.partition import Local, Sums, Total
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from kernelcrf.partitions.partition import PartitionState, Sums, Total
+from kernelcrf.terms import STEPS, TOKENS, Layout, Term
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 
 @dataclass(frozen=True, eq=False)
-class ChainScores(Resident):
+class ChainScores:
     """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition; (0, 0) if it has no edges."""
 
     s: Array
     w: Array
 
     def moved(self, direction: ChainScores, step: float) -> ChainScores:
-        """s + step ds, w + step dw."""
+        """Return s + step ds and w + step dw."""
         dtype = self.s.dtype.type
         return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
 
 
 @dataclass(frozen=True, eq=False)
-class ChainResiduals(Resident):
-    """What a partition gives at given scores: its loss, and the residuals r of node and q of edge scores.
+class ChainResiduals:
+    """The loss at given scores, node marginals, and the weighted residuals r of node and q of edge scores.
 
-    q has the shape of the edge scores; both are weighted. `curvature` is there where it was asked for.
+    q has the shape of the edge scores. `curvature` is None unless it was asked for.
     """
 
     loss: float
     r: Array
     q: Array
     nodes: Array
-    curvature: Linearisation | fused.Messages | Softmax | None
+    curvature: Linearisation | FusedMessages | Softmax | None
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPartition(Resident):
+class ChainPartition:
     """Some sequences with their features and labels.
 
-    features : of each template that has inputs, by its name.
-    labels : (N,), an index a token; not read where `allowed` is given.
-    allowed : (N, L) booleans, the labels that a token may have, or None where all are observed.
-    weights : (m,), what each sequence counts for, or None for one each.
-    legal : what labelings may be, or None for any.
+    features : the features of each term that has inputs, by its name.
+    labels : (N,), one index per token; not read if `allowed` is given.
+    allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
+    weights : (m,), the weight of each sequence, or None if all are 1.
+    legal : the labelings that constraints permit, or None for any.
     """
 
     chains: Chains
     n_labels: int
-    labels: npt.NDArray[np.int32]
+    labels: Labels
     features: Mapping[str, TokenFeatures] = field(default_factory=dict)
-    allowed: npt.NDArray[np.bool_] | None = None
+    allowed: Flags | None = None
     weights: Floats | None = None
     legal: Legal | None = None
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The precision of scores: float32 where all features are."""
+    def dtype(self) -> DType:
+        """Return the precision of scores: float32 if all features are."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
 
     @property
     def n_nodes(self) -> int:
-        """Tokens."""
+        """Return the number of tokens."""
         return self.chains.n_nodes
 
     @property
     def is_convex(self) -> bool:
-        """Whether all labels are observed."""
+        """Return whether all labels are observed."""
         return self.allowed is None
 
     def weighted(self, rows: Array) -> Array:
-        """Rows of tokens, each times the weight of its sequence."""
+        """Return rows of tokens, each times the weight of its sequence."""
         if self.weights is None:
             return rows
         weights = np.repeat(self.weights, self.chains.lengths)
@@ -108,46 +104,69 @@ class ChainPartition(Resident):
 
     def has_edges(self, layout: Layout) -> bool:
         """Return whether labels depend on each other, or are restricted by what is legal or allowed."""
-        templates = any(block.clique.nodes == 2 for block in layout.blocks)
+        templates = any(term.cliques == STEPS for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
-        """Node scores (N, L), and edge scores (L, L) where no edge template has inputs, else (N, L, L)."""
+        """Return node scores (N, L), and edge scores (L, L), or (N, L, L) if a term of steps has inputs."""
         n_nodes, L = self.chains.n_nodes, self.n_labels
         n_steps = L if self.has_edges(layout) else 0
         s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
-        for block, W in zip(layout.blocks, layout.split(theta).values(), strict=True):
+        for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
             Z = W[0].astype(self.dtype)
-            if block.clique.name in self.features:
-                Z = self.features[block.clique.name].times(W.reshape(block.n, -1), n_jobs)
-                Z = Z.reshape(n_nodes, *block.clique.shape)
-            if block.clique.nodes == 1:
-                s += block.clique.expand(Z)
+            if term.name in self.features:
+                Z = self.features[term.name].times(W, n_jobs)
+            if term.cliques == TOKENS:
+                s += term.k_y.expand(Z)
             else:
-                w = w + block.clique.expand(Z)
+                w = w + term.k_y.expand(Z).reshape(*Z.shape[:-1], L, L)
         return s, w
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
-        """The gradient in theta of <r, s> + <q, w>; q has the shape of the edge scores."""
+        """Return the gradient in theta of <r, s> + <q, w>; q has the shape of the edge scores."""
 
-        def gradient(block: TemplateBlock) -> Array:
-            residual = r if block.clique.nodes == 1 else q
-            if block.clique.name in self.features:
-                R = np.ascontiguousarray(block.clique.adjoint(residual)).reshape(len(r), -1)
-                return self.features[block.clique.name].transposed_times(R, n_jobs)
-            if block.clique.nodes == 1 or q.ndim == 3:
+        def gradient(term: Term) -> Array:
+            residual = r if term.cliques == TOKENS else q.reshape(*q.shape[:-2], -1)
+            if term.name in self.features:
+                R = np.ascontiguousarray(term.k_y.adjoint(residual))
+                return self.features[term.name].transposed_times(R, n_jobs)
+            if residual.ndim == 2:
                 residual = residual.sum(axis=0, dtype=np.float64)
-            return block.clique.adjoint(residual[None])
+            return term.k_y.adjoint(residual[None])
 
-        return layout.join({block.clique.name: gradient(block) for block in layout.blocks})
+        return layout.join({term.name: gradient(term) for term in layout.terms})
 
-    def with_features(self, features: Mapping[str, TokenFeatures]) -> ChainPartition:
-        """The same samples with other features."""
-        return replace(self, features=features)
+    def with_columns(self, term: Term, columns: Places) -> ChainPartition:
+        """Return the same sequences with some columns of a term's features."""
+        return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
-    def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
-        """Loss and gradient at theta, in one compiled pass where the partition allows it."""
-        found = fused.evaluate(layout, self, theta, keep=fused.Keep.MESSAGES if curvature else fused.Keep.RESIDUALS)
+    def _fused(self, layout: Layout) -> FusedChains | None:
+        """Return the arrays of a pass by blocks, or None if the partition needs separate steps."""
+        with_inputs = [term for term in layout.terms if term.name in self.features]
+        if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
+            return None
+        features = self.features[with_inputs[0].name]
+        if features.is_sparse or features.index is not None or not features.F.flags.c_contiguous:
+            return None
+        if not self.has_edges(layout) or self.n_nodes == 0:
+            return None
+        return FusedChains(
+            layout,
+            with_inputs[0],
+            features.F,
+            self.chains,
+            self.labels,
+            self.weights,
+            self.legal,
+            self.observed_steps,
+            self.block_cuts,
+            self.dtype,
+        )
+
+    def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
+        """Return loss and gradient at theta, in one compiled pass if possible."""
+        fused = self._fused(layout)
+        found = None if fused is None else fused.evaluate(theta, Keep.MESSAGES if curvature else Keep.RESIDUALS)
         if found is None:
             s, w = self.scores(layout, theta, n_jobs)
             if self.legal is not None:
@@ -155,39 +174,41 @@ class ChainPartition(Resident):
             return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
         messages = found.messages if curvature else None
         result = ChainResiduals(found.loss, found.r, found.q, found.messages.p, messages)
-        return Sums(found.loss, found.gradient), Local(ChainScores(found.s, found.w), result)
+        return Sums(found.loss, found.gradient), PartitionState(ChainScores(found.s, found.w), result)
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Loss and gradient at theta, of which nothing else is kept."""
-        found = fused.evaluate(layout, self, theta, keep=fused.Keep.NOTHING)
+        """Return loss and gradient at theta without a state."""
+        fused = self._fused(layout)
+        found = None if fused is None else fused.evaluate(theta, Keep.NOTHING)
         if found is None:
             return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
         return Sums(found.loss, found.gradient)
 
-    def evaluate_at(self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
-        """The same where scores are known already."""
+    def evaluate_at(
+        self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool
+    ) -> tuple[Sums, PartitionState]:
+        """Return loss and gradient at a point whose scores are known."""
         result = self.residuals(scores, n_jobs, curvature=curvature)
         gradient = self.pull_back(layout, result.r, result.q, n_jobs)
-        return Sums(result.loss, gradient), Local(scores, result)
+        return Sums(result.loss, gradient), PartitionState(scores, result)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> ChainScores:
-        """Scores along a direction of theta."""
+        """Return the scores along a direction of theta."""
         return ChainScores(*self.scores(layout, v, n_jobs))
 
     def along(self, scores: ChainScores, direction: ChainScores, n_jobs: int) -> tuple[float, float]:
-        """Loss at some scores, and its derivative along a direction of them."""
+        """Return the loss at some scores, and its derivative along a direction of them."""
         result = self.residuals(scores, n_jobs, curvature=False)
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
     def residuals(self, scores: ChainScores, n_jobs: int = 1, *, curvature: bool) -> ChainResiduals:
-        """Loss and residuals at given scores; infeasible sequences go by their place in all data."""
+        """Return loss and residuals at given scores; errors name a sequence by its place in all data."""
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
             raise InfeasibleSequenceError(self.chains.number(error.sample), error.token) from None
 
     def _independent_residuals(self, s: Array, w: Array, curvature: bool) -> ChainResiduals:
-        """Loss and residuals of tokens without edges."""
         model = Softmax.of(s)
         tokens = np.arange(self.chains.n_nodes)
         losses = model.log_partition - s[tokens, self.labels]
@@ -224,26 +245,29 @@ class ChainPartition(Resident):
         q = q if batch.tied else self.weighted(q)
         return ChainResiduals(float(loss), self.weighted(r), q, model.nodes, linearisation)
 
-    def hessian_product(self, layout: Layout, at: Local, v: Floats, n_jobs: int) -> Floats:
-        """The derivative of the gradient along v, exact covariances (22)."""
+    def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        """Return the derivative of the gradient along v, by exact covariances (22)."""
         curvature = at.residuals.curvature
         if curvature is None:
             raise ValueError("at was evaluated without curvature: pass curvature=True to evaluate")
-        if isinstance(curvature, fused.Messages):
-            return fused.hessian_product(layout, self, curvature, v)
+        if isinstance(curvature, FusedMessages):
+            fused = self._fused(layout)
+            if fused is None:
+                raise ValueError("at was evaluated on another partition, or with another layout")
+            return fused.hessian_product(curvature, v)
         tangents = curvature.tangents(*self.scores(layout, v, n_jobs))
         dq = tangents.edges if tangents.edges.ndim == 2 else self.weighted(tangents.edges)
         return self.pull_back(layout, self.weighted(tangents.nodes), dq, n_jobs)
 
-    def block_product(self, layout: Layout, at: Local, v: Floats, n_jobs: int) -> Floats:
-        """The paper's blocks (30) times v: node templates share one block and edge templates another."""
+    def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        """Return the paper's blocks (30) times v: terms of tokens share one block, terms of steps another."""
         p = at.residuals.nodes
         du, dw = self.scores(layout, v, n_jobs)
         dp = p * (du - np.einsum("tj,tj->t", p, du)[:, None])
         return self.pull_back(layout, self.weighted(dp), self._edge_block(at, dw), n_jobs)
 
-    def _edge_block(self, at: Local, dw: Array) -> Array:
-        """sum_t of q_t o (dw - <q_t, dw>), or each of them where dw is one a token."""
+    def _edge_block(self, at: PartitionState, dw: Array) -> Array:
+        """Return the sum over t of q_t o (dw - <q_t, dw>), or each of them if dw has one table per token."""
         if not dw.size:
             return dw
         q = edge_marginals(at.scores.s, at.scores.w, self.chains)
@@ -253,43 +277,43 @@ class ChainPartition(Resident):
         weighted = self.weighted(q)
         return np.asarray(weighted.sum(axis=0) * dw - np.einsum("t,tij->ij", means, weighted))
 
-    def entropy(self, at: Local, n_jobs: int) -> float:
-        """sum_i omega_i H(p_i)."""
+    def entropy(self, at: PartitionState, n_jobs: int) -> float:
+        """Return sum_i omega_i H(p_i)."""
         if not at.scores.w.size:
             return float(self.weighted(Softmax.of(at.scores.s).entropy).sum())
         h = entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs)
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
-    def residual(self, block: TemplateBlock, at: Local) -> Array:
-        """r (N, L) or q, (N, L, L) where steps have inputs, with the label kernel's factor applied."""
-        residual = at.residuals.r if block.clique.nodes == 1 else at.residuals.q
-        return block.clique.adjoint(residual.astype(np.float64))
+    def residual(self, term: Term, at: PartitionState) -> Array:
+        """Return r (N, r), or q (N, r) if steps have inputs, with the label kernel's factor applied."""
+        residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
+        return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
-    def knows_spread(self, block: TemplateBlock) -> bool:
-        """Nodes alone: edge marginals are kept as sums."""
-        return block.clique.nodes == 1
+    def knows_spread(self, term: Term) -> bool:
+        """Return whether the term is one of tokens; marginals of steps are kept as sums only."""
+        return term.cliques == TOKENS
 
-    def spread(self, block: TemplateBlock, at: Local) -> Array:
-        """(N, L) of nodes."""
+    def spread(self, term: Term, at: PartitionState) -> Array:
+        """Return omega p (1 - p) of each token, (N, L)."""
         p = at.residuals.nodes
         return self.weighted(p * (1 - p))
 
-    def mass(self, block: TemplateBlock) -> float:
-        """Tokens, by weight."""
+    def mass(self, term: Term) -> float:
+        """Return the weighted number of tokens."""
         lengths = self.chains.lengths
         return float(lengths.sum() if self.weights is None else np.dot(self.weights, lengths))
 
-    def total(self, term: Callable[[Any, Any], Total], at: Local | None) -> Total:
-        """The one term that there is."""
-        return term(self, at)
+    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
+        """Return function(self, at)."""
+        return function(self, at)
 
-    def clique_weights(self, block: TemplateBlock) -> Floats:
-        """(N,): the weight of each token's sequence."""
+    def clique_weights(self, term: Term) -> Floats:
+        """Return the weight of each token's sequence, (N,)."""
         return self.weighted(np.ones(self.chains.n_nodes))
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """(L, L): how often the labels step from one to another, by weight."""
+        """Return the weighted number of steps from each label to each other, (L, L)."""
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
@@ -297,14 +321,14 @@ class ChainPartition(Resident):
         return steps
 
     @cached_property
-    def block_cuts(self) -> npt.NDArray[np.int64]:
-        """The sequences at which blocks begin whose dense features a cache holds, and the number of sequences."""
+    def block_cuts(self) -> Ints:
+        """Return the sequences at which blocks begin that a cache can hold, and the number of sequences."""
         row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
         runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
         return np.array([low for low, _ in runs] + [self.chains.n_samples])
 
     def part(self, low: int, high: int) -> ChainPartition:
-        """Sequences low to high."""
+        """Return the partition of sequences low to high."""
         offsets = self.chains.offsets
         nodes = slice(int(offsets[low]), int(offsets[high]))
         return replace(
@@ -317,7 +341,7 @@ class ChainPartition(Resident):
         )
 
     def cut(self) -> list[ChainPartition]:
-        """Partitions that threads may take; one where features are sparse or shared between tokens."""
+        """Cut into partitions that threads can share; into one if features are sparse or shared between tokens."""
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)

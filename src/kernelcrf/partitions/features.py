@@ -1,69 +1,60 @@
-"""Features of a template's cliques, and the products with them that a pass is made of.
+"""The features of a term's cliques, and the products with them that make up a pass.
 
-Features are those of the U distinct inputs (Lemma 6): products run over them, an index leads to the cliques, and
-residuals are summed onto them first.
+Features are those of the U distinct inputs (Lemma 6): products run over them, an index maps them to cliques, and
+residuals are first summed over equal inputs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
+from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.distinct import Distinct, add_rows
-from kernelcrf.engines.cluster import Resident
 from kernelcrf.engines.local import LocalEngine
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 ROWS = 4096
 INDEX_BELOW = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class TokenFeatures(Resident):
-    """F (U, n), dense or CSR, of a template's distinct inputs; `index` (N,) says which one a token has.
+class TokenFeatures:
+    """F (U, n), dense or CSR, of a term's distinct inputs; token t has row index[t], or row t if `index` is None."""
 
-    index=None: token t has row t.
-    """
-
-    F: Any
-    index: npt.NDArray[np.intp] | None = None
+    F: Inputs
+    index: Places | None = None
 
     @classmethod
-    def of(cls, found: Distinct, F: Any) -> TokenFeatures:
-        """Features F (U, n) of distinct inputs: shared where many are equal, else a row for each."""
+    def of(cls, found: Distinct, F: Inputs) -> TokenFeatures:
+        """Return features F (U, n) of distinct inputs, shared if many tokens are equal, else with one row per token."""
         return cls(F, found.index) if found.U < INDEX_BELOW * found.N else cls(found.expand(F))
 
     @property
     def is_sparse(self) -> bool:
-        """Whether F is CSR."""
-        return bool(sp.issparse(self.F))
+        """Return whether F is CSR."""
+        return is_sparse(self.F)
 
     @cached_property
-    def transposed(self) -> Any:
-        """F' by rows, for CSR features."""
+    def transposed(self) -> Inputs:
+        """Return F' by rows, for CSR features."""
         return self.F.T.tocsr()
 
     def times(self, W: Array, n_jobs: int) -> Array:
-        """F W at each token: (n, k) -> (N, k)."""
+        """Return F W at each token: (n, k) -> (N, k)."""
         W = np.asarray(W, self.F.dtype)
         Z = np.empty((self.F.shape[0], W.shape[1]), self.F.dtype)
 
         def fill(rows: slice) -> None:
-            # The transposed product runs at up to twice the speed where k is small.
+            # The transposed product is up to twice as fast if k is small.
             Z[rows] = self.F[rows] @ W if self.is_sparse else (W.T @ self.F[rows].T).T
 
         LocalEngine(n_jobs).map(fill, _row_blocks(len(Z)))
         return Z if self.index is None else Z[self.index]
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
-        """F' R, R at tokens: (N, k) -> (n, k)."""
+        """Return F' R for R at tokens: (N, k) -> (n, k)."""
         if self.index is not None:
             summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)
             add_rows(np.ascontiguousarray(R), self.index, summed)
@@ -83,17 +74,21 @@ class TokenFeatures(Resident):
         return total.T
 
     def gram(self, weights: Array) -> Floats:
-        """F' diag(weights) F of dense features, (n, n); weights (N,) at tokens."""
+        """Return F' diag(weights) F of dense features, (n, n), for weights (N,) at tokens."""
         d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
         return np.asarray((self.F * d[:, None].astype(self.F.dtype)).T @ self.F, np.float64)
 
     def squares_transposed_times(self, R: Array) -> Floats:
-        """(F o F)' R, R at tokens: (N, k) -> (n, k)."""
+        """Return (F o F)' R for R at tokens: (N, k) -> (n, k)."""
         squares = self.F.power(2) if self.is_sparse else np.square(self.F)
         return TokenFeatures(squares, self.index).transposed_times(R, 1)
 
+    def columns(self, columns: Places) -> TokenFeatures:
+        """Return some columns of the features."""
+        return TokenFeatures(self.F[:, columns], self.index)
+
     def part(self, nodes: slice) -> TokenFeatures:
-        """The features of a run of tokens."""
+        """Return the features of a run of tokens."""
         if self.index is None:
             return TokenFeatures(self.F[nodes])
         return TokenFeatures(self.F, self.index[nodes])

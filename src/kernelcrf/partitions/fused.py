@@ -1,36 +1,29 @@
 """A pass over dense features by blocks: F is read from memory once.
 
-Of a block of whole sequences whose features a cache holds, scores are formed, inference is run and the residuals are
-multiplied by the same features before the next block comes. The results are those of `Partition.scores`, inference and
-`Partition.pull_back` one after the other, in the common case: one node template with dense features of its own for each
-token, tied steps, all labels observed. Where a sequence needs log space, `evaluate` gives nothing and leaves the
-partition to them.
+For each block of whole sequences whose features fit in a cache, scores are formed, inference is run and the residuals
+are multiplied by the same features before the next block. The results are those of `ChainPartition.scores`, inference
+and `ChainPartition.pull_back` one after the other. This covers the common case: one term of tokens with a dense row of
+features for each token, steps without inputs, all labels observed. If a sequence needs log space, `evaluate` returns
+None, and the caller takes the separate steps.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kernelcrf.engines.cluster import Resident
+from kernelcrf.arrays import Array, DType, Floats, Ints, Labels
+from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
-from kernelcrf.parameters import Layout, TemplateBlock
-
-if TYPE_CHECKING:
-    from kernelcrf.partitions.chains import ChainPartition
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from kernelcrf.terms import TOKENS, Layout, Term
 
 
 @dataclass(frozen=True, eq=False)
-class Messages(Resident):
-    """What Hessian products need of a point: messages, node marginals p and summed edge marginals q."""
+class FusedMessages:
+    """A point for Hessian products: messages, node marginals p and summed edge marginals q."""
 
     edges: Edges
     alpha: Array
@@ -40,8 +33,8 @@ class Messages(Resident):
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
-    """A partition at a point: loss and its gradient, scores, residuals as `ChainResiduals` has them, messages."""
+class FusedPass:
+    """The loss at a point and its gradient, with scores, residuals as `ChainResiduals` has them, and messages."""
 
     loss: float
     gradient: Floats
@@ -49,11 +42,11 @@ class Pass:
     w: Array
     r: Array
     q: Floats
-    messages: Messages
+    messages: FusedMessages
 
 
 class Keep(Enum):
-    """What a pass holds on to beside its sums: memory that is written costs time."""
+    """The choice of what a pass keeps beside its sums: writing to memory takes time."""
 
     NOTHING = auto()
     RESIDUALS = auto()
@@ -61,106 +54,94 @@ class Keep(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Templates:
-    """The layout as these loops see it: one template with features, and constants of nodes and of steps."""
+class FusedChains:
+    """The arrays of some sequences as these loops read them.
+
+    term : the one term with features F (N, n); the other terms of the layout are constants of tokens and of steps.
+    observed_steps : (L, L), the weighted number of steps between labels.
+    cuts : the sequences at which blocks begin, and the number of sequences.
+    """
 
     layout: Layout
-    block: TemplateBlock
+    term: Term
+    F: Array
+    chains: Chains
+    labels: Labels
+    weights: Floats | None
+    legal: Legal | None
+    observed_steps: Floats
+    cuts: Ints
+    dtype: DType
 
-    @classmethod
-    def of(cls, layout: Layout, partition: ChainPartition) -> Templates | None:
-        """None where the partition is not of the common case."""
-        with_inputs = [block for block in layout.blocks if block.clique.name in partition.features]
-        if partition.allowed is not None or len(with_inputs) != 1 or with_inputs[0].clique.nodes != 1:
+    def evaluate(self, theta: Floats, keep: Keep) -> FusedPass | None:
+        """Return the pass at theta, or None if a sequence needs log space; arrays not kept have the last block only."""
+        chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
+        W, bias, w = self._split(theta)
+        first = last = np.ones(n_labels, bool)
+        if self.legal is not None:
+            first, last = self.legal.first, self.legal.last
+            w = np.where(self.legal.steps, w, dtype.type(-np.inf))
+        edges = Edges.of(w)
+        if edges.too_wide:
             return None
-        if not partition.has_edges(layout):
+        width, longest = edges.e.shape[1], int(np.diff(chains.offsets[self.cuts]).max())
+        rows = longest if keep is Keep.NOTHING else chains.n_nodes
+        messages = chains.n_nodes if keep is Keep.MESSAGES else longest
+        spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
+        s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
+        alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
+        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros((width, width)), np.zeros(n_labels)
+        log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
+        weights = np.empty(0) if self.weights is None else self.weights
+        target = loops.evaluate(
+            self.F, W, bias, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
+            edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, G, outer, nodes,
+        )  # fmt: skip
+        if failed.any():
             return None
-        features = partition.features[with_inputs[0].clique.name]
-        if features.is_sparse or features.index is not None or not features.F.flags.c_contiguous:
-            return None
-        return cls(layout, with_inputs[0])
+        marginals = (outer * edges.e[0])[:n_labels, :n_labels]
+        taken = self.observed_steps > 0
+        target += float(np.dot(self.observed_steps[taken], w[taken]))
+        loss = float(log_partition.sum() if self.weights is None else np.dot(weights, log_partition)) - target
+        q = marginals - self.observed_steps
+        return FusedPass(loss, self._join(G.T, nodes, q), s, w, r, q, FusedMessages(edges, alpha, v, p, marginals))
 
-    def split(self, theta: Floats, n_labels: int, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:
-        """W (n, L), bias (L,) and steps (L, L), with label kernels multiplied out."""
+    def hessian_product(self, at: FusedMessages, direction: Floats) -> Floats:
+        """Return the derivative of the gradient along a direction of theta, from messages that `evaluate` kept."""
+        n_labels = self.term.k_y.L
+        W, bias, dw = self._split(direction)
+        # A constant added to all steps changes nothing, and small numbers cancel better.
+        dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
+        edw, edw_T = at.edges.weighted(dw, self.chains.first_nodes)
+        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
+        weights = np.empty(0) if self.weights is None else self.weights
+        loops.hessian_product(
+            self.F, W, bias, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
+            at.p, at.alpha, at.v, G, outer, nodes,
+        )  # fmt: skip
+        steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
+        return self._join(G.T, nodes, steps)
+
+    def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
+        """Return W (n, L), biases (L,) and steps (L, L), with label kernels multiplied out."""
+        n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
         bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))
-        for block, part in zip(self.layout.blocks, self.layout.split(theta).values(), strict=True):
-            if block is self.block:
-                W = block.clique.expand(part)
-            elif block.clique.nodes == 1:
-                bias = bias + block.clique.expand(part[0])
+        for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
+            if term is self.term:
+                W = term.k_y.expand(part)
+            elif term.cliques == TOKENS:
+                bias = bias + term.k_y.expand(part[0])
             else:
-                w = w + block.clique.expand(part[0])
+                w = w + term.k_y.expand(part[0]).reshape(w.shape)
         return np.ascontiguousarray(W, dtype), bias.astype(dtype), w.astype(dtype)
 
-    def join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
-        """The transpose of `split`."""
+    def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
+        """Return the gradient in theta: the transpose of `_split`."""
 
-        def gradient(block: TemplateBlock) -> Array:
-            if block is self.block:
-                return block.clique.adjoint(G)
-            return block.clique.adjoint((nodes if block.clique.nodes == 1 else steps)[None])
+        def gradient(term: Term) -> Array:
+            if term is self.term:
+                return term.k_y.adjoint(G)
+            return term.k_y.adjoint((nodes if term.cliques == TOKENS else steps).reshape(1, -1))
 
-        return self.layout.join({block.clique.name: gradient(block) for block in self.layout.blocks})
-
-
-def evaluate(layout: Layout, partition: ChainPartition, theta: Floats, *, keep: Keep) -> Pass | None:
-    """The partition at theta; what is not kept is that of the last block."""
-    templates = Templates.of(layout, partition)
-    if templates is None or partition.chains.n_nodes == 0:
-        return None
-    F, chains, n_labels, dtype = _features(templates, partition), partition.chains, partition.n_labels, partition.dtype
-    W, bias, w = templates.split(theta, n_labels, dtype)
-    first = last = np.ones(n_labels, bool)
-    if partition.legal is not None:
-        first, last = partition.legal.first, partition.legal.last
-        w = np.where(partition.legal.steps, w, dtype.type(-np.inf))
-    edges, cuts = Edges.of(w), partition.block_cuts
-    if edges.too_wide:
-        return None
-    width, longest = edges.e.shape[1], int(np.diff(chains.offsets[cuts]).max())
-    rows = longest if keep is Keep.NOTHING else chains.n_nodes
-    messages = chains.n_nodes if keep is Keep.MESSAGES else longest
-    spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
-    s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
-    alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
-    G, outer, nodes = np.zeros((n_labels, F.shape[1])), np.zeros((width, width)), np.zeros(n_labels)
-    log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
-    weights = np.empty(0) if partition.weights is None else partition.weights
-    target = loops.evaluate(
-        F, W, bias, chains.offsets, cuts, partition.labels, weights, first, last, edges.e, edges.e_T, edges.shift,
-        spread, least, s, p, r, alpha, v, log_partition, failed, G, outer, nodes,
-    )  # fmt: skip
-    if failed.any():
-        return None
-    marginals = (outer * edges.e[0])[:n_labels, :n_labels]
-    taken = partition.observed_steps > 0
-    target += float(np.dot(partition.observed_steps[taken], w[taken]))
-    loss = float(log_partition.sum() if partition.weights is None else np.dot(weights, log_partition)) - target
-    q = marginals - partition.observed_steps
-    gradient = templates.join(G.T, nodes, q)
-    return Pass(loss, gradient, s, w, r, q, Messages(edges, alpha, v, p, marginals))
-
-
-def hessian_product(layout: Layout, partition: ChainPartition, at: Messages, direction: Floats) -> Floats:
-    """The derivative of the gradient of a partition along a direction of theta; `at` was kept by `evaluate`."""
-    templates = Templates.of(layout, partition)
-    if templates is None:
-        raise ValueError("the partition is not the one that was evaluated")
-    F, chains, n_labels = _features(templates, partition), partition.chains, partition.n_labels
-    W, bias, dw = templates.split(direction, n_labels, partition.dtype)
-    # A constant added to all steps changes nothing, and small numbers cancel better.
-    dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
-    edw, edw_T = at.edges.weighted(dw, chains.first_nodes)
-    G, outer, nodes = np.zeros((n_labels, F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
-    weights = np.empty(0) if partition.weights is None else partition.weights
-    loops.hessian_product(
-        F, W, bias, chains.offsets, partition.block_cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
-        at.p, at.alpha, at.v, G, outer, nodes,
-    )  # fmt: skip
-    steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
-    return templates.join(G.T, nodes, steps)
-
-
-def _features(templates: Templates, partition: ChainPartition) -> Array:
-    return np.asarray(partition.features[templates.block.clique.name].F)
+        return self.layout.join({term.name: gradient(term) for term in self.layout.terms})

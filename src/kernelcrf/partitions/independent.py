@@ -1,28 +1,23 @@
-"""Tokens whose labels do not depend on each other: a softmax for each.
+"""Tokens whose labels do not depend on each other: one softmax per token.
 
     log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>)
 
-Without edge templates a chain is no more than its tokens, and edge scores are an empty array. Rows of a classifier
-are such chains: time and memory grow with the number of labels, not with its square.
+Without terms of steps a chain is a set of tokens, and edge scores are an empty array. The rows of a classifier are such
+chains: time and memory grow with the number of labels, not with its square.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kernelcrf.engines.cluster import Resident
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.tangents import Tangents
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Softmax(Resident):
+class Softmax:
     """Node marginals p (N, L) and the log-partition (N,) of each token."""
 
     p: Array

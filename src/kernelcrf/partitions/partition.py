@@ -1,4 +1,8 @@
-"""What the objective may ask of a part of the data, whatever its graphs are."""
+"""The protocols of a part of the data, as the objective sees it, for any kind of graph.
+
+`Partition` has what every engine can compute: sums over the samples, wherever they are. `RowPartition` adds what needs
+the rows at hand, one per clique. Workers have the latter, and `Partition.total` sums any function of them.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from kernelcrf.engines.cluster import Resident
-from kernelcrf.parameters import Layout, TemplateBlock
+from kernelcrf.arrays import Array, DType, Floats, Places
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.terms import Layout, Term
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 Total = TypeVar("Total")
 
 
 @dataclass(frozen=True, eq=False)
-class LinearBound(Resident):
+class LinearBound:
     """A loss is at least `constant` + <slope, theta>, at all theta."""
 
     constant: float
@@ -30,10 +29,10 @@ class LinearBound(Resident):
 
 
 @dataclass(frozen=True, eq=False)
-class Sums(Resident):
-    """A loss and a gradient of it.
+class Sums:
+    """A loss and its gradient.
 
-    bound : by which the loss is bounded from below; None if that is its tangent, as for a convex loss.
+    bound : a lower bound of the loss; None if the tangent is one, as for a convex loss.
     """
 
     loss: float
@@ -49,97 +48,115 @@ class Scores(Protocol):
     """The scores of a partition's cliques."""
 
     def moved(self, direction: Any, step: float) -> Any:
-        """These plus step times those of a direction."""
+        """Return these scores plus step times those of a direction."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Local(Resident):
-    """A partition at a point: its scores there, and what inference gave; the partition alone reads the latter."""
+class PartitionState:
+    """A partition at a point: its scores, and the results of inference, which only the partition itself reads."""
 
     scores: Any
     residuals: Any
 
 
-class Partition(Protocol):
-    """Some samples with their features and labels: loss, gradient and curvature in theta."""
+class FeatureKind(Protocol):
+    """The facts about features that are known even if the features are on another machine."""
 
     @property
-    def features(self) -> Mapping[str, TokenFeatures]:
-        """Of each template that has inputs, by its name."""
+    def is_sparse(self) -> bool:
+        """Return whether the features are CSR."""
+        ...
+
+
+class Partition(Protocol):
+    """Some samples with their features and labels: loss, gradient and curvature in theta, summed over the samples."""
+
+    @property
+    def features(self) -> Mapping[str, FeatureKind]:
+        """Return the features of each term that has inputs, by its name."""
         ...
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The precision of scores."""
+    def dtype(self) -> DType:
+        """Return the precision of scores."""
         ...
 
     @property
     def n_nodes(self) -> int:
-        """Label nodes: what a pass costs."""
+        """Return the number of label nodes, to which the cost of a pass is proportional."""
         ...
 
     @property
     def is_convex(self) -> bool:
-        """Whether all labels are observed."""
+        """Return whether all labels are observed."""
         ...
 
-    def with_features(self, features: Mapping[str, TokenFeatures]) -> Partition:
-        """The same samples with other features."""
-        ...
-
-    def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
-        """Loss and gradient at theta."""
+    def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
+        """Return loss and gradient at theta; the state has what Hessian products need if `curvature` is asked for."""
         ...
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """The same alone, where nothing else will be asked of the point."""
+        """Return loss and gradient at theta without a state."""
         ...
 
-    def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, Local]:
-        """The same where scores are known already."""
+    def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
+        """Return loss and gradient at a point whose scores are known."""
         ...
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
-        """Scores along a direction of theta."""
+        """Return the scores along a direction of theta."""
         ...
 
     def along(self, scores: Any, direction: Any, n_jobs: int) -> tuple[float, float]:
-        """Loss at some scores, and its derivative along a direction of them."""
+        """Return the loss at some scores, and its derivative along a direction of them."""
         ...
 
-    def hessian_product(self, layout: Layout, at: Local, v: Floats, n_jobs: int) -> Floats:
-        """The derivative of the gradient along v; `at` was evaluated with curvature."""
+    def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
         ...
 
-    def block_product(self, layout: Layout, at: Local, v: Floats, n_jobs: int) -> Floats:
-        """The paper's blocks (30) times v."""
+    def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
+        """Return the paper's blocks (30) times v."""
         ...
 
-    def entropy(self, at: Local, n_jobs: int) -> float:
-        """sum_i omega_i H(p_i)."""
+    def entropy(self, at: PartitionState, n_jobs: int) -> float:
+        """Return sum_i omega_i H(p_i)."""
         ...
 
-    def residual(self, block: TemplateBlock, at: Local) -> Array:
-        """(rows, ...): what the scores of each clique of a template contribute to the gradient, before F'."""
+    def knows_spread(self, term: Term) -> bool:
+        """Return whether `spread` is available for a term."""
         ...
 
-    def knows_spread(self, block: TemplateBlock) -> bool:
-        """Whether the marginals of a template's cliques are at hand."""
+    def mass(self, term: Term) -> float:
+        """Return the sum of the weights of a term's cliques."""
         ...
 
-    def spread(self, block: TemplateBlock, at: Local) -> Array:
-        """(rows, r): omega p (1 - p) of the labelings of a template's cliques, where they are at hand."""
+    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
+        """Return the sum of function(rows, state) over the `RowPartition`s that this partition consists of."""
         ...
 
-    def mass(self, block: TemplateBlock) -> float:
-        """What the cliques of a template weigh together."""
+    def with_columns(self, term: Term, columns: Places) -> Partition:
+        """Return the same samples with some columns of a term's features."""
         ...
 
-    def total(self, term: Callable[[Any, Any], Total], at: Local | None) -> Total:
-        """The sum, over the parts that this partition may have, of term(part, what the part keeps of a point)."""
+
+class RowPartition(Partition, Protocol):
+    """A partition whose rows are in this process: one per clique of a term."""
+
+    @property
+    def features(self) -> Mapping[str, TokenFeatures]:
+        """Return the features of each term that has inputs, by its name."""
         ...
 
-    def clique_weights(self, block: TemplateBlock) -> Floats:
-        """(rows,): omega of each clique of a template."""
+    def residual(self, term: Term, at: PartitionState) -> Array:
+        """Return what the scores of each clique contribute to the gradient, before F'; (rows, r)."""
+        ...
+
+    def spread(self, term: Term, at: PartitionState) -> Array:
+        """Return omega p (1 - p) of the labelings of each clique; (rows, S)."""
+        ...
+
+    def clique_weights(self, term: Term) -> Floats:
+        """Return omega of each clique, (rows,)."""
         ...

@@ -1,7 +1,8 @@
-"""Pictures of models and of what they say, in the way of scikit-learn's displays.
+"""Pictures of models and their predictions, with the interface of scikit-learn's displays.
 
-A display holds the numbers, `from_estimator` and `from_predictions` make them, `plot` draws them on `ax` or on a new
-figure and keeps `ax_` and `figure_`. Colours are told apart by the colour-blind, and never carry meaning alone.
+A display holds numbers. `from_estimator` and `from_predictions` compute and draw them; `plot` draws them on `ax` or on
+a new figure, and sets `ax_` and `figure_`. Colour-blind readers can tell the colours apart, and no meaning depends on
+colour alone.
 """
 
 from kernelcrf.plotting.confusion import ConfusionDisplay

@@ -1,4 +1,4 @@
-"""How a fit went: its relative certified gap against passes over the data or seconds."""
+"""The progress of a fit: its relative certified gap against passes over the data or seconds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.plotting.axes import BLUE, GREY, new_axes, verbatim_legend
+from kernelcrf.plotting.axes import BLUE, GREY, Display, Estimator, MaybeAxes, verbatim_legend
 from kernelcrf.validation import either, one_of, validated
 
 AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
 
-class GapDisplay:
-    """`gap`, `passes` and `seconds`, each (n_iter + 1,), and the gap `tol` at which the fit was to end.
+class GapDisplay(Display):
+    """The curves `gap`, `passes` and `seconds`, each (n_iter + 1,), and `tol`, the gap that the fit was to reach.
 
     Examples
     --------
@@ -39,36 +39,27 @@ class GapDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, against: str = "passes", name: str | None = None, ax: Any = None
+        cls, estimator: Estimator, *, against: str = "passes", name: str | None = None, ax: MaybeAxes = None
     ) -> GapDisplay:
-        """Of a fitted ChainCRF; with labels missing the gap is a measure of how stationary the point is."""
+        """Draw the gap of a fitted ChainCRF; with missing labels it measures how stationary the point is."""
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
         return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
 
     @validated(against=either(one_of(*AGAINST)))
-    def plot(self, ax: Any = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
-        """Draw on `ax`, with logarithms upwards; `against` is "passes" or "seconds", `name` that of the curve."""
-        fresh = ax is None
-        self.ax_ = ax = new_axes(ax)
-        self.figure_ = ax.figure
-        color = BLUE if fresh else None
-        few = len(self.gap) <= 40
-        (self.line_,) = ax.plot(getattr(self, against), self.gap, "o-" if few else "-", color=color, ms=4, label=name)
+    def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
+        """Draw on `ax` with a logarithmic scale, against "passes" or "seconds"; `name` names the curve."""
+        color = BLUE if ax is None else None
+        ax = self._use(ax)
+        marks = "o-" if len(self.gap) <= 40 else "-"
+        (self.line_,) = ax.plot(getattr(self, against), self.gap, marks, color=color, ms=4, label=name)
         ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
         said = f"tol = {self.tol:g}" if self.tol is not None else ""
         if self.tol is not None and said not in [text.get_text() for text in ax.texts]:
             ax.axhline(self.tol, color=GREY, linestyle="--", linewidth=1)
-            # Curves come from above on the left, so that is where they are not.
-            ax.annotate(
-                said,
-                (0.01, self.tol),
-                xycoords=("axes fraction", "data"),
-                ha="left",
-                va="bottom",
-                fontsize=9,
-                color="#555555",
-            )
+            # Curves come from the upper left, so the lower left is free.
+            style: dict[str, Any] = {"ha": "left", "va": "bottom", "fontsize": 9, "color": "#555555"}
+            ax.annotate(said, (0.01, self.tol), xycoords=("axes fraction", "data"), **style)
         if name is not None:
             verbatim_legend(ax)
         ax.grid(True, which="major", alpha=0.3)

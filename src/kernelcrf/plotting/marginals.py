@@ -1,4 +1,4 @@
-"""What a model thinks along one sequence: p(y_t = label | x), labels by positions, gold marked."""
+"""The probabilities p(y_t = label | x) along one sequence, labels by positions, with the true labels marked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.estimators.containers import read_labels
-from kernelcrf.plotting.axes import SEQUENTIAL, VERMILION, matrix_ticks, new_axes
+from kernelcrf.arrays import UserData
+from kernelcrf.plotting.axes import SEQUENTIAL, VERMILION, Display, Estimator, MaybeAxes, matrix_ticks
+from kernelcrf.readers.containers import read_labels
 
 LEGIBLE = 60
 
 
-class MarginalsDisplay:
-    """Probabilities `proba` (T, L) of one sequence; its labels `y_true`, None where one is missing; its words.
+class MarginalsDisplay(Display):
+    """The probabilities `proba` (T, L) of one sequence, its true labels `y_true`, None if missing, and its words.
 
     Examples
     --------
@@ -29,15 +30,15 @@ class MarginalsDisplay:
     def __init__(
         self,
         proba: npt.ArrayLike,
-        classes: Sequence[Any],
-        y_true: Sequence[Any] | None = None,
-        tokens: Sequence[Any] | None = None,
+        classes: Sequence[object],
+        y_true: Sequence[object] | None = None,
+        tokens: Sequence[object] | None = None,
     ) -> None:
         self.proba, self.classes = np.asarray(proba, np.float64), list(classes)
         if self.proba.ndim != 2 or self.proba.shape[1] != len(self.classes):
             raise ValueError(
-                f"proba has shape {self.proba.shape}: expected (T, {len(self.classes)}), a column for each class; "
-                "predict_proba(X)[i] is that of one sequence"
+                f"proba has shape {self.proba.shape}: expected (T, {len(self.classes)}), one column per class; "
+                "use predict_proba(X)[i] for sequence i"
             )
         y_true = None if y_true is None else read_labels(y_true, "y_true")
         tokens = None if tokens is None else read_labels(tokens, "tokens", "a list of words")
@@ -48,9 +49,15 @@ class MarginalsDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, x: Any, y_true: Sequence[Any] | None = None, *, tokens: Any = None, ax: Any = None
+        cls,
+        estimator: Estimator,
+        x: UserData,
+        y_true: UserData = None,
+        *,
+        tokens: UserData = None,
+        ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Of one sequence x, under a fitted ChainCRF."""
+        """Draw the marginals of a fitted ChainCRF for one sequence x."""
         proba = estimator.predict_proba([x])[0]
         return cls(proba, estimator.classes_.tolist(), y_true, tokens).plot(ax)
 
@@ -58,52 +65,39 @@ class MarginalsDisplay:
     def from_predictions(
         cls,
         proba: npt.ArrayLike,
-        classes: Sequence[Any],
-        y_true: Sequence[Any] | None = None,
+        classes: Sequence[object],
+        y_true: UserData = None,
         *,
-        tokens: Any = None,
-        ax: Any = None,
+        tokens: UserData = None,
+        ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Of probabilities (T, L) of one sequence."""
+        """Draw probabilities (T, L) of one sequence."""
         return cls(proba, classes, y_true, tokens).plot(ax)
 
-    def plot(self, ax: Any = None) -> MarginalsDisplay:
-        """Draw on `ax`; gold labels are circles, open where the model likes another label better."""
+    def plot(self, ax: MaybeAxes = None) -> MarginalsDisplay:
+        """Draw on `ax`; true labels are circles, which are open if another label is more probable."""
+        from matplotlib.ticker import MaxNLocator
+
         T, L = self.proba.shape
-        self.ax_ = ax = new_axes(ax, (0.3 * min(T, LEGIBLE) + 2.0, 0.22 * L + 1.8))
-        self.figure_ = ax.figure
+        ax = self._use(ax, (0.3 * min(T, LEGIBLE) + 2.0, 0.22 * L + 1.8))
         self.im_ = ax.imshow(self.proba.T, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="none")
-        ax.figure.colorbar(self.im_, ax=ax, label="probability")
+        self.figure_.colorbar(self.im_, ax=ax, label="probability")
         words = [str(t) for t in range(T)] if self.tokens is None else [_short(str(word)) for word in self.tokens]
         matrix_ticks(ax, list(map(str, self.classes)), words if T <= LEGIBLE else [])
         if T > LEGIBLE:
-            ax.xaxis.set_major_locator(_locator())
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set(xlabel="position" if self.tokens is None or T > LEGIBLE else "", ylabel="label")
         if self.y_true is not None:
             code = {label: j for j, label in enumerate(self.classes)}
             gold = [(t, code[label]) for t, label in enumerate(self.y_true) if label in code]
             best = self.proba.argmax(axis=1)
             for right, face in ((True, VERMILION), (False, "none")):
-                places = [(t, j) for t, j in gold if (best[t] == j) == right]
-                name = "gold" if right else "gold, not the likeliest"
-                ax.plot(
-                    [t for t, _ in places],
-                    [j for _, j in places],
-                    "o",
-                    color=VERMILION,
-                    markerfacecolor=face,
-                    markersize=5,
-                    label=name,
-                )
+                places = np.array([(t, j) for t, j in gold if (best[t] == j) == right]).reshape(-1, 2)
+                style: dict[str, Any] = {"color": VERMILION, "markerfacecolor": face, "markersize": 5}
+                ax.plot(*places.T, "o", label="gold" if right else "gold, not the likeliest", **style)
             ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderaxespad=0.2)
         return self
 
 
 def _short(word: str) -> str:
     return word if len(word) <= 14 else word[:13] + "…"
-
-
-def _locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)

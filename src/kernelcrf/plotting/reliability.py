@@ -1,18 +1,18 @@
-"""Whether probabilities mean what they say: accuracy against confidence, and how often each confidence occurs."""
+"""A reliability diagram: accuracy against confidence, and how often each confidence occurs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from kernelcrf.estimators.containers import read_labels, read_list
+from kernelcrf.arrays import UserData
 from kernelcrf.metrics import Reliability, reliability
-from kernelcrf.plotting.axes import BLUE, GREY, new_axes, verbatim_legend
+from kernelcrf.plotting.axes import BLUE, GREY, Display, Estimator, MaybeAxes, verbatim_legend
+from kernelcrf.readers.containers import read_labels, read_list
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """The bins of `kernelcrf.metrics.reliability`.
 
     Examples
@@ -30,9 +30,16 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 15, name: str | None = None, ax: Any = None
+        cls,
+        estimator: Estimator,
+        X: UserData,
+        y: UserData,
+        *,
+        n_bins: int = 15,
+        name: str | None = None,
+        ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Of a fitted ChainCRF on labelled sequences; labels that it does not know are left out."""
+        """Draw the reliability of a fitted ChainCRF on labelled sequences; labels unknown to it are left out."""
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
         seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
@@ -41,16 +48,22 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true: Any, y_proba: Any, classes: Sequence[Any], *, n_bins: int = 15, name: Any = None, ax: Any = None
+        cls,
+        y_true: UserData,
+        y_proba: UserData,
+        classes: Sequence[object],
+        *,
+        n_bins: int = 15,
+        name: str | None = None,
+        ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Of probabilities (T_i, L) of several sequences."""
+        """Draw the reliability of probabilities (T_i, L) of several sequences."""
         return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> ReliabilityDisplay:
-        """Draw on `ax`; `name` is that of the curve."""
+    def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ReliabilityDisplay:
+        """Draw on `ax`; `name` names the curve."""
         fresh = ax is None
-        self.ax_ = ax = new_axes(ax)
-        self.figure_ = ax.figure
+        ax = self._use(ax)
         bins, n = self.bins, len(self.bins.weight)
         share = bins.weight / bins.weight.sum()
         edges = (np.arange(n) + 0.5) / n

@@ -1,16 +1,16 @@
-"""A report of a model on data: one HTML file that needs nothing else, for people who would rather look than read."""
+"""A report on a model and its predictions: one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from kernelcrf import ChainCRF
-from kernelcrf.estimators.containers import read_labels, read_list
+from kernelcrf.arrays import Floats, UserData
+from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
+from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.report import sections
 from kernelcrf.report.page import page, section, text
 
@@ -19,22 +19,22 @@ EXPLAINED = 3
 
 def make_report(
     crf: ChainCRF,
-    X: Sequence[Any],
-    y: Sequence[Any],
+    X: UserData,
+    y: UserData,
     *,
-    tokens: Sequence[Sequence[Any]] | None = None,
-    train_tokens: Sequence[Sequence[Any]] | None = None,
-    title: str = "A model and what it says",
+    tokens: UserData = None,
+    train_tokens: UserData = None,
+    title: str = "A model and its predictions",
     decisions: Sequence[tuple[int, int]] | None = None,
     n_hardest: int = 10,
     scheme: str | None = None,
 ) -> str:
-    """The HTML of a report on a fitted ChainCRF and labelled sequences.
+    """Return the HTML of a report on a fitted ChainCRF and labelled sequences.
 
     tokens : words of X to show; None shows positions.
-    train_tokens : words of the training data, to show what stands behind a decision of a model with landmarks.
-    decisions : (sequence, token) pairs to explain; None takes the token believed least of each of the hardest three.
-    scheme : of spans; None takes the lenient one where labels look like tags of spans.
+    train_tokens : words of the training data, which explain the decisions of a model with landmarks.
+    decisions : (sequence, token) pairs to explain; None takes the least probable true label of the hardest three.
+    scheme : the scheme of spans; None takes the lenient one if labels look like tags of spans.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def make_report(
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
-        raise ValueError(f"X has {len(X)} sequences and y {len(y)}: expected as many of X, y and tokens")
+        raise ValueError(f"X has {len(X)} sequences and y has {len(y)}: expected equally many in X, y and tokens")
     y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
     words = [list(map(str, range(len(labels)))) for labels in y]
     if tokens is not None:
@@ -76,7 +76,7 @@ def make_report(
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),
         sections.hardest(blocks),
-        section("Why: what stands behind a decision", *parts),
+        section("Explanations of decisions", *parts),
         sections.settings(crf),
     ]
     return page(title, body)
@@ -94,29 +94,31 @@ def write_report(path: PathLike, html: str) -> None:
     '<!DOCTYPE html>'
     """
     with whole_file(path) as file:
-        # A lone half of a surrogate pair, which JSON may hold, is no character: it is shown by its number.
+        # JSON may hold half of a surrogate pair, which is not a character: it is shown by its number.
         file.write(html.encode("utf-8", errors="backslashreplace"))
 
 
-def _hardest(crf: ChainCRF, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> list[int]:
-    """Sequences with a known label, by log p(y|x) a token, the least likely first."""
+def _hardest(crf: ChainCRF, X: list[object], y: list[list[object]]) -> list[int]:
+    """Return the sequences with a known label by log p(y|x) per token, the least probable first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
     log_p = crf.log_prob(X, y) / np.maximum(known, 1)
     return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
 
 
 def _least_believed(
-    order: Sequence[int], y: Sequence[Sequence[Any]], proba: Sequence[Any], classes: Sequence[Any]
+    order: list[int], y: list[list[object]], proba: list[Floats], classes: list[object]
 ) -> list[tuple[int, int]]:
     code = {label: j for j, label in enumerate(classes)}
     believed = {i: [proba[i][t, code[own]] if own is not None else 1.0 for t, own in enumerate(y[i])] for i in order}
     return [(i, int(np.argmin(believed[i]))) for i in order]
 
 
-def _decision(crf: ChainCRF, X: Any, y: Any, words: Any, train_tokens: Any, i: int, t: int) -> str:
+def _decision(
+    crf: ChainCRF, X: UserData, y: UserData, words: list[list[str]], train_tokens: UserData, i: int, t: int
+) -> str:
     if not (0 <= i < len(X) and 0 <= t < len(words[i])):
         raise ValueError(
-            f"decision {i}:{t}: expected a sequence below {len(X)} and a token of it, as sequence and token numbers"
+            f"decision {i}:{t}: expected the numbers of a sequence below {len(X)} and of one of its tokens"
         )
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()
@@ -124,13 +126,13 @@ def _decision(crf: ChainCRF, X: Any, y: Any, words: Any, train_tokens: Any, i: i
     return sections.decision(i, words[i][t], y[i][t], why, known)
 
 
-def _word(tokens: Any, sequence: int, token: int) -> str | None:
+def _word(tokens: UserData, sequence: int, token: int) -> str | None:
     if tokens is None:
         return None
     if not (0 <= sequence < len(tokens) and 0 <= token < len(tokens[sequence])):
         raise ValueError(
-            f"train_tokens has no token {token} of sequence {sequence}, where a landmark comes from: expected the data "
-            "that the model was fitted to"
+            f"train_tokens has no token {token} of sequence {sequence}, which is a landmark: expected the words of the "
+            "training data"
         )
     return str(read_labels(tokens[sequence], f"train_tokens[{sequence}]", "a list of words")[token])
 

@@ -1,22 +1,20 @@
-"""Small charts as inline SVG, which take the colours of the page."""
+"""Small charts as inline SVG in the colours of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Floats
 from kernelcrf.metrics import Reliability
 from kernelcrf.report.page import text
-
-Floats = npt.NDArray[np.float64]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 400, 300, 52, 40, 12, 14
 
 
 def reliability_chart(bins: Reliability) -> str:
-    """Accuracy against confidence, with the share of tokens of each bin."""
+    """Return a chart of accuracy against confidence, with the share of tokens of each bin."""
     n, filled = len(bins.weight), bins.weight > 0
     share = bins.weight / bins.weight.sum()
     bars = "".join(
@@ -31,7 +29,7 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
-    """The relative certified gap against passes, with logarithms upwards."""
+    """Return a chart of the relative certified gap against passes, with a logarithmic scale."""
     keep = gap > 0
     passes, levels = passes[keep], np.log10(gap[keep])
     if not len(passes):
@@ -48,7 +46,7 @@ def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
         f'<line class="guide" x1="{_x(0)}" y1="{at:.1f}" x2="{_x(1)}" y2="{at:.1f}"/>'
         f'<text x="{_x(0) + 4}" y="{at - 4:.1f}">tol {tol:g}</text>'
     )
-    name = "Certified gap as the fit went"
+    name = "Certified gap during the fit"
     return _chart("passes over the data", "relative certified gap", columns, rows, guide + _curve(points), name)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a report, each from what it shows to HTML."""
+"""The sections of a report as HTML."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from kernelcrf import ChainCRF
+from kernelcrf.answers.explanation import Explanation
+from kernelcrf.answers.summary import summarise
+from kernelcrf.arrays import Floats
 from kernelcrf.certificate import TEMPERED
-from kernelcrf.estimators.explanation import Explanation
-from kernelcrf.estimators.facts import facts_of
+from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import (
     Reliability,
     Score,
@@ -35,27 +36,29 @@ TITLES = {
     "brier": "Brier score of tokens",
     "expected_calibration_error": "calibration error",
 }
+Labellings: TypeAlias = list[list[object]]
+
 PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors")
 MATRIX_LABELS = 25
 LONGEST, LONGEST_LABEL = 60, 24
 
 
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
-    """Sizes, and how far the fit is from the optimum."""
-    certificate, facts = crf.certificate_, facts_of(crf)
+    """Return sizes, and how far the fit is from the optimum."""
+    certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
-        said = "The weights were divided by a temperature after the fit, so nothing is certified of them."
+        said = "The weights were divided by a temperature after the fit, so they have no certificate."
     elif not certificate.is_certified:
-        said = "Labels were missing in training, so the objective is not convex and nothing is certified."
+        said = "Labels were missing in training, so the objective is not convex and the fit has no certificate."
     else:
         said = (
             f"The fit is certified: its objective, {certificate.objective:,.6g}, is at most "
-            f"{100 * certificate.relative_gap:.2g} % above the least that its features or landmarks allow, "
+            f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
     if certificate.gap_full is not None:
         share = 100 * certificate.gap_full / abs(certificate.objective)
-        said += f" In the kernel's whole space it is at most {share:.2g} % above the least."
+        said += f" In the whole space of the kernel it is at most {share:.2g} % above the least value."
     if certificate.status not in (OPTIMAL, STATIONARY, TEMPERED):
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
@@ -72,8 +75,8 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
     return section("Summary", cards(shown), f"<p>{text(said)}</p>")
 
 
-def scores(found: Mapping[str, Score], y_true: Any, y_pred: Any, scheme: str | None) -> str:
-    """Scores with intervals, and those of each label or type of span."""
+def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, scheme: str | None) -> str:
+    """Return scores with intervals, and scores of each label or type of span."""
     rows = [
         (TITLES[name], f"{found[name].value:.4f}", f"{found[name].low:.4f} to {found[name].high:.4f}")
         for name in TITLES
@@ -94,14 +97,14 @@ def scores(found: Mapping[str, Score], y_true: Any, y_pred: Any, scheme: str | N
         "Scores",
         '<div class="plots"><div>',
         table(["", "score", "95 % interval"], rows),
-        '<p class="soft">Intervals by resampling sequences, 1,000 times.</p></div><div>',
+        '<p class="soft">Intervals from 1,000 resamples of the sequences.</p></div><div>',
         table([kind, *columns, "support"], detail),
         "</div></div>",
     )
 
 
-def confusion(y_true: Any, y_pred: Any) -> str:
-    """Which labels are taken for which; of many labels, those with the most mistakes."""
+def confusion(y_true: Labellings, y_pred: Labellings) -> str:
+    """Return the confusion matrix; of many labels, those with the most errors."""
     labels, counts = flat_confusion(y_true, y_pred)
     wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
     chosen = np.sort(np.argsort(-wrong, kind="stable")[:MATRIX_LABELS])
@@ -116,7 +119,8 @@ def confusion(y_true: Any, y_pred: Any) -> str:
             number = f"{counts[i, j]:,}" if counts[i, j] else ""
             cells.append(f'<td{strong} style="--p:{min(1.0, share**0.5):.3f}">{number}</td>')
         lines.append(f'<tr><th scope="row">{_label(labels[i])}</th>{"".join(cells)}</tr>')
-    left = "" if len(chosen) == len(labels) else f" The {len(chosen)} labels with the most mistakes, of {len(labels)}."
+    chosen_of = f" These are the {len(chosen)} of {len(labels)} labels with the most errors."
+    left = chosen_of if len(chosen) < len(labels) else ""
     return section(
         "Confusion",
         f"<p>Tokens by true label (rows) and predicted label (columns).{left}</p>",
@@ -126,19 +130,21 @@ def confusion(y_true: Any, y_pred: Any) -> str:
 
 
 def calibration(bins: Reliability, crf: ChainCRF) -> str:
-    """Whether probabilities mean what they say, and how the fit went."""
+    """Return the reliability diagram, and the certified gap during the fit."""
     gap, passes, _ = crf.gap_curve_.T
     return section(
         "Calibration, and the fit",
         '<div class="plots">',
-        f"<div>{reliability_chart(bins)}<p class='soft'>Accuracy against confidence; on the dashed line a probability "
-        f"is what it says. Bars: share of tokens. Expected calibration error {bins.error:.4f}.</p></div>",
-        f"<div>{gap_chart(passes, gap, crf.tol)}<p class='soft'>The certified gap as the fit went.</p></div></div>",
+        f"<div>{reliability_chart(bins)}<p class='soft'>Accuracy against confidence, equal on the dashed line. "
+        f"Bars show the share of tokens. The expected calibration error is {bins.error:.4f}.</p></div>",
+        f"<div>{gap_chart(passes, gap, crf.tol)}<p class='soft'>The certified gap during the fit.</p></div></div>",
     )
 
 
-def sequence(number: int, tokens: Sequence[Any], gold: Sequence[Any], proba: Any, classes: Sequence[Any]) -> str:
-    """A sequence as coloured text: the warmer a token, the less the model believes its true label."""
+def sequence(
+    number: int, tokens: Sequence[object], gold: Sequence[object], proba: Floats, classes: Sequence[object]
+) -> str:
+    """Return a sequence as coloured text: the warmer a token, the less probable its true label."""
     code, best = {label: j for j, label in enumerate(classes)}, proba.argmax(axis=1)
     items = []
     for t, (token, label) in enumerate(zip(tokens, gold, strict=True)):
@@ -154,21 +160,21 @@ def sequence(number: int, tokens: Sequence[Any], gold: Sequence[Any], proba: Any
 
 
 def hardest(blocks: Sequence[tuple[str, str]]) -> str:
-    """Sequences whose true labels the model finds the least likely."""
+    """Return the sequences whose true labels are the least probable."""
     parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
     return section(
         "Hardest sequences",
-        "<p>Those whose true labels are the least likely a token. Under each token is its likeliest label with its "
-        "probability; where that is wrong it is struck out, and the true one stands below. The warmer the colour, the "
-        "less is believed of the true label.</p>",
+        "<p>These true labels are the least probable per token. Under each token is its most probable label "
+        "with its probability; a wrong label is struck out, with the true label below. The warmer the colour, the less "
+        "probable is the true label.</p>",
         *parts,
     )
 
 
-def decision(number: int, token: Any, true: Any, why: Explanation, words: Sequence[str | None]) -> str:
-    """What stands behind one decision: landmarks or features, largest first; `words` are the landmarks' own tokens."""
+def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
+    """Return the landmarks or features behind one decision, largest first; `words` are the tokens of landmarks."""
     most = max([abs(value) for value in why.contributions.tolist()], default=1.0) or 1.0
-    rows = []
+    rows: list[tuple[str, str, str]] = []
     for k, (term, value) in enumerate(zip(why.terms, why.contributions.tolist(), strict=True)):
         name = f"<bdi>{text(_short(term))}</bdi>"
         if why.positions is not None:
@@ -179,25 +185,20 @@ def decision(number: int, token: Any, true: Any, why: Explanation, words: Sequen
         bar = f'<span class="contribution{side}" style="width:{6 * abs(value) / most:.2f}rem"></span>'
         rows.append((Markup(name), f"{value:+.3f}", Markup(bar)))
     if why.n_rest:
-        rows.append((Markup(f"{why.n_rest:,} others"), f"{why.rest:+.3f}", Markup("")))
+        rows.append((f"{why.n_rest:,} others", f"{why.rest:+.3f}", Markup("")))
     truly = "" if true is None or true == why.label else f", truly {_label(true)}"
     said = (
-        f"p = {why.p:.3g} in its sequence, {why.p_alone:.3g} by the token alone; score beside the mean label "
-        f"{why.score:+.3g}, neighbours {why.neighbours:+.3g} in log p"
-    )
-    lines = "".join(
-        f'<tr><td>{name}</td><td class="number">{text(value)}</td><td>{bar}</td></tr>' for name, value, bar in rows
+        f"p = {why.p:.3g} in its sequence, {why.p_alone:.3g} from the token alone; score relative to the mean label "
+        f"{why.score:+.3g}; neighbours add {why.neighbours:+.3g} to log p"
     )
     return (
         f"<h3>Sequence {number}, token {why.t}: <bdi>{text(_short(token))}</bdi> as {_label(why.label)}{truly}</h3>"
-        f"<p>{text(said)}</p>"
-        '<div class="wide"><table class="terms"><thead><tr><th scope="col">term</th><th class="number" scope="col">'
-        f"contribution</th><th></th></tr></thead><tbody>{lines}</tbody></table></div>"
+        f"<p>{text(said)}</p>" + table(["term", "contribution", ""], rows, "terms")
     )
 
 
 def settings(crf: ChainCRF) -> str:
-    """Parameters and versions."""
+    """Return the parameters of the model and the versions of packages."""
     versions = [(name, found) for name in PACKAGES if (found := _version(name))]
     system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
     parameters = [(name, _short(repr(value))) for name, value in crf.get_params().items()]
@@ -211,11 +212,11 @@ def settings(crf: ChainCRF) -> str:
     )
 
 
-def _label(label: Any) -> str:
+def _label(label: object) -> str:
     return f"<bdi>{text(_short(label, LONGEST_LABEL))}</bdi>"
 
 
-def _short(value: Any, longest: int = LONGEST) -> str:
+def _short(value: object, longest: int = LONGEST) -> str:
     shown = str(value)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 

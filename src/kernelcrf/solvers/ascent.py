@@ -17,7 +17,7 @@ GROWTH = 1.1
 
 @inlined
 def scores_of(pointers, columns, values, row, W, s, t):
-    """s[t] = sum over the features of a row of value * W[column]."""
+    """Compute s[t], the sum over the features of row t of value * W[column]."""
     width = W.shape[1]
     for j in range(width):
         s[t, j] = 0
@@ -29,7 +29,7 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 @compiled
 def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
-    """Node marginals p, summed edge marginals q and the entropy of one sequence with node scores a and edge scores b.
+    """Fill node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
 
     What is not legal has potential 0; a and b stay finite. Sets failed[0] where scaled messages may not represent them,
     by the rules of `inference.scaled`. A sequence of one node may come without edge scores: b is (0, 0).
@@ -91,7 +91,7 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 
 @compiled
 def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
-    """Marginals and entropies of all sequences with scores a and b; returns how many failed."""
+    """Fill marginals and entropies of all sequences with scores a and b; return how many failed."""
     longest, n_failed, n_steps = 0, 0, b.shape[1]
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
@@ -121,7 +121,7 @@ def epoch(
     order, offsets, rows, pointers, columns, values, weights, first, last, steps,
     lam, lam_edge, W, w, a, b, p, q, entropies, etas,
 ):  # fmt: skip
-    """One step for each sequence, in the given order."""
+    """Take one step for each sequence, in the given order."""
     n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):

@@ -1,24 +1,23 @@
 """Cholesky factors of matrices that are positive definite but for rounding.
 
-    E E' = M + tau I,      tau the least of 0, eps tr M, 100 eps tr M, ... for which the factor is there
+    E E' = M + tau I,      tau the least of 0, eps tr M, 100 eps tr M, ... for which the factor exists
 
-Features with a large common offset give blocks whose small eigenvalues drown in the rounding of the large ones. Where
-M shapes a direction or a preconditioner, any positive definite matrix near it serves.
+Features with a large common offset give blocks whose small eigenvalues are lost in the rounding of the large ones. For
+a direction or a preconditioner, any positive definite matrix near M is good enough.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 
-Floats = npt.NDArray[np.float64]
+from kernelcrf.arrays import Floats
 
 GROWTH, MOST_TRIALS = 100.0, 8
 
 
 def lower_factor(M: Floats) -> Floats:
-    """E of the module's docstring, for a symmetric M."""
+    """Return E of the module's docstring for a symmetric M."""
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):
         try:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator, cg
 
-Floats = npt.NDArray[np.float64]
+from kernelcrf.arrays import Floats
+
 Product = Callable[[Floats], Floats]
 
 
 def solve_cg(
     product: Product, g: Floats, precondition: Product | None, rtol: float, max_iter: int
 ) -> tuple[Floats, int]:
-    """d with |A d + g| <= rtol |g|, or after `max_iter` products; and how many there were."""
+    """Return d with |A d + g| <= rtol |g|, or after `max_iter` products, and the number of products."""
     count = 0
 
     def counted(v: Floats) -> Floats:

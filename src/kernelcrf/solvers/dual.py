@@ -9,37 +9,34 @@ them towards those of theta,
 
     alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
 
-with eta halved until D rises. theta changes with every sequence rather than with every pass over the data, which is why
-few passes do; but one sequence follows upon another, and there is nothing to share between threads. Where gains hardly
-fall from pass to pass, as with noisy labels and tokens much like each other, or where messages cannot be scaled, L-BFGS
-takes over: from the beginning after a trial of a few passes, later from the point reached.
+with eta halved until D rises. theta changes with every sequence and not only with every pass over the data, so that few
+passes are enough; but sequences are processed one after the other, in one thread. L-BFGS takes over if messages cannot
+be scaled, or if gains hardly fall from pass to pass, for example with noisy labels and tokens that are much alike: from
+the beginning after a trial of a few passes, later from the point reached.
 
-At the start every token has its own label with probability 1 - delta and the others evenly, with the delta that makes
-D greatest, or the distribution of a given theta if D is greater there.
+At the start every token has its own label with probability 1 - delta and all others evenly, with the delta that
+maximises D, or the distribution of a given theta if D is greater there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent as loops
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, Progress
+from kernelcrf.terms import STEPS, TOKENS
 from kernelcrf.validation import either, whole
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-
 FIRST_ETA = 0.5
-# P - D is about three times what D has still to gain; a report that shows more than that is believed.
+# P - D is about three times what D can still gain; a greater value is taken as it is.
 GAP_OVER_REST = 3.0
 LEAST_GAIN = 1e-13
 TRIAL_PASSES, TRIAL_RATIO = 8, 0.85
@@ -48,16 +45,16 @@ SLOW_PASSES, SLOW_RATIO = 8, 0.93
 
 @dataclass(frozen=True)
 class Dual:
-    """Passes over the sequences in random orders drawn from `seed`.
+    """Exponentiated gradients on the dual, with sequences in random orders drawn from `seed`.
 
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.solvers import SOLVERS, Dual
+    >>> from kernelcrf.solvers import Dual
     >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
-    >>> crf = ChainCRF("linear", solver="dual").fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
-    >>> SOLVERS["dual"] is Dual, crf.certificate_.status
-    (True, 'optimal')
+    >>> crf = ChainCRF("linear", solver=Dual()).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> crf.certificate_.status
+    'optimal'
     """
 
     seed: int = 0
@@ -67,24 +64,24 @@ class Dual:
 
     @staticmethod
     def suits(objective: Objective) -> bool:
-        """Whether labels are all observed, node features sparse, edges without inputs, and no label kernel given.
+        """Return whether all labels are observed, features sparse, steps without inputs, and label kernels plain.
 
-        Samples of one node may do without edges.
+        Samples of one node need no terms of steps.
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
         if not isinstance(objective.partitions[0], ChainPartition):
             return False
-        partition, blocks = objective.partitions[0], objective.layout.blocks
-        expected = (1, 2) if partition.has_edges(objective.layout) else (1,)
-        if tuple(block.clique.nodes for block in blocks) != expected:
+        partition, terms = objective.partitions[0], objective.layout.terms
+        expected = (TOKENS, STEPS) if partition.has_edges(objective.layout) else (TOKENS,)
+        if tuple(term.cliques for term in terms) != expected:
             return False
         if len(expected) == 1 and partition.chains.lengths.max(initial=0) > 1:
             return False
-        name = blocks[0].clique.name
+        name = terms[0].name
         sparse = name in partition.features and partition.features[name].is_sparse
-        plain = all(block.clique.k_y.is_identity for block in blocks)
-        return sparse and plain and all(block.clique.k_x is None for block in blocks[1:])
+        plain = all(term.k_y.is_identity for term in terms)
+        return sparse and plain and all(term.kernel is None for term in terms[1:])
 
     def check(self, objective: Objective) -> None:
         """Refuse what the loops do not know."""
@@ -95,7 +92,7 @@ class Dual:
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Pass over the sequences until P - D is small enough; P is evaluated where that is likely."""
+        """Run passes over the sequences until P - D is small enough; P is evaluated only when that is likely."""
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
@@ -129,13 +126,13 @@ class Dual:
 
 
 def _rest(gains: list[float]) -> float:
-    """What D has still to gain if its gains go on to fall by the factor of the last two."""
+    """Return how much D would still gain if its gains keep falling by the factor of the last two."""
     before, last = gains[-2:]
     return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
 
 
 def _ratio(gains: list[float], n: int) -> float:
-    """By what factor gains fell from pass to pass, over the last n."""
+    """Return the factor by which gains fell from pass to pass, over the last n."""
     return float((gains[-1] / gains[-1 - n]) ** (1 / n)) if len(gains) > n + 1 else 0.0
 
 
@@ -159,7 +156,7 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """The better of a start near the labels and of one at theta = `start`; None where neither can be scaled."""
+        """Return the better of a start near the labels and one at theta = `start`; None if neither can be scaled."""
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
@@ -168,7 +165,7 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """alpha with the scores s and w, or None where its messages cannot be scaled."""
+        """Return alpha with the scores s and w, or None if its messages cannot be scaled."""
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
@@ -180,35 +177,33 @@ class Ascent:
         r[np.arange(len(a)), partition.labels] += 1
         steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
         ascent = partition.pull_back(layout, partition.weighted(r), steps, objective.engine.n_jobs)
-        node, *edges = (
-            block.C * part for block, part in zip(layout.blocks, layout.split(ascent).values(), strict=True)
-        )
+        node, *edges = (term.C * part for term, part in zip(layout.terms, layout.split(ascent).values(), strict=True))
         W = np.zeros((len(node), width))
         W[:, :n_labels] = node
-        edge = edges[0][0] if edges else np.zeros_like(steps)
+        edge = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
         return cls(objective, W, edge, a, b, p, q, entropies, np.full(len(b), FIRST_ETA))
 
     @property
     def value(self) -> float:
-        """D(alpha)."""
+        """Return D(alpha)."""
         penalty = sum(
-            float(np.vdot(part, part)) / block.C
-            for part, block in zip((self.W, self.w), self.objective.layout.blocks, strict=False)
+            float(np.vdot(part, part)) / term.C
+            for part, term in zip((self.W, self.w), self.objective.layout.terms, strict=False)
         )
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
     def theta(self) -> Floats:
-        """The parameters as one vector."""
+        """Return the parameters as one vector."""
         return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
     def epoch(self, rng: np.random.Generator) -> None:
-        """One step for every sequence, in random order."""
-        partition, blocks = _chains(self.objective), self.objective.layout.blocks
-        features = partition.features[blocks[0].clique.name]
+        """Take one step for every sequence, in random order."""
+        partition, terms = _chains(self.objective), self.objective.layout.terms
+        features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
-        lams = 1.0 / blocks[0].C, 1.0 / blocks[-1].C
+        lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
         data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(self.objective), *lams)
         state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas)
         loops.epoch(rng.permutation(len(self.b)), *data, *state)
@@ -221,7 +216,7 @@ class Ascent:
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
-    """Scores under which tokens have their labels with probability 1 - delta, for the delta that makes D greatest."""
+    """Return scores that give tokens their labels with probability 1 - delta, for the delta that maximises D."""
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
@@ -248,10 +243,7 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
 
 
 def _chains(objective: Objective) -> ChainPartition:
-    partition = objective.partitions[0]
-    if not isinstance(partition, ChainPartition):
-        raise TypeError(f"partition is of type {type(partition).__name__}: expected chains")
-    return partition
+    return objective.partitions_of(ChainPartition)[0]
 
 
 def _weights(partition: ChainPartition) -> Floats:

@@ -1,8 +1,8 @@
 """SciPy's L-BFGS on P, in variables of even curvature, ended by our certificate.
 
-With theta = E^-T phi for M = E E' of `preconditioners`, the curvature in phi is near the identity, which is what
-L-BFGS supposes at the start. M is taken at the starting point with a quarter of its spread p (1 - p): the marginals of
-a fitted model are sharper than those it starts from.
+With theta = E^-T phi for M = E E' of `preconditioners`, the curvature in phi is near the identity, as L-BFGS assumes at
+the start. M is that of the starting point with a quarter of its spread p (1 - p), because the marginals of a fitted
+model are sharper than those at the start.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 
+from kernelcrf.arrays import Floats
 from kernelcrf.objective import Objective
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.validation import COUNT, FLAG, check_parameters
-
-Floats = npt.NDArray[np.float64]
 
 SHARE = 0.25
 PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
@@ -27,17 +25,17 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 @dataclass(frozen=True)
 class LBFGS:
-    """`memory` pairs of differences, fewer where they are long; `precondition=False` is SciPy's method in theta.
+    """L-BFGS with `memory` pairs of differences, fewer if they are long; `precondition=False` works in theta itself.
 
     Examples
     --------
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.solvers import SOLVERS, LBFGS
+    >>> from kernelcrf.solvers import LBFGS
     >>> data = make_sequences(20, random_state=0)
-    >>> crf = ChainCRF("linear", solver="lbfgs").fit(data.X, data.y)
-    >>> SOLVERS["lbfgs"] is LBFGS, crf.certificate_.status
-    (True, 'optimal')
+    >>> crf = ChainCRF("linear", solver=LBFGS()).fit(data.X, data.y)
+    >>> crf.certificate_.status
+    'optimal'
     """
 
     memory: int = 20
@@ -47,7 +45,7 @@ class LBFGS:
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
     def check(self, objective: Objective) -> None:
-        """Any objective will do."""
+        """Accept any objective."""
 
     def solve(self, start: Floats, progress: Progress) -> str:
         """Run SciPy's minimiser; every evaluation is one pass, every iterate is observed."""

@@ -1,8 +1,8 @@
 """A step along a descent direction: Armijo's decrease and a slope that has fallen, on cached scores.
 
-phi(step) = P(theta + step d) is convex. The step 1 is tried first, as a whole evaluation, since it is nearly always
-taken by Newton directions. If it fails, the zero of phi' is bracketed and closed in on by secants that are kept away
-from the ends; each trial costs inference alone.
+phi(step) = P(theta + step d) is convex. Step 1 is tried first, as a whole evaluation, since Newton directions nearly
+always take it. If it fails, the zero of phi' is bracketed and approached by secants that are kept away from the ends;
+each trial costs inference alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The point found, or None where rounding leaves no decrease; its step; evaluations of half a pass."""
+    """The point found, or None if rounding leaves no decrease, its step, and the evaluations of half a pass."""
 
     at: Evaluation | None
     step: float
@@ -28,7 +28,7 @@ class Found:
 
 
 def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
-    """A step that decreases P by Armijo's rule and |phi'| to at most `wolfe` of what it was."""
+    """Return a step that decreases P by Armijo's rule and |phi'| to at most `wolfe` of what it was."""
     value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
     noise = ROUNDING * abs(value)
     if slope >= 0:
@@ -45,7 +45,7 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
 
 
 def _better(at: Evaluation, start: Evaluation, noise: float) -> bool:
-    """Whether a point is an improvement that rounding cannot feign: in value, or at equal value in its bound."""
+    """Return whether a point is better by more than rounding, in value or, at equal value, in its bound."""
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 
 

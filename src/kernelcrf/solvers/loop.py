@@ -1,4 +1,4 @@
-"""What all solvers share: the record of a run, its stopping rule, and the loop of those that go by directions.
+"""The record of a run, its stopping rule, and the loop of solvers that follow directions.
 
 A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
 If labels are missing, P is not convex and has no such bound. The same expression of the gradient,
@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Floats
 from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.line_search import search
 from kernelcrf.validation import POSITIVE, either, validated, whole
-
-Floats = npt.NDArray[np.float64]
 
 OPTIMAL, STATIONARY = "optimal", "stationary"
 OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
@@ -31,9 +29,9 @@ STALLED, INTERRUPTED = "stalled", "interrupted"
 
 @dataclass(frozen=True)
 class Record:
-    """One point of a run: P, its gap as known then, the step taken to it, and passes and seconds since the start.
+    """One point of a run: P, the gap known at that time, the step, and passes and seconds since the start.
 
-    The step is nan where a solver does not tell it (L-BFGS).
+    The step is NaN if the solver does not report it (L-BFGS).
 
     Examples
     --------
@@ -52,29 +50,27 @@ class Record:
 
     @property
     def relative_gap(self) -> float:
-        """gap / |P|."""
+        """Return gap / |P|."""
         return self.gap / max(abs(self.value), np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The best point of a run, what is certified of it, and how it was reached.
+    """The best point of a run, its certificate, and how it was reached.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.fitting import Settings, fit
-    >>> from kernelcrf.graphs.structure import Chains
-    >>> from kernelcrf.kernels.inputs import InputKernel
+    >>> from kernelcrf.solvers import LBFGS, Newton, minimise
+    >>> class Polished(Newton):
+    ...     def solve(self, start, progress):
+    ...         rough = minimise(progress.objective, LBFGS(), start, tol=0.1)
+    ...         print(rough.status, rough.theta.shape, rough.n_iter == len(rough.history) - 1)
+    ...         return super().solve(rough.theta, progress)
     >>> data = make_sequences(10, random_state=0)
-    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
-    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
-    >>> solution = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).solution
-    >>> solution.status, solution.theta.shape, solution.n_iter == len(solution.history) - 1
-    ('optimal', (15,), True)
+    >>> crf = ChainCRF("linear", solver=Polished()).fit(data.X, data.y)
+    optimal (15,) True
     """
 
     evaluation: Evaluation
@@ -83,42 +79,37 @@ class Solution:
 
     @property
     def theta(self) -> Floats:
-        """The parameters."""
+        """Return the parameters."""
         return self.evaluation.theta
 
     @property
     def status(self) -> str:
-        """How the run ended: optimal, stationary, max_iter, stalled or interrupted."""
+        """Return how the run ended: optimal, stationary, max_iter, stalled or interrupted."""
         return self.certificate.status
 
     @property
     def n_iter(self) -> int:
-        """Steps taken."""
+        """Return the number of steps."""
         return len(self.history) - 1
 
 
 @dataclass(eq=False)
 class Progress:
-    """A run as it goes: its history, its best point and the greatest lower bound so far.
+    """A run in progress: its history, its best point and the greatest lower bound so far.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.fitting import Settings, fit
-    >>> from kernelcrf.graphs.structure import Chains
-    >>> from kernelcrf.kernels.inputs import InputKernel
-    >>> from kernelcrf.solvers import Progress
+    >>> from kernelcrf.solvers import NewtonCG
+    >>> class Reporting(NewtonCG):
+    ...     def solve(self, start, progress):
+    ...         status = super().solve(start, progress)
+    ...         print(progress.solved, progress.out_of_iterations, progress.best.value == progress.history[-1].value)
+    ...         return status
     >>> data = make_sequences(10, random_state=0)
-    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
-    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
-    >>> fitted = fit(sequences, Settings(InputKernel("linear")), LocalEngine())
-    >>> progress = Progress(fitted.objective, tol=1e-4, max_iter=100)
-    >>> progress.observe(fitted.solution.evaluation, step=0.0)  # the certified point of the fit
-    >>> progress.solved, progress.out_of_iterations, progress.solution("optimal").status
-    (True, False, 'optimal')
+    >>> crf = ChainCRF("linear", solver=Reporting()).fit(data.X, data.y)
+    True False True
     """
 
     objective: Objective
@@ -133,7 +124,7 @@ class Progress:
     started: float = field(default_factory=time.perf_counter)
 
     def observe(self, at: Evaluation, step: float) -> None:
-        """Take a point into the record."""
+        """Add a point to the record."""
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         norms = self.objective.layout.squared_dual_norms(at.gradient)
@@ -149,7 +140,7 @@ class Progress:
             self.keep(at.theta, self.history)
 
     def _check(self, at: Evaluation) -> None:
-        """Numbers that overflow have no optimum, and no bound."""
+        """Raise if numbers overflow: they have no optimum and no bound."""
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
@@ -161,18 +152,18 @@ class Progress:
 
     @property
     def solved(self) -> bool:
-        """Whether the last point is certified to `tol`."""
+        """Return whether the last point is certified to `tol`."""
         return self.history[-1].relative_gap <= self.tol
 
     @property
     def out_of_iterations(self) -> bool:
-        """Whether `max_iter` steps were taken."""
+        """Return whether `max_iter` steps were taken."""
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return what the run found.
+        """Return the best point with its certificate.
 
-        A solver's word for "optimal" is checked: it is "stalled" if the gap is above `tol`, and "stationary" if the
+        The status "optimal" is checked: it becomes "stalled" if the gap is above `tol`, and "stationary" if the
         objective is not convex.
         """
         if self.best is None:
@@ -187,33 +178,25 @@ class Progress:
 
 
 class Solver(Protocol):
-    """A way to minimise P. It states what it needs, and refuses what does not fit before it starts.
+    """A way to minimise P. It refuses an objective that it cannot handle before it starts.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.fitting import Settings, fit
-    >>> from kernelcrf.graphs.structure import Chains
-    >>> from kernelcrf.kernels.inputs import InputKernel
-    >>> from kernelcrf.solvers import NewtonCG, Solver, minimise
+    >>> from kernelcrf.solvers import NewtonCG, Solver
     >>> data = make_sequences(10, random_state=0)
-    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
-    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
-    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
     >>> solver: Solver = NewtonCG()
-    >>> minimise(objective, solver, np.zeros(objective.layout.size), tol=1e-6).status
+    >>> ChainCRF("linear", solver=solver, tol=1e-6).fit(data.X, data.y).certificate_.status
     'optimal'
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise where the objective is none for this solver."""
+        """Raise if this solver cannot handle the objective."""
         ...
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start`, reporting each point to `progress`; returns the status."""
+        """Run from `start`, report each point to `progress`, and return the status."""
         ...
 
 
@@ -231,34 +214,30 @@ def minimise(
 ) -> Solution:
     """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
 
-    callback, keep : are told of every point, the latter of its theta and of the history up to it.
+    callback : is called with the record of every point.
+    keep : is called with the theta of every point and the history up to it.
     earlier : the history of a run that ended at `start`, which this one continues. Its lower bounds are not used.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
+    >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.fitting import Settings, fit
-    >>> from kernelcrf.graphs.structure import Chains
-    >>> from kernelcrf.kernels.inputs import InputKernel
-    >>> from kernelcrf.solvers import Newton, minimise
+    >>> from kernelcrf.solvers import LBFGS, Newton, minimise
+    >>> class Polished(Newton):
+    ...     def solve(self, start, progress):
+    ...         rough = minimise(progress.objective, LBFGS(), start, tol=0.1)
+    ...         return super().solve(rough.theta, progress)
     >>> data = make_sequences(10, random_state=0)
-    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
-    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
-    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
-    >>> solution = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-10)
-    >>> solution.status, bool(solution.certificate.relative_gap <= 1e-10)
-    ('optimal', True)
+    >>> ChainCRF("linear", solver=Polished(), tol=1e-10).fit(data.X, data.y).certificate_.status
+    'optimal'
     """
     solver.check(objective)
     progress = Progress(objective, tol, max_iter, callback, keep)
     if earlier:
-        # Bounds are not taken up: a certificate rests on what was computed on these data alone.
+        # Earlier bounds are not used: a certificate must rest on these data alone.
         progress.history = list(earlier[:-1])
         progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
-    # What overflows on the way to a point is found in the point itself.
+    # Progress checks each point for overflow.
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         try:
             status = solver.solve(np.asarray(start, np.float64), progress)
@@ -271,12 +250,12 @@ class Directions(Protocol):
     """A rule for the next direction."""
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """A descent direction at a point, and the passes it took."""
+        """Return a descent direction at a point, and the passes it took."""
         ...
 
 
 def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
-    """Direction, line search, next point, until certified; `curvature` is what points are evaluated with."""
+    """Repeat direction and line search until certified; `curvature` is passed on to the evaluation of points."""
     objective = progress.objective
     at = objective.evaluate(start, curvature=curvature)
     progress.passes += 1

@@ -5,30 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_solve
 
+from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.cholesky import lower_factor
 from kernelcrf.solvers.loop import Progress, descend
 from kernelcrf.validation import COUNT
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Newton:
-    """For at most `most` parameters: one product for each makes the Hessian.
+    """Newton's method for at most `most` parameters: the Hessian takes one product for each.
 
     Examples
     --------
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.solvers import SOLVERS, Newton
+    >>> from kernelcrf.solvers import Newton
     >>> data = make_sequences(20, random_state=0)
-    >>> crf = ChainCRF("linear", solver="newton").fit(data.X, data.y)
-    >>> SOLVERS["newton"] is Newton, crf.certificate_.status
-    (True, 'optimal')
+    >>> crf = ChainCRF("linear", solver=Newton()).fit(data.X, data.y)
+    >>> crf.certificate_.status
+    'optimal'
     """
 
     most: int = 2000
@@ -37,7 +35,7 @@ class Newton:
         COUNT.check("most", self.most)
 
     def check(self, objective: Objective) -> None:
-        """Refuse what would not fit."""
+        """Raise if the Hessian would be too large."""
         if objective.layout.size > self.most:
             raise ValueError(
                 f"solver='newton' forms the Hessian of {objective.layout.size} parameters: expected at most "
@@ -45,11 +43,11 @@ class Newton:
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Directions by Cholesky, steps by the common search."""
+        """Run with directions by Cholesky and steps by the common search."""
         return descend(self, start, progress, curvature=True, wolfe=0.9)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """-H^-1 g, and one pass for each column of H."""
+        """Return -H^-1 g, and one pass for each column of H."""
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
         return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)

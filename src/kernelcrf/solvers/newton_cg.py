@@ -1,8 +1,8 @@
-"""Newton's method (19) with exact curvature: H d = -g by preconditioned conjugate gradients, as exact as it pays.
+"""Newton's method (19) with exact curvature: H d = -g by preconditioned conjugate gradients, only as exact as needed.
 
-The residual of the linear system is the gradient that the next point will have if the model is right, and the certified
-gap goes with its square: so a system is solved to a fixed share of the gradient, and the last one just so far that
-the gap ends below the tolerance.
+The residual of the linear system is the gradient at the next point if the model is right, and the certified gap is
+proportional to its square. Each system is therefore solved to a fixed share of the gradient, and the last one just far
+enough for the gap to end below the tolerance.
 """
 
 from __future__ import annotations
@@ -10,30 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.conjugate_gradients import solve_cg
 from kernelcrf.solvers.loop import Progress, descend
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.validation import COUNT, SHARE, check_parameters
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class NewtonCG:
-    """At most `cg_iter` products a direction, each system solved to at most `share` of its right side.
+    """Newton-CG with at most `cg_iter` products per direction; each system is solved to a `share` of its right side.
 
     Examples
     --------
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.solvers import SOLVERS, NewtonCG
+    >>> from kernelcrf.solvers import NewtonCG
     >>> data = make_sequences(20, random_state=0)
-    >>> crf = ChainCRF("linear", solver="newton-cg").fit(data.X, data.y)
-    >>> SOLVERS["newton-cg"] is NewtonCG, crf.certificate_.status
-    (True, 'optimal')
+    >>> crf = ChainCRF("linear", solver=NewtonCG()).fit(data.X, data.y)
+    >>> crf.certificate_.status
+    'optimal'
     """
 
     share: float = 0.5
@@ -43,10 +41,10 @@ class NewtonCG:
         check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
 
     def check(self, objective: Objective) -> None:
-        """Any objective will do."""
+        """Accept any objective."""
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Directions by conjugate gradients, steps by the common search."""
+        """Run with directions by conjugate gradients and steps by the common search."""
         rule = _Directions(self, Preconditioning.of(progress.objective), progress)
         return descend(rule, start, progress, curvature=True, wolfe=0.9)
 

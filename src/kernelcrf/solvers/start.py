@@ -8,50 +8,28 @@ at most the share RISE.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_random_state
 
+from kernelcrf.arrays import Floats, Seed
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Objective
-
-Floats = npt.NDArray[np.float64]
 
 RISE = 0.1
 MOST_HALVINGS = 60
 
 
-def first_point(objective: Objective, random_state: Any = None) -> Floats:
-    """Return the theta at which a fit without an earlier one starts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelcrf.corpora.sequences import LabelledSequences
-    >>> from kernelcrf.datasets import make_sequences
-    >>> from kernelcrf.engines.local import LocalEngine
-    >>> from kernelcrf.fitting import Settings, fit
-    >>> from kernelcrf.graphs.structure import Chains
-    >>> from kernelcrf.kernels.inputs import InputKernel
-    >>> from kernelcrf.solvers import first_point
-    >>> data = make_sequences(10, random_state=0)
-    >>> chains = Chains.from_lengths([len(labels) for labels in data.y])
-    >>> sequences = LabelledSequences(np.vstack(data.X), chains, np.hstack(data.y), n_labels=3)
-    >>> objective = fit(sequences, Settings(InputKernel("linear")), LocalEngine()).objective
-    >>> bool(first_point(objective).any())  # all labels are observed
-    False
-    """
+def first_point(objective: Objective, random_state: Seed = None) -> Floats:
+    """Return the theta at which a fit starts that does not continue an earlier one."""
     zero = np.zeros(objective.layout.size)
     if objective.is_convex:
         return zero
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     drawn = {}
-    for block in objective.layout.blocks:
+    for term in objective.layout.terms:
         # A' A z, for a label kernel A A', leaves out what changes no score and would only be penalised.
-        scores = block.clique.expand(rng.standard_normal(block.shape))
-        drawn[block.clique.name] = np.sqrt(block.C) * block.clique.adjoint(scores)
+        scores = term.k_y.expand(rng.standard_normal(term.shape))
+        drawn[term.name] = np.sqrt(term.C) * term.k_y.adjoint(scores)
     direction, step = objective.layout.join(drawn), 1.0
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         at = objective.evaluate(zero)

@@ -66,7 +66,7 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
 
 @compiled
 def merge(values, into, heads, out, came):
-    """The greatest of values[i] + into[i], values[i] falling, best first; came = i * k + rank. Returns how many."""
+    """Merge the greatest values[i] + into[i], best first, with came = i * k + rank; return how many there are."""
     n_labels, k = values.shape
     heads[:] = 0
     for r in range(k):
@@ -87,7 +87,7 @@ def merge(values, into, heads, out, came):
 
 @compiled
 def k_best(scores, w, tied, k, labelings, best):
-    """Labelings (k, T) of one sequence and their scores (k,), best first; returns how many there are."""
+    """Fill labelings (k, T) of one sequence and their scores (k,), best first; return how many there are."""
     n_nodes, n_labels = scores.shape
     came = np.empty((n_nodes, n_labels, k), np.int64)
     values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))

@@ -12,7 +12,7 @@ TRANSPOSED = 11
 
 @compiled
 def node_scores(F, W, s):
-    """s = F W."""
+    """Compute s = F W."""
     if W.shape[1] < TRANSPOSED:
         np.dot(F, W, s)
     else:
@@ -21,7 +21,7 @@ def node_scores(F, W, s):
 
 @compiled
 def add_outer(left, right, weights, offsets, total):
-    """total += sum_t left_{t-1}' omega right_t; `right` is zero at first tokens."""
+    """Add sum_t left_{t-1}' omega right_t to total; `right` is zero at first tokens."""
     if len(weights):
         right = right.copy()
         for k in range(len(offsets) - 1):
@@ -36,7 +36,7 @@ def evaluate(
     F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
     s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
-    """Scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; adds to gradient (L, n), to
+    """Fill scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; add to gradient (L, n), to
     steps and to nodes, the sum of r.
 
     Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; s, p and
@@ -93,7 +93,7 @@ def evaluate(
 def hessian_product(
     F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
-    """The derivatives of `evaluate` along scores F W + bias of nodes and dw of edges, of which edw is e o dw."""
+    """Compute the derivatives of `evaluate` along scores F W + bias of nodes and dw of edges; edw is e o dw."""
     n_labels, width = p.shape[1], alpha.shape[1]
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]

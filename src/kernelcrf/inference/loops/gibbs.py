@@ -13,7 +13,7 @@ from kernelcrf.inference.loops.compiled import compiled
 
 @compiled
 def conditional(v, label, card, tables, chosen, starts, uses, p):
-    """The scores of v's labels given the others into p, made probabilities; returns log sum exp."""
+    """Fill p with the probabilities of v's labels given the others; return log sum exp of the scores."""
     for x in range(card):
         p[x] = 0.0
     for k in range(starts[v], starts[v + 1]):
@@ -64,7 +64,7 @@ def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
 
 @compiled
 def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept, losses, residual, shares):
-    """-sum_v log p(y_v | others), its gradient, and p over the arity of each clique; kept holds the conditionals."""
+    """Compute -sum_v log p(y_v | others), its gradient, and p over the arity of each clique; keep the conditionals."""
     p = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0
@@ -88,7 +88,7 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
 
 @compiled
 def tangents(direction, labels, chosen, cards, starts, uses, kept, out):
-    """The derivative of the gradient above along a direction of the tables."""
+    """Compute the derivative of the gradient above along a direction of the tables."""
     d = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0

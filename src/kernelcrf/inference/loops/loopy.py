@@ -17,7 +17,7 @@ DAMPING = 0.6
 
 @compiled
 def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, status):
-    """Sequential updates there and back until no message moves by more than `tol`; beliefs begin as node scores."""
+    """Update messages forth and back until none moves by more than `tol`; beliefs begin as node scores."""
     widest = 0
     for v in range(len(nodes) - 1):
         widest = max(widest, nodes[v + 1] - nodes[v])
@@ -43,7 +43,7 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, 
 
 @compiled
 def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, step_to, pre, new):
-    """The logarithm of the message along an edge; its sender had `received` one along it."""
+    """Compute the logarithm of the message along an edge whose sender has `received` one along it."""
     for x in range(n_from):
         pre[x] = beliefs[start + x] - received[at + x] if beliefs[start + x] > -np.inf else -np.inf
     for y in range(n_to):

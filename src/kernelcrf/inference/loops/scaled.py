@@ -33,7 +33,7 @@ def shift(scores, offsets, spread, u, highest, failed):
 
 @inlined
 def advance(x, t, matrices, k, y, r):
-    """y[r] = x[t] @ matrices[k]."""
+    """Compute y[r] = x[t] @ matrices[k]."""
     width = matrices.shape[1]
     if width <= SMALL:
         for j in range(width):
@@ -223,7 +223,7 @@ def sample(offsets, e_T, tied, alpha, failed, uniform, labels):
 
 @compiled
 def draw(weights, target):
-    """The first index whose cumulated weight exceeds `target`; never one of weight zero."""
+    """Return the first index whose cumulated weight exceeds `target`; never one of weight zero."""
     chosen, total = 0, 0.0
     for i in range(len(weights)):
         if weights[i] > 0:

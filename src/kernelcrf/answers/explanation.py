@@ -1,0 +1,200 @@
+"""Explain the label of a token: what each landmark or feature adds to its score, and what the neighbours add.
+
+The score of label j at token t is a sum over terms, landmarks b or, for the linear kernel, features f:
+
+    s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_           or           s_t(j) = sum_f x_tf coef_fj.
+
+Only differences between labels matter, so a label is compared with the mean over labels. Term b contributes
+
+    k(x_t, b) (a_b(label) - mean_j a_b(j)),
+
+and the contributions sum to score = s_t(label) - mean_j s_t(j). What the rest of the sequence adds to the token's own
+evidence, by transitions, other tokens and constraints, is
+
+    neighbours = log p(y_t = label | x) - log softmax(s_t)_label.
+
+Where landmarks lie close to each other under the kernel, a_b is large with alternating signs and contributions cancel:
+the sum is sharp, its split among such landmarks is not. A larger gamma or fewer landmarks give a plainer table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from kernelcrf.arrays import Floats, Places, UserData, is_sparse
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.terminal import printable
+from kernelcrf.validation import is_whole, shown
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The terms that contribute most to a label, largest first; `str` makes a table of them.
+
+    terms : names of the features, or of the landmarks by their row in `landmarks_`.
+    positions : (n, 2), sequence and token of each landmark as in `landmark_positions_`; None for the linear kernel.
+    values, weights, contributions : (n,), k(x_t, b) or x_tf; the weight of the label less the mean over labels; their
+        product.
+    n_rest, rest : number of terms that are not shown, and the sum of their contributions.
+    score : s_t(label) - mean_j s_t(j), the sum of all contributions.
+    p_alone, p : probability of the label by the token's own scores, and in the sequence.
+    neighbours : log p - log p_alone; -inf if constraints forbid the label.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
+    >>> crf = ChainCRF("linear", C=10.0).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> why = crf.explain(X[0], 1)
+    >>> why.label, why.terms, bool(why.p > why.p_alone)  # "dog" itself, and its place after "the"
+    ('NOUN', ('word=dog',), True)
+    """
+
+    t: int
+    label: Any
+    terms: tuple[str, ...]
+    positions: Places | None
+    values: Floats
+    weights: Floats
+    contributions: Floats
+    n_rest: int
+    rest: float
+    score: float
+    p_alone: float
+    p: float
+    neighbours: float
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return columns with one row per term and one for the rest, whose position is -1 and value NaN."""
+        columns: dict[str, list[Any]] = {"term": list(self.terms)}
+        if self.positions is not None:
+            columns["sequence"], columns["token"] = self.positions.T.tolist()
+        for name in ("value", "weight", "contribution"):
+            columns[name] = getattr(self, name + "s").tolist()
+        if self.n_rest:
+            rest = {"term": f"{self.n_rest} others", "contribution": self.rest, "sequence": -1, "token": -1}
+            for name, column in columns.items():
+                column.append(rest.get(name, np.nan))
+        return columns
+
+    def to_frame(self) -> Any:
+        """Return `to_dict` as a pandas.DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError(
+                "to_frame needs pandas, which is not installed: pip install pandas, or take the columns of to_dict()"
+            ) from None
+        return pd.DataFrame(self.to_dict())
+
+    def __str__(self) -> str:
+        columns = {name: [name, *map(printable, map(_cell, column))] for name, column in self.to_dict().items()}
+        widths = {name: max(map(len, column)) for name, column in columns.items()}
+        # Names are read from the left, numbers compared from the right.
+        aligned = [
+            [cell.ljust(widths[name]) if name == "term" else cell.rjust(widths[name]) for cell in column]
+            for name, column in columns.items()
+        ]
+        return "\n".join(
+            [
+                f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
+                f"score beside the mean label {self.score:+.4g}, neighbours {self.neighbours:+.4g} in log p",
+                *("  ".join(row) for row in zip(*aligned, strict=True)),
+            ]
+        )
+
+
+def explain(
+    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
+) -> Explanation:
+    """Return why token t of the sequence x has the label; None is the label that decoding by the rule predicts."""
+    if _is_batch(x):
+        raise ValueError(f"x is a batch of {len(x)} sequences: expected a single one; pass one of them, such as x[0]")
+    found = model.distribution([x], None, engine)
+    s, chains = found.s, found.chains
+    if not is_whole(t) or not 0 <= t < chains.n_nodes:
+        raise ValueError(
+            f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
+            "the last one is t=len(x) - 1"
+        )
+    classes = model.classes.tolist()
+    j = int(found.best(rule)[t]) if label is None else _index(label, classes)
+
+    terms, values, weights = _terms(model, x, t)
+    scores = values @ weights
+    log_alone = float(log_softmax(scores)[j])
+    clamped = s.copy()
+    clamped[t, np.arange(len(classes)) != j] = -np.inf
+    try:
+        log_p = float((replace(found, s=clamped).log_partition() - found.log_partition())[0])
+    except InfeasibleSequenceError:
+        log_p = -np.inf
+
+    weight = weights[:, j] - weights.mean(axis=1)
+    contributions = values * weight
+    order = np.argsort(-np.abs(contributions), kind="stable")
+    most, others = order[:n_terms], order[n_terms:]
+    return Explanation(
+        t=int(t),
+        label=classes[j],
+        terms=tuple(terms[b] for b in most.tolist()),
+        positions=None if model.landmark_positions is None else model.landmark_positions[most],
+        values=values[most],
+        weights=weight[most],
+        contributions=contributions[most],
+        n_rest=len(others),
+        rest=float(contributions[others].sum()),
+        score=float(scores[j] - scores.mean()),
+        p_alone=float(np.exp(log_alone)),
+        p=float(np.exp(min(log_p, 0.0))),
+        neighbours=log_p - log_alone,
+    )
+
+
+def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, Floats]:
+    """Return names, values (n,) and weights (n, L) of the terms of s_t, in float64, without features that are 0."""
+    row = model.reader.read([x])[0][[t]].astype(np.float64)
+    if isinstance(model.map, WhitenedMap):
+        B = model.map.landmarks.astype(np.float64)
+        return [f"landmark {b}" for b in range(model.map.n)], model.map.kernel.gram(row, B)[0], model.dual_coef
+    dense = row.toarray()[0] if is_sparse(row) else row[0]
+    present = np.flatnonzero(dense)
+    names = model.reader.feature_names
+    terms = [f"x[{f}]" if names is None else names[f] for f in present.tolist()]
+    return terms, dense[present], model.coef[present].astype(np.float64)
+
+
+def _index(label: UserData, classes: list[UserData]) -> int:
+    try:
+        return {known: j for j, known in enumerate(classes)}[label]
+    except Exception:  # a label that cannot be hashed or compared is none of the classes
+        listing = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise ValueError(
+            f"label={shown(label)}: expected one of the classes {listing}, or None for the predicted label"
+        ) from None
+
+
+def _is_batch(x: UserData) -> bool:
+    """Return whether the items of x are sequences of tokens, not tokens."""
+    if is_sparse(x) or not hasattr(x, "__iter__"):
+        return False
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return x.ndim > 2
+    item = next((item for item in x if is_sparse(item) or (hasattr(item, "__len__") and len(item))), None)
+    if item is None or isinstance(item, str | Mapping):
+        return False
+    return is_sparse(item) or (hasattr(first := next(iter(item)), "__len__") and not isinstance(first, str))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.4g}"
+    return "" if value == -1 else str(value)

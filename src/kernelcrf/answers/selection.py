@@ -1,0 +1,83 @@
+"""Active learning: choose the sequences of a pool to label next, those that the model is least sure of, and diverse.
+
+A sequence i has a score q_i, divided by its number of tokens if labelling is paid per token:
+
+    entropy       H(y | x), of whole labellings
+    margin        p(second best labelling) / p(best labelling)
+    information   sum_t of the epistemic part of `uncertainty`: what the labels would tell about the weights
+
+Let phi_i be the mean of its tokens' features, scaled to length one. A batch is drawn by random pivots of the matrix
+q_i q_j <phi_i, phi_j>: each next sequence with a probability in proportion to the part of q_i^2 that lies outside of
+the span of those drawn. `basis.pivots` draws landmarks in the same way. Taking the largest score instead would pick
+outliers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelcrf.answers.uncertainty import averaged
+from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.readers.ragged import Ragged
+from kernelcrf.validation import either, one_of, shown
+
+STRATEGY = either(one_of("entropy", "margin", "information"))
+COST = either(one_of("token", "sequence"))
+FLOOR = 1e-12
+
+
+def select_sequences(
+    model: ChainModel,
+    X: UserData,
+    lengths: UserData,
+    k: int,
+    strategy: str,
+    per_token: bool,
+    rng: np.random.Generator,
+    engine: LocalEngine,
+) -> Places:
+    """Return the places (k,) of the sequences of a pool to label next."""
+    flat, chains = model.reader.read(X, lengths)
+    if k > chains.n_samples:
+        raise ValueError(f"k={shown(k)}: expected at most the {chains.n_samples} sequences of the pool")
+    if strategy == "entropy":
+        scores = model.distribution(X, lengths, engine).entropy()
+    elif strategy == "margin":
+        ranked = model.distribution(X, lengths, engine).k_best(2)
+        scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
+    else:
+        _, epistemic, _ = averaged(model.draw_marginals(flat, chains, None, 1.0, 0, engine))
+        scores = np.array([part.sum() for part in Ragged.cut(epistemic, chains.offsets)])
+    tokens = np.maximum(chains.lengths, 1)
+    samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
+    shape = chains.n_samples, chains.n_nodes
+    mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
+    phi = mean @ model.map.transform(flat, engine)
+    return draw_batch(scores / tokens if per_token else scores, phi, k, rng)
+
+
+def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) -> Places:
+    """Return the places (k,) of the sequences drawn, in order; phi (m, n) is dense or CSR."""
+    squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
+    norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
+    q = np.maximum(scores, 0.0)
+    least = FLOOR * float(np.square(q).max())
+    left, free = np.square(q), np.ones(len(q), bool)
+    columns, drawn = np.zeros((len(q), k)), np.empty(k, np.intp)
+    for step in range(k):
+        weights = np.where(free & (left > least), left, 0.0)
+        if not weights.any():
+            # No direction is left, as among equal sequences: draw by the scores alone, or evenly if all are zero.
+            weights = np.where(free, np.square(q), 0.0) if q[free].any() else free.astype(np.float64)
+        place = int(rng.choice(len(q), p=weights / weights.sum()))
+        if left[place] > least:
+            row = phi[[place]].toarray().ravel() if is_sparse(phi) else phi[place]
+            column = q * q[place] * np.asarray(phi @ row, np.float64) / (norms * norms[place])
+            column -= columns[:, :step] @ columns[place, :step]
+            columns[:, step] = column / np.sqrt(left[place])
+            left = np.maximum(left - np.square(columns[:, step]), 0.0)
+        drawn[step], free[place], left[place] = place, False, 0.0
+    return drawn

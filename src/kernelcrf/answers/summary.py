@@ -1,0 +1,76 @@
+"""A summary of a fitted ChainCRF: sizes, certificate and settings, as plain values and as HTML for notebooks."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from kernelcrf.terminal import printable
+
+SHOWN_LABELS = 30
+STYLE = (
+    ".kernelcrf-summary{font-family:system-ui,sans-serif;font-size:.85em;margin:.3em 0}"
+    ".kernelcrf-summary table{border-collapse:collapse}"
+    ".kernelcrf-summary th{text-align:left;font-weight:600;padding:.15em 1em .15em 0;vertical-align:top}"
+    ".kernelcrf-summary td{text-align:left;padding:.15em 0;overflow-wrap:anywhere}"
+)
+
+
+def summarise(crf: BaseEstimator) -> dict[str, Any]:
+    """Return sizes, certificate and settings of a fitted ChainCRF as plain values, by name."""
+    certificate = crf.certificate_
+    parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
+    changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
+    found: dict[str, Any] = {
+        "kernel": crf.kernel if isinstance(crf.kernel, str) else repr(crf.kernel),
+        "labels": crf.classes_.tolist(),
+        "inputs": crf.n_features_in_,
+        "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
+        "weights": int(crf.coef_.size + crf.transitions_.size + (0 if crf.edge_coef_ is None else crf.edge_coef_.size)),
+        "status": certificate.status,
+        "objective": certificate.objective if np.isfinite(certificate.objective) else None,
+        "certified gap": certificate.relative_gap if certificate.is_certified else None,
+        "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
+        "iterations": crf.n_iter_,
+        "seconds": float(crf.gap_curve_[-1, 2]),
+        "settings": {name: _plain(value) for name, value in changed.items()},
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def text_of(value: object) -> str:
+    """Return a value of the summary as a line of text that a terminal may show."""
+    return printable(_text_of(value))
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
+    if isinstance(value, list):
+        more = f" and {len(value) - SHOWN_LABELS} more" if len(value) > SHOWN_LABELS else ""
+        return f"{len(value)}: {' '.join(map(str, value[:SHOWN_LABELS]))}{more}"
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def summary_html(crf: BaseEstimator) -> str:
+    """Return the summary as an HTML table, with everything escaped."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in summarise(crf).items()
+    )
+    return f'<style>{STYLE}</style><div class="kernelcrf-summary"><table>{rows}</table></div>'
+
+
+def _is_same(value: object, default: object) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _plain(value: object) -> object:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return repr(value)
+    return value

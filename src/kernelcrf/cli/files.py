@@ -1,0 +1,149 @@
+"""The files of a command: models, labelled sequences, templates, and files to write."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import UnsupportedOperation
+from pathlib import Path
+from typing import Any, TextIO
+
+import kernelcrf
+from kernelcrf import ChainCRF
+from kernelcrf.basis.entries import Entries
+from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches
+from kernelcrf.formats.streams import STDIN, display_name
+from kernelcrf.formats.template_columns import TemplateColumns
+from kernelcrf.persistence import check_target
+
+ELSEWHERE = "the model was fitted to features or vectors made elsewhere"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model file: the estimator, and the templates with which it reads text, None if it has none."""
+
+    crf: ChainCRF
+    templates: Templates | None
+
+    @classmethod
+    def load(cls, path: str) -> Model:
+        """Return the model of a file."""
+        crf = kernelcrf.load(path)
+        if not isinstance(crf, ChainCRF):
+            raise kernelcrf.ModelFileError(
+                f"{path}: the file holds a {type(crf).__name__}: the commands use models of sequences; pass a ChainCRF"
+            )
+        return cls(crf, Templates.of(crf))
+
+    def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
+        """Return X of the records, with their lengths if X is flat, which is the fastest way to predict."""
+        if self._columns is None or records[0].kind != "text":
+            return inputs(records, self.templates), None
+        return self._columns.entries(_text_rows(records, self.templates)[0]), list(map(len, records))
+
+    @cached_property
+    def _columns(self) -> TemplateColumns | None:
+        vocabulary = self.crf.model_.reader.vocabulary
+        return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
+
+    def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
+        """Return the batches of a file that the model can read."""
+        n_columns = None
+        if format_of(path, format) == "columns":
+            if self.templates is None:
+                raise FormatError(
+                    f"{display_name(path)}: column files hold text, and {ELSEWHERE}: pass .jsonl or .crfsuite with the "
+                    "same features"
+                )
+            n_columns = self.templates.n_columns
+        return read_batches(path, format, n_columns=n_columns)
+
+    def labels(self, record: Record) -> list[object]:
+        """Return the labels of a record; text that is the text of a class becomes that class."""
+        if record.labels is None:
+            raise FormatError(f"{record.place}: the sequence has no labels: expected labels to compare with")
+        by_text = {str(label): label for label in self.crf.classes_.tolist()}
+        return [by_text.get(label, label) if isinstance(label, str) else label for label in record.labels]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFile:
+    """A file of labelled sequences for a model to be compared with."""
+
+    records: list[Record]
+    X: list[Any]
+    y: list[list[object]]
+    n_tokens: int
+
+    @classmethod
+    def read(cls, path: str, model: Model, format: str | None) -> LabelledFile:
+        """Return the sequences of a file with their inputs for the model."""
+        records = [record for batch in model.batches(path, format) for record in batch]
+        y = [model.labels(record) for record in records]
+        return cls(records, inputs(records, model.templates), y, sum(map(len, records)))
+
+
+def read_templates(record: Record, path: str | None) -> Templates | None:
+    """Return the templates of a file, or the default ones, for records such as this; None if they are not text."""
+    if record.kind != "text":
+        if path is not None:
+            raise FormatError(f"{record.place}: the file has {record.kind}, and --templates need text: drop the option")
+        return None
+    if path is None:
+        return default_templates(record.width)
+    try:
+        return Templates(Path(path).read_text(encoding="utf-8"), record.width, path)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: expected templates as UTF-8 text ({error})") from None
+
+
+def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
+    """Return X of the records: text through templates, features and vectors unchanged."""
+    if not records or records[0].kind != "text":
+        return [record.x for record in records]
+    rows, known = _text_rows(records, templates)
+    return known.features(rows)
+
+
+def _text_rows(records: Sequence[Record], templates: Templates | None) -> tuple[list[Any], Templates]:
+    """Return the cells of records of text, and the templates if they can read them."""
+    if templates is None:
+        raise FormatError(f"{records[0].place}: the file has text, and {ELSEWHERE}: pass the same features or vectors")
+    if records[0].width != templates.n_columns:
+        raise FormatError(
+            f"{records[0].place}: tokens of {records[0].width} cells: expected {templates.n_columns}, which the "
+            "templates read"
+        )
+    return [record.x for record in records], templates
+
+
+def check_apart(target: str, sources: Iterable[str | None]) -> None:
+    """Raise if the file to write is one of the files to read, by whatever name or link, or cannot be written.
+
+    "-" is standard output as a target and standard input as a source; the shell may have made both of them files.
+    """
+    if target != STDIN:
+        check_target(target)
+    own = _status(target, sys.stdout)
+    for name in sources:
+        other = None if name is None else _status(name, sys.stdin)
+        if own is not None and other is not None and os.path.samestat(own, other):
+            where = "standard output" if target == STDIN else target
+            raise FormatError(
+                f"{where}: this is the same file as the input {display_name(name or '')}, which would be overwritten: "
+                "name another file to write"
+            )
+
+
+def _status(name: str, stream: TextIO) -> os.stat_result | None:
+    """Return the identity of a file; None if there is no file, or if it is a terminal, a pipe or a device."""
+    try:
+        found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
+    except (OSError, ValueError, UnsupportedOperation):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

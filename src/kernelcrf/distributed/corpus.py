@@ -1,0 +1,277 @@
+"""Labelled sequences on the workers of a cluster, with their distinct inputs: maps and sums over parts.
+
+For `gap_full` the inputs of each part travel to every other part, one pair of parts at a time, so that no worker needs
+more than two parts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData
+from kernelcrf.basis.choice import capacity_for, find_rule
+from kernelcrf.basis.distinct import Distinct
+from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap
+from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.panels import in_double
+from kernelcrf.basis.pivots import drive
+from kernelcrf.certificate import GRAM_ROWS, feature_products
+from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
+from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
+from kernelcrf.distributed.partition import DistributedPartition
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import WholeGap, atom_scores, needs_matches, out_of_span, residual_of, size_of
+from kernelcrf.fitting.digest import digest_legal, digest_texts
+from kernelcrf.fitting.sequences import LabelledSequences, nearest
+from kernelcrf.graphs.structure import Legal
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.terms import TOKENS, Term
+
+# Stands for the handles of features that are the inputs themselves, which are made together with the partition.
+INPUTS: Value = None
+
+
+@dataclass(frozen=True, eq=False)
+class DistributedSequences:
+    """Handles of `LabelledSequences`, one per part.
+
+    size : the numbers of sequences and tokens of all parts.
+    """
+
+    cluster: Cluster
+    parts: Sequence[Handle]
+    n_labels: int
+    n_features: int
+    is_sparse: bool
+    size: tuple[int, int]
+    legal: Legal | None = None
+
+    def corpus(self, terms: Sequence[Term]) -> DistributedCorpus:
+        """Return the sequences with the distinct inputs of each part, as some terms read them."""
+        return DistributedCorpus(self, needs_matches(terms, TOKENS, self.is_sparse))
+
+
+@dataclass(frozen=True, eq=False)
+class DistributedCorpus:
+    """Parts with their distinct inputs; an input that several parts have belongs to the first of them.
+
+    Distinct inputs are found when they are first used: a linear fit, whose features are the inputs, keeps no copies.
+    """
+
+    data: DistributedSequences
+    matched: bool
+
+    @cached_property
+    def found(self) -> list[Handle]:
+        """Handles of the distinct inputs of each part, and of which of them each token has."""
+        return self.cluster.each(_found, self.data.parts, shared=(self.matched,))
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that holds the parts."""
+        return self.data.cluster
+
+    def n_columns(self, name: str) -> int:
+        """Return the number of columns of the inputs."""
+        return self.data.n_features
+
+    def digest(self) -> Config:
+        """Return digests of the data, computed by the workers and summed, and of the constraints."""
+        words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.data.parts))
+        return {**digest_texts(words), "constraints": digest_legal(self.data.legal)}
+
+    def where(self) -> str:
+        """Return the numbers of parts and of workers."""
+        return f"{len(self.data.parts)} parts on {self.cluster.status()}"
+
+    @cached_property
+    def inputs(self) -> list[Handle]:
+        """Handles of the distinct inputs (u, d) of each part."""
+        return self.cluster.each(attrgetter("inputs"), self.found)
+
+    @cached_property
+    def own(self) -> list[Handle]:
+        """Handles of the places of those inputs that no earlier part has."""
+        return own_inputs(self.inputs, self.cluster)
+
+    @cached_property
+    def n_own(self) -> list[int]:
+        """The number of inputs that belong to each part."""
+        return self.cluster.fetch(self.cluster.each(len, self.own))
+
+    def n_inputs(self, name: str) -> int:
+        """Return U, the number of distinct inputs."""
+        return sum(self.n_own)
+
+    def features(
+        self,
+        name: str,
+        kernel: InputKernel,
+        n_components: int | None,
+        rule: str | Rule,
+        random_state: UserData,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> Features:
+        """Return features of the distinct inputs; F is a list of handles, or None if they are the inputs themselves."""
+        if kernel.is_linear:
+            return Features(PrimalMap(self.data.n_features), INPUTS, None)
+        if start is None and (n_components is None or n_components >= self.n_inputs(name)):
+            n_components, rule = None, "exact"
+        chosen = find_rule(rule, kernel, self.data.is_sparse)
+        capacity = capacity_for(n_components, self.n_inputs(name), chosen, start)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+        growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, 0.0, self.cluster, start)
+        drive(chosen, growth, rng)
+        basis = growth.finish()
+        return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
+
+    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
+        """Return the features of these inputs under an earlier map."""
+        if isinstance(earlier, PrimalMap):
+            return Features(earlier, INPUTS, None)
+        F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
+        if not isinstance(earlier, WhitenedMap):
+            return Features(earlier, F, None)
+        pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(kernel,))
+        residual: Value = self.cluster.each(first, pairs)
+        trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
+        return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
+        """Return one partition that consists of all parts."""
+        names = tuple(features)
+        columns: list[Value] = [own.F for own in features.values()]
+        if all(F is INPUTS for F in columns):
+            parts = self.cluster.each(_linear_partition, self.data.parts, shared=(self.matched, names))
+        else:
+            columns = [self.inputs if F is INPUTS else F for F in columns]
+            parts = self.cluster.each(_partition, self.data.parts, self.found, *columns, shared=(names,))
+        return [DistributedPartition(self.cluster, parts)]
+
+    def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
+        """Return the gap: residuals of each part against blocks of K - F F' with every other part."""
+        value, shares, scores = objective.gap(at), {}, {}
+        partition = objective.partitions_of(DistributedPartition)[0]
+        for term in objective.layout.terms:
+            own = features.get(term.name)
+            if own is None or own.basis is None or term.kernel is None:
+                continue
+            F: Value = own.F
+            residual: Value = own.basis.residual
+            R = self.cluster.each(_sum_onto_inputs, self.found, partition.residuals(term, at.parts[0]))
+            scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
+            R = self.cluster.each(np.divide, R, shared=(scale,))
+            weights = self.cluster.sum(self.cluster.each(feature_products, F, R))
+            ER = self.cluster.each(_subtract_span, F, shared=(weights,))
+            for shift in range(len(R)):
+                # Each part meets another part in each round, so that all workers are busy.
+                others = [(k + shift) % len(R) for k in range(len(R))]
+                X, S = [self.inputs[k] for k in others], [R[k] for k in others]
+                ER = self.cluster.each(_add_products, ER, self.inputs, X, S, shared=(term.kernel,))
+            square, n_rows, absolute = self.cluster.sum(self.cluster.each(_dots, R, ER))
+            square = out_of_span(term.kernel, own.basis, float(square), absolute, int(n_rows))
+            shares[term.name] = 0.5 * (term.C * scale) * scale * square
+            value += shares[term.name]
+            found = self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual))
+            scores[term.name] = np.concatenate(found)
+        return WholeGap(value, shares, scores)
+
+    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+        """Return sequence and token of the first occurrence of each landmark, or of the input nearest to it."""
+        basis = features.basis
+        if basis is None:
+            return None
+        if basis.indices is not None:
+            offsets = np.concatenate([[0], np.cumsum(self.n_own)])
+            part = np.searchsorted(offsets, basis.indices, side="right") - 1
+            own = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_own))]
+            found = self.cluster.fetch(self.cluster.each(_places, self.data.parts, self.found, self.own, own))
+            positions = np.empty((len(part), 2), np.intp)
+            for k, places in enumerate(found):
+                positions[part == k] = places
+            return positions
+        pairs = self.cluster.each(_nearest, self.data.parts, self.found, shared=(kernel, basis.landmarks))
+        found = self.cluster.fetch(pairs)
+        best = np.stack([distances for _, distances in found]).argmin(axis=0)
+        return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
+
+
+# Workers call the functions below with one part.
+
+
+def _found(data: LabelledSequences, matched: bool) -> Distinct:
+    return data.found(matched=matched)
+
+
+def _transform(X: Inputs, map: FeatureMap) -> Inputs:
+    return map.transform(X)
+
+
+def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> tuple[Floats, float]:
+    return residual_of(kernel, X[own], F[own])
+
+
+def _partition(data: LabelledSequences, found: Distinct, *features: Value) -> ChainPartition:
+    *columns, names = features
+    tokens = {name: TokenFeatures.of(found, F) for name, F in zip(names, columns, strict=True)}
+    return data.partition(tokens)
+
+
+def _linear_partition(data: LabelledSequences, matched: bool, names: tuple[str, ...]) -> ChainPartition:
+    found = data.found(matched=matched)
+    return _partition(data, found, *[found.inputs] * len(names), names)
+
+
+def _sum_onto_inputs(found: Distinct, residual: Array) -> Floats:
+    return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
+
+
+def _largest(R: Floats) -> float:
+    return float(np.abs(R).max(initial=0.0))
+
+
+def _subtract_span(F: Array, weights: Floats) -> Floats:
+    return -np.concatenate([np.empty((0, weights.shape[1])), *(F[rows] @ weights for rows in row_blocks(len(F)))])
+
+
+def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
+    """Return ER + K(X, others) R, by blocks of K."""
+    total = ER.copy()
+    for low in range(0, X.shape[0], GRAM_ROWS):
+        rows = slice(low, low + GRAM_ROWS)
+        for begin in range(0, others.shape[0], GRAM_ROWS):
+            columns = slice(begin, begin + GRAM_ROWS)
+            total[rows] += kernel.gram(in_double(X[rows]), in_double(others[columns])) @ R[columns]
+    return total
+
+
+def _dots(R: Floats, ER: Floats) -> Array:
+    """Return <R, ER>, the number of rows, and |R| summed over them."""
+    return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
+
+
+def _scores(ER: Floats, own: Places, residual: Floats) -> Floats:
+    return atom_scores(ER[own], residual)
+
+
+def _places(data: LabelledSequences, found: Distinct, own: Places, chosen: Places) -> Places:
+    return data.places(found.first[own[chosen]])
+
+
+def _nearest(
+    data: LabelledSequences, found: Distinct, kernel: InputKernel, landmarks: Inputs
+) -> tuple[Places, npt.NDArray[np.floating]]:
+    rows, distances = nearest(kernel, landmarks, found.inputs, LocalEngine(1))
+    return data.places(found.first[rows]), distances

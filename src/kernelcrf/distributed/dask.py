@@ -1,0 +1,331 @@
+"""Workers of a Dask cluster: values are futures, and Dask knows how each of them was computed.
+
+Every call is a task. The scheduler keeps the arguments of a task, those that all parts share included. So Dask itself
+recomputes a part that was lost with its worker. This module only asks again if Dask gave up on a task because too many
+workers died with it.
+
+Sums run up a tree of `fan_in` neighbours in the order of the parts. They depend neither on where the parts are nor on
+which worker was first. Inside a task BLAS and Numba have one thread, since a worker runs as many tasks at a time as it
+has threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import pickle
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from types import FunctionType, NoneType
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.distributed.cluster import Function, Handle, Value, register
+from kernelcrf.engines.local import single_threaded_blas
+from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, whole
+
+try:
+    import cloudpickle
+    import dask
+    from dask.sizeof import sizeof, sizeof_default
+    from distributed import Client, Future, KilledWorker, get_client, wait
+    from distributed.client import FutureCancelledError
+    from distributed.diagnostics.plugin import SchedulerPlugin
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'",
+        name=error.name,
+    ) from None
+
+__all__ = ["DaskEngine"]
+
+SMALL = 2**16
+PARTS_PER_MEMORY = 32
+PATIENCE = 60.0
+
+PARAMETERS = {
+    "client": either(instance_of(Client, text="a distributed.Client"), nothing, advice="None is the current client"),
+    "n_partitions": either(whole(least=1), nothing, advice="None goes by the workers' threads and memory"),
+    "fan_in": either(whole(least=2)),
+    "attempts": COUNT,
+}
+
+
+class DaskEngine:
+    """Run `ChainCRF(engine=...)` on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None takes the client that is current when there is work.
+    n_partitions : int or None
+        The number of parts that the data are cut into. None takes one part for each thread of the workers, or more if
+        a part would take more than 1/32 of a worker's memory.
+    fan_in : int
+        The number of neighbours that each step of a sum adds up.
+    attempts : int
+        How often a task is tried if its workers die, and how often a read is tried if it fails.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.distributed import DaskEngine
+    >>> data = make_sequences(20, random_state=0)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     crf = ChainCRF("linear", engine=DaskEngine(client, n_partitions=2)).fit(data.X, data.y)
+    >>> crf.certificate_.status
+    'optimal'
+    """
+
+    def __init__(
+        self, client: Client | None = None, *, n_partitions: int | None = None, fan_in: int = 8, attempts: int = 5
+    ) -> None:
+        given = {"client": client, "n_partitions": n_partitions, "fan_in": fan_in, "attempts": attempts}
+        check_parameters(given, PARAMETERS)
+        self._client, self.n_partitions, self.fan_in, self.attempts = client, n_partitions, fan_in, attempts
+        self._live: weakref.WeakSet[Future] = weakref.WeakSet()
+        self._spent: list[Handle] = []
+        self._prepared: weakref.WeakSet[Client] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        scheduler = None if self._client is None else self._client.scheduler
+        return f"DaskEngine({'' if scheduler is None else scheduler.address})"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> DaskEngine:
+        """Return the engine itself, since scikit-learn's clone copies parameters and a connection has no copies."""
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the settings alone; in another process the engine uses the client that is current there."""
+        kept, fan_in, attempts = self.n_partitions, self.fan_in, self.attempts
+        return functools.partial(DaskEngine, n_partitions=kept, fan_in=fan_in, attempts=attempts), ()
+
+    @property
+    def client(self) -> Client:
+        """The client that was passed, or the current one."""
+        return get_client() if self._client is None else self._client
+
+    def parts_of(self, n_bytes: int, most: int) -> int:
+        """Return the number of parts, at most `most`, for data that take `n_bytes` of the workers' memory."""
+        if self.n_partitions is not None:
+            return min(self.n_partitions, most)
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+        by_memory = -(-PARTS_PER_MEMORY * n_bytes // min(limits)) if limits else 1
+        n_threads = sum(int(worker["nthreads"]) for worker in workers)
+        return max(1, min(most, max(n_threads, int(by_memory))))
+
+    def load(self, sources: Sequence[Value]) -> list[Handle]:
+        """Return handles of the results of calls without arguments, or of Dask's delayed values."""
+        delayed = [source for source in sources if dask.is_dask_collection(source)]
+        computed = iter(self._keep(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
+        workers = self._workers()
+        return [
+            next(computed)
+            if dask.is_dask_collection(source)
+            else self._submit(_load, source, retries=self.attempts, **_prefer(workers, k / len(sources)))
+            for k, source in enumerate(sources)
+        ]
+
+    def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
+        """Return handles of `function(*own, *shared)` for the entries of each part."""
+        everywhere = [self._broadcast(value) for value in shared]
+        return self._map(function, *parts, *([value] * len(parts[0]) for value in everywhere))
+
+    def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
+        """Return a handle of one call; `place` chooses among the current workers, unless the chosen one is lost."""
+        return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
+
+    def sum(self, handles: Sequence[Handle]) -> Value:
+        """Return the sum of the values that handles name, in their order by a tree of fixed shape."""
+        level = list(handles)
+        if not level:
+            raise ValueError("handles is empty: expected at least one handle to sum")
+        # The last two values are added here: a task for their sum would cost one message more than it saves.
+        while len(level) > 2:
+            level = [self._submit(_add, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
+        total = _add(self.fetch(level))
+        self._spent = [*handles, *level]
+        return total
+
+    def fetch(self, handles: Sequence[Handle]) -> list[Value]:
+        """Return the values that handles name."""
+        for attempt in range(self.attempts):
+            try:
+                self._wait(handles)
+                return list(self.client.gather(list(handles)))
+            except (KilledWorker, FutureCancelledError):
+                if attempt + 1 == self.attempts:
+                    raise
+                self._retry()
+        raise AssertionError("unreachable")
+
+    def status(self) -> str:
+        """Return the number of workers in words."""
+        count = len(self.client.nthreads())
+        return f"{count} worker{'' if count == 1 else 's'}"
+
+    def _workers(self) -> list[str]:
+        client = self.client
+        if client not in self._prepared:
+            client.register_plugin(_AnyWorker())
+            self._prepared.add(client)
+        return sorted(client.nthreads())
+
+    def _wait(self, handles: Sequence[Handle]) -> None:
+        """Wait until all tasks are done or have failed; warn if all workers are paused because of their memory."""
+        while True:
+            try:
+                # wait() uses the current client, which may differ from the one that was passed.
+                with self.client.as_current():
+                    wait(list(handles), timeout=PATIENCE)
+                return
+            except TimeoutError:
+                workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+                if workers and all(worker["status"] == "paused" for worker in workers):
+                    limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
+                    warnings.warn(
+                        f"all workers are paused because they are near their memory limits ({limits}): give them more "
+                        "memory, or use smaller parts by n_partitions of DaskEngine",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+
+    def _retry(self) -> None:
+        """Retry failed tasks; Client.retry itself fails for tasks that exist only because other tasks need them."""
+        client = self.client
+        # The scheduler has forgotten tasks that were released, even if an error still holds their futures.
+        failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
+
+        async def again() -> None:
+            for key in await client.scheduler.retry(keys=failed, client=client.id):
+                if key in client.futures:
+                    client.futures[key].retry()
+
+        client.sync(again)
+
+    def _map(self, function: Function, *columns: Sequence[Value]) -> list[Handle]:
+        """Submit one task per row, all of them in one message to the scheduler."""
+        seal = _Seals()
+        packed = [[seal(value) for value in column] for column in columns]
+        with _large_arguments():
+            futures = self.client.map(functools.partial(_run_alone, seal(function)), *packed, pure=False)
+        # A client waits 10 ms between two messages: handles of the last sum are dropped after the next pass was sent.
+        self._spent = []
+        return self._keep(futures)
+
+    def _submit(self, function: Function, *arguments: Value, **options: Any) -> Handle:
+        seal = _Seals()
+        packed = [seal(value) for value in (function, *arguments)]
+        with _large_arguments():
+            future = self.client.submit(_run_alone, *packed, pure=False, **options)
+        return self._keep([future])[0]
+
+    def _broadcast(self, value: Value) -> Value:
+        """Return a large value as the handle of a task, so that it is sent once, and a small one as it is."""
+        packed = _Seals()(value)
+        size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
+        return self._submit(_identity, packed) if size > SMALL else packed
+
+    def _keep(self, futures: Sequence[Future]) -> list[Future]:
+        self._live.update(futures)
+        register(futures)
+        return list(futures)
+
+
+def _size_of(value: object) -> int:
+    """Return the bytes of a value; Dask would count only the header of a dataclass, and so never spill it."""
+    if is_dataclass(value) and type(value).__module__.startswith("kernelcrf."):
+        return sum(sizeof(getattr(value, field.name)) for field in fields(value))
+    return int(sizeof_default(value))
+
+
+sizeof.register(object, _size_of)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """An object as bytes, which the task that needs it opens.
+
+    Dask unpickles the arguments of a task before the task runs. If a worker cannot import the module of an object, this
+    would break its connection again and again. Opened inside the task, it is an ordinary error.
+    """
+
+    data: bytes
+
+    def open(self) -> Value:
+        """Return the object."""
+        return pickle.loads(self.data)
+
+
+PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed)
+
+
+class _Seals:
+    """Seals objects that are not plain, each of them once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Value, Sealed]] = {}
+
+    def __call__(self, value: Value) -> Value:
+        if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = value, Sealed(cloudpickle.dumps(value))
+        return self._known[id(value)][1]
+
+
+def _run_alone(function: Value, *arguments: Value) -> Value:
+    function, *opened = (value.open() if isinstance(value, Sealed) else value for value in (function, *arguments))
+    with single_threaded_blas():
+        return function(*opened)
+
+
+class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
+    """Lets a task run anywhere if the worker that it prefers is gone.
+
+    Dask would wait for that worker, which may never come back.
+    """
+
+    name = "kernelcrf-any-worker"
+    idempotent = True
+
+    async def start(self, scheduler: Any) -> None:
+        """Remember the tasks of the scheduler, which calls this method."""
+        self._tasks = scheduler.tasks
+
+    def transition(self, key: str, start: str, finish: str, *args: object, **kwargs: object) -> None:
+        """Drop the preference of a task that no worker could take."""
+        if finish == "no-worker" and self._tasks[key].loose_restrictions:
+            self._tasks[key].worker_restrictions = None
+
+
+def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
+    """Return the options that make Dask prefer one of the current workers."""
+    return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
+
+
+def _load(source: Callable[[], Value]) -> Value:
+    return source()
+
+
+def _identity(value: Value) -> Value:
+    return value
+
+
+def _add(values: list[Value]) -> Value:
+    return functools.reduce(operator.add, values)
+
+
+@contextlib.contextmanager
+def _large_arguments() -> Iterator[None]:
+    """Silence Dask's advice to scatter large arguments, which would then be lost with a worker."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield

@@ -1,0 +1,295 @@
+"""Parquet files that the workers of a cluster read and write themselves.
+
+A row is a sequence, with the columns
+
+    features    lists of lists of feature names
+    vectors     lists of lists of d numbers, the inner ones of any list type
+    labels      lists of labels
+    weight      a number
+
+or a row is a token and one more column names its sequence. Then neighbouring rows with the same name are one sequence,
+`features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import UserData
+from kernelcrf.distributed.arrow_columns import find_runs, flatten_lists, join_chunks, number_names, stack_vectors
+from kernelcrf.distributed.cluster import Cluster, releasing
+from kernelcrf.distributed.run_folder import RunFolder, is_hidden
+from kernelcrf.distributed.sources import RawSequences, SequenceSources
+from kernelcrf.distributed.training_data import current_cluster
+from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
+from kernelcrf.formats.parquet_file import open_parquet
+from kernelcrf.formats.records import FormatError
+from kernelcrf.models.digest import model_digest
+from kernelcrf.persistence import PathLike
+from kernelcrf.validation import shown_list
+
+__all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
+
+INPUTS = ("features", "vectors")
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Some row groups of a Parquet file; calling it reads them.
+
+    labels : the column of labels, or None to read no labels.
+    sequence : the column that names the sequence of a token, or None if each row is a sequence.
+    """
+
+    filesystem: ArrowObject
+    path: str
+    groups: tuple[int, ...]
+    labels: str | None
+    sequence: str | None
+
+    def __call__(self) -> RawSequences:
+        """Read the sequences of the row groups."""
+        with open_parquet(self.path, self.filesystem) as file:
+            columns = file.columns
+            names = [name for name in INPUTS if name in columns]
+            if len(names) != 1:
+                raise self._wrong_columns(columns, f"one of {' and '.join(INPUTS)}")
+            for column, holds in ((self.labels, "the labels"), (self.sequence, "the names of sequences")):
+                if column is not None and column not in columns:
+                    raise self._wrong_columns(columns, f"{column!r} with {holds}")
+            wanted = [name for name in (*names, self.labels, self.sequence, WEIGHT) if name in columns]
+            table = file.read(self.groups, wanted, [name for name in wanted if name in (self.labels, self.sequence)])
+        with arrow_errors(self.path, f"sequences in the columns {shown_list(wanted)}"):
+            if self.sequence is None:
+                lengths, inputs = flatten_lists(join_chunks(table.column(names[0])), self.path)
+                ends = None
+            else:
+                inputs = join_chunks(table.column(names[0]))
+                lengths, ends = find_runs(table.column(self.sequence).to_numpy())
+            X = stack_vectors(inputs, self.path) if names == ["vectors"] else number_names(inputs, self.path)
+            y = None if self.labels is None else self._labels(table.column(self.labels), lengths)
+            has_weights = WEIGHT in wanted and self.sequence is None
+            weights = table.column(WEIGHT).to_numpy() if has_weights else None
+            return RawSequences(X, y, weights, lengths, ends)
+
+    def columns(self, names: Sequence[str]) -> dict[str, ArrowObject]:
+        """Return further columns of the row groups as Arrow arrays."""
+        with open_parquet(self.path, self.filesystem) as file:
+            if missing := [name for name in names if name not in file.columns]:
+                raise self._wrong_columns(file.columns, f"{missing[0]!r} to keep")
+            table = file.read(self.groups, names)
+        return {name: table.column(name) for name in names}
+
+    def _wrong_columns(self, columns: Sequence[str], expected: str) -> FormatError:
+        return FormatError(f"{self.path}: the columns are {shown_list(columns)}: expected {expected}")
+
+    def _labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
+        if self.sequence is not None:
+            return list(column.to_pylist())
+        own, values = flatten_lists(join_chunks(column), self.path)
+        if not np.array_equal(own, lengths):
+            row = int(np.flatnonzero(own != lengths)[0])
+            raise FormatError(
+                f"{self.path}, row {row}: {own[row]} labels and {lengths[row]} tokens: expected one label per token"
+            )
+        return list(values.to_pylist())
+
+
+def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> SequenceSources:
+    """Return the sequences of a Parquet file, or of all `.parquet` files of a folder, for the workers to read.
+
+    This call reads only the footers of the files. Each row group is a part, or each file if a row is a token. Files
+    whose names begin with a dot or an underscore are skipped, as other readers of Parquet folders do.
+
+    The workers refuse a file that unpacks to more than 256 MiB and to more than a hundred times its packed size.
+
+    Parameters
+    ----------
+    path : str or path
+        A path on this machine, or a URL such as s3://bucket/folder; the workers must reach it under the same name.
+    labels : str or None
+        The column of labels; None if the sequences are to be labelled.
+    sequence : str or None
+        The column that names the sequence of a token, if a row is a token.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.distributed import read_parquet
+    >>> rows = {"features": [[["w=a"], ["w=b"]], [["w=b"]]] * 5, "labels": [["A", "B"], ["B"]] * 5}
+    >>> pq.write_table(pa.table(rows), "data.parquet")
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     crf = ChainCRF("linear", C=10.0).fit(read_parquet("data.parquet"))
+    >>> crf.predict([[["w=b"], ["w=a"]]])[0].tolist()
+    ['B', 'A']
+    """
+    return SequenceSources(_parts(path, labels, sequence))
+
+
+def _parts(path: PathLike, labels: str | None, sequence: str | None) -> list[ParquetPart]:
+    filesystem, files = _files(path)
+    parts: list[ParquetPart] = []
+    for file in files:
+        with open_parquet(file.path, filesystem) as source:
+            n_groups = len(source.footer.groups)
+        groups = [tuple(range(n_groups))] if sequence is not None else [(k,) for k in range(n_groups)]
+        parts.extend(ParquetPart(filesystem, file.path, own, labels, sequence) for own in groups if own)
+    return parts
+
+
+@dataclass(frozen=True)
+class TaggingReport:
+    """The numbers of sequences and tokens that `tag_parquet` has labelled, and the seconds that it took.
+
+    Examples
+    --------
+    >>> from kernelcrf.distributed import TaggingReport
+    >>> TaggingReport(sequences=10, tokens=150, seconds=0.5).tokens_per_second
+    300.0
+    """
+
+    sequences: int
+    tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_second(self) -> float:
+        """The number of tokens over the seconds."""
+        return self.tokens / self.seconds
+
+
+def tag_parquet(
+    crf: UserData,
+    source: PathLike,
+    target: PathLike,
+    *,
+    sequence: str | None = None,
+    keep: Sequence[str] = (),
+    probabilities: bool = False,
+    engine: Cluster | None = None,
+) -> TaggingReport:
+    """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part.
+
+    The rows have the order of the source, and each file appears whole or not at all.
+
+    The folder belongs to one run: one model, one set of source files, one set of options. If a run was cut short, the
+    same call continues with the parts that are missing. A folder with the labels of another run, or with other files,
+    is refused. Only one run at a time may write to a folder.
+
+    Parameters
+    ----------
+    crf : ChainCRF
+        A fitted model.
+    source, target : str or path
+        A file or folder as for `read_parquet`, and the folder to write to, which is created if it does not exist.
+    sequence : str or None
+        The column that names the sequence of a token, if a row is a token.
+    keep : names
+        Columns of the source to write beside the labels, with their types.
+    probabilities : bool
+        Whether to write the marginal probability of each label too.
+    engine : DaskEngine or None
+        None uses the current Dask client.
+
+    Returns
+    -------
+    TaggingReport
+        The numbers of sequences and tokens, and the seconds.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet as pq
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.distributed import read_parquet, tag_parquet
+    >>> rows = {"features": [[["w=a"], ["w=b"]], [["w=b"]]] * 5, "labels": [["A", "B"], ["B"]] * 5}
+    >>> pq.write_table(pa.table(rows), "data.parquet")
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     crf = ChainCRF("linear", C=10.0).fit(read_parquet("data.parquet"))
+    ...     report = tag_parquet(crf, "data.parquet", "labelled")
+    >>> report.sequences, report.tokens
+    (10, 15)
+    >>> pq.read_table("labelled").column("labels").to_pylist()[:2]
+    [['A', 'B'], ['B']]
+    """
+    cluster = current_cluster() if engine is None else engine
+    parts = _parts(source, None, sequence)
+    identity = {
+        "model": model_digest(crf.model_, crf.decoding),
+        "source": [[file.path, file.size, file.mtime_ns] for file in _files(source)[1]],
+        "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)},
+        "version": version("kernelcrf"),
+    }
+    start = time.perf_counter()
+    folder = RunFolder.claim(*_locate(target), identity)
+    with releasing():
+        shared = (crf, folder, tuple(keep), probabilities)
+        counts = cluster.fetch(cluster.each(_tag, parts, range(len(parts)), shared=shared))
+    folder.remove_partial_files()
+    sequences, tokens = (int(total) for total in np.sum([(0, 0), *counts], axis=0))
+    return TaggingReport(sequences, tokens, time.perf_counter() - start)
+
+
+def _tag(
+    part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
+) -> tuple[int, int]:
+    """Label and write a part, unless the folder has it, and return its sequences and tokens; a worker calls this."""
+    pa, _ = arrow()
+    name = folder.part(k)
+    if (known := folder.counts(name)) is not None:
+        return known
+    data = part()
+    lengths = np.asarray(data.lengths)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    labels = np.concatenate([np.empty(0, crf.classes_.dtype), *crf.predict(data.X, lengths=lengths)])
+    columns = part.columns(keep)
+    values = {"labels": pa.array(labels)}
+    if probabilities:
+        p = np.concatenate([np.empty((0, len(crf.classes_))), *crf.predict_proba(data.X, lengths=lengths)])
+        index = {label: j for j, label in enumerate(crf.classes_.tolist())}
+        values["probabilities"] = pa.array(p[np.arange(len(p)), [index[label] for label in labels.tolist()]])
+    for key, flat in values.items():
+        columns[key] = flat if part.sequence is not None else pa.ListArray.from_arrays(pa.array(offsets), flat)
+    sequences, tokens = len(lengths), int(offsets[-1])
+    folder.write(name, pa.table(columns), sequences, tokens)
+    return sequences, tokens
+
+
+def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
+    """Return an Arrow filesystem, and its records of the Parquet files of a path, by name."""
+    pa, _ = arrow()
+    filesystem, inside = _locate(path)
+    with arrow_errors(os.fspath(path), "a Parquet file or a folder that can be read"):
+        info = filesystem.get_file_info(inside)
+        if info.type == pa.fs.FileType.Directory:
+            found = filesystem.get_file_info(pa.fs.FileSelector(inside, recursive=True))
+            inner = [(one, one.path[len(inside) :].lstrip("/")) for one in found if one.is_file]
+            files = [one for one, name in inner if name.endswith(".parquet") and not is_hidden(name)]
+        else:
+            files = [info] if info.is_file else []
+    if not files:
+        raise FileNotFoundError(f"{os.fspath(path)}: expected a Parquet file, or a folder with .parquet files")
+    return filesystem, sorted(files, key=lambda one: str(one.path))
+
+
+def _locate(path: PathLike) -> tuple[ArrowObject, str]:
+    """Return an Arrow filesystem and the path inside it."""
+    pa, _ = arrow()
+    text = os.fspath(path)
+    if "://" not in text:
+        return pa.fs.LocalFileSystem(), os.path.abspath(text)
+    with arrow_errors(text, "the address of a file or folder, such as s3://bucket/folder"):
+        filesystem, inside = pa.fs.FileSystem.from_uri(text)
+    return filesystem, inside.rstrip("/")

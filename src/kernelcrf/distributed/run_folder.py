@@ -1,0 +1,126 @@
+"""The folder that a run of `tag_parquet` writes to. It belongs to this run: no other run may continue in it.
+
+    _run.json                                   the model, source and options of the run, as digests
+    part-000003.parquet                         the labels of the fourth part
+    .part-000003.parquet.5c0e9f12.partial       the same while a worker writes it, or left by a worker that was killed
+
+Arrow and other readers of folders skip names that begin with a dot or an underscore, so they only see complete parts.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from kernelcrf.arrays import Config
+from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
+from kernelcrf.formats.records import FormatError
+
+MANIFEST = "_run.json"
+PARTIAL = ".partial"
+KEY = b"kernelcrf"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder of an Arrow filesystem, and the digest of the run that it belongs to."""
+
+    filesystem: ArrowObject
+    path: str
+    run: str
+
+    @classmethod
+    def claim(cls, filesystem: ArrowObject, path: str, identity: Mapping[str, object]) -> RunFolder:
+        """Return an empty folder, or the folder of an earlier run of the same identity; raise for all others."""
+        pa, _ = arrow()
+        text = json.dumps(dict(identity), sort_keys=True, indent=1)
+        folder = cls(filesystem, path, blake2b(text.encode(), digest_size=16).hexdigest())
+        with arrow_errors(path, "a folder that can be written to"):
+            filesystem.create_dir(path, recursive=True)
+            found = filesystem.get_file_info(pa.fs.FileSelector(path, recursive=False))
+            names = sorted(one.base_name for one in found if not _is_partial(one.base_name))
+            if not names:
+                with folder.whole(MANIFEST) as partial, filesystem.open_output_stream(partial) as file:
+                    file.write(text.encode())
+                folder.remove_partial_files()
+                return folder
+            if MANIFEST not in names:
+                raise FormatError(
+                    f"{path}: the folder has other files, such as {names[0]!r}: expected an empty folder; choose "
+                    "another folder, or empty it"
+                )
+            with filesystem.open_input_stream(f"{path}/{MANIFEST}") as file:
+                before = _parsed(file.read())
+        if other := sorted(key for key in {*before, *identity} if before.get(key) != identity.get(key)):
+            raise FormatError(
+                f"{path}: the folder has the labels of another run, which differs in its {' and '.join(other)}: "
+                "expected an empty folder, or the same run to continue it; choose another folder, or empty it"
+            )
+        folder.remove_partial_files()
+        return folder
+
+    def part(self, k: int) -> str:
+        """Return the name of a part inside the folder."""
+        return f"part-{k:06d}.parquet"
+
+    def counts(self, name: str) -> tuple[int, int] | None:
+        """Return the sequences and tokens of a part that was written before, None if it was not."""
+        _, pq = arrow()
+        path = f"{self.path}/{name}"
+        with arrow_errors(path, "a part that this run wrote; remove the file"):
+            if not self.filesystem.get_file_info(path).is_file:
+                return None
+            kept = pq.read_metadata(path, filesystem=self.filesystem).metadata or {}
+        written = _parsed(kept.get(KEY, b"null"))
+        if written.get("run") != self.run:
+            raise FormatError(f"{path}: the file belongs to another run: expected a part of this run; remove it")
+        return int(written["sequences"]), int(written["tokens"])
+
+    def write(self, name: str, table: ArrowObject, sequences: int, tokens: int) -> None:
+        """Write a part. The file appears whole or not at all."""
+        _, pq = arrow()
+        note = json.dumps({"run": self.run, "sequences": sequences, "tokens": tokens})
+        with arrow_errors(f"{self.path}/{name}", "a file that can be written"), self.whole(name) as partial:
+            pq.write_table(table.replace_schema_metadata({KEY: note}), partial, filesystem=self.filesystem)
+
+    def remove_partial_files(self) -> None:
+        """Remove the files of workers that were killed; no worker may be writing at the time."""
+        pa, _ = arrow()
+        for one in self.filesystem.get_file_info(pa.fs.FileSelector(self.path, recursive=False)):
+            if _is_partial(one.base_name):
+                with suppress(FileNotFoundError):
+                    self.filesystem.delete_file(one.path)
+
+    @contextmanager
+    def whole(self, name: str) -> Iterator[str]:
+        """Yield the path to write a file to; the file takes its name at the end of the block."""
+        partial = f"{self.path}/.{name}.{secrets.token_hex(8)}{PARTIAL}"
+        try:
+            yield partial
+            self.filesystem.move(partial, f"{self.path}/{name}")
+        except BaseException:
+            with suppress(OSError):
+                self.filesystem.delete_file(partial)
+            raise
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether readers of a folder skip a file with this path relative to the folder."""
+    return any(name.startswith((".", "_")) for name in path.split("/"))
+
+
+def _is_partial(name: str) -> bool:
+    return name.startswith((".part-", f".{MANIFEST}.")) and name.endswith(PARTIAL)
+
+
+def _parsed(text: bytes) -> Config:
+    """Return the JSON object of a file that a run wrote, an empty one if the text is not an object."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,174 @@
+"""Labelled sequences as users pass them to a fit on a cluster, and how each form becomes parts on the workers.
+
+lists of sequences and of labels               cut into parts here and kept by the engine's scheduler
+two dask.bag, or two lists of delayed lists    one part per partition
+a dask.dataframe                               one sequence per row, with the columns features or vectors, labels
+and weight; y is None or the name of the column of labels
+SequenceSources(...)                           functions that return `RawSequences`, as `read_parquet` makes them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import UserData
+from kernelcrf.distributed.cluster import Cluster, Handle
+from kernelcrf.readers.containers import read_list
+from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.sequence_kinds import open_sequences
+from kernelcrf.readers.weights import read_weights
+from kernelcrf.validation import shown, shown_list
+
+
+@dataclass(frozen=True, eq=False)
+class RawSequences:
+    """Some sequences as a source returns them, not yet read.
+
+    X, y : lists of sequences and of label sequences; or all tokens and all labels one after the other, with `lengths`.
+        y is None if there are no labels.
+    weights : (m,) or None.
+    ends : names of the first and of the last sequence, if a sequence may have been cut between two sources.
+
+    Examples
+    --------
+    >>> from kernelcrf.distributed import RawSequences
+    >>> len(RawSequences(X=[[["w=a"], ["w=b"]], [["w=b"]]], y=[["A", "B"], ["B"]]))
+    2
+    """
+
+    X: UserData
+    y: UserData = None
+    weights: npt.ArrayLike | None = None
+    lengths: npt.NDArray[np.int64] | None = None
+    ends: tuple[object, object] | None = None
+
+    def __len__(self) -> int:
+        return len(self.X) if self.lengths is None else len(self.lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceSources:
+    """Sequences that workers load themselves: functions without arguments that return `RawSequences`.
+
+    Pass it to `ChainCRF.fit` as X. A source that fails is tried again, and one whose result is lost with a worker is
+    called again, so it must return the same sequences each time.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from distributed import Client
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.distributed import RawSequences, SequenceSources
+    >>> load = partial(RawSequences, X=[[["w=a"], ["w=b"]], [["w=b"]]] * 5, y=[["A", "B"], ["B"]] * 5)
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     crf = ChainCRF("linear", C=10.0).fit(SequenceSources([load, load]))
+    >>> crf.predict([[["w=b"], ["w=a"]]])[0].tolist()
+    ['B', 'A']
+    """
+
+    sources: Sequence[Callable[[], RawSequences]]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def is_distributed(X: UserData) -> bool:
+    """Return whether X is in parts, as a Dask collection or as `SequenceSources`."""
+    if isinstance(X, SequenceSources) or hasattr(X, "__dask_graph__"):
+        return True
+    return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
+
+
+def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Handle]:
+    """Return a handle of `RawSequences` for each part of the data."""
+    if isinstance(X, SequenceSources):
+        _refuse_others(y, sample_weight, "SequenceSources")
+        return cluster.load(X.sources)
+    if not is_distributed(X):
+        return cluster.load(_cut(X, y, sample_weight, cluster))
+    parts = cluster.load(_delayed(X))
+    if hasattr(X, "columns"):
+        _refuse_others(None if isinstance(y, str) else y, sample_weight, "a dask.dataframe")
+        return cluster.each(_read_frame, parts, shared=("labels" if y is None else y,))
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight was passed with X in parts: expected lists in memory, or a dask.dataframe with a column "
+            "`weight`"
+        )
+    if y is None or not is_distributed(y):
+        raise TypeError(f"X is in parts and y is of type {type(y).__name__}: expected y in the same parts")
+    others = cluster.load(_delayed(y))
+    if len(parts) != len(others):
+        raise ValueError(f"X has {len(parts)} parts and y has {len(others)}: expected the same number")
+    return cluster.each(_pair, parts, others)
+
+
+def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
+    """Join neighbours, given their numbers of tokens, into at most n runs of about as many tokens each."""
+    ends = np.cumsum(tokens)
+    middle = (ends - np.asarray(tokens) / 2) / max(float(ends[-1]), 1.0)
+    run = np.minimum((middle * n).astype(int), n - 1)
+    cuts = [0, *(np.flatnonzero(np.diff(run)) + 1).tolist(), len(tokens)]
+    return [range(low, high) for low, high in pairwise(cuts)]
+
+
+def _refuse_others(y: UserData, sample_weight: UserData, kind: str) -> None:
+    if y is not None or sample_weight is not None:
+        raise ValueError(f"X is {kind}, and y or sample_weight is given too: expected both to come with X")
+
+
+def _delayed(parts: UserData) -> list[UserData]:
+    return list(parts) if isinstance(parts, list | tuple) else list(np.ravel(parts.to_delayed()))
+
+
+def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
+    """Return lists in memory as parts of about as many tokens each."""
+    _, chains, _ = open_sequences(X)
+    if not chains.n_samples:
+        raise ValueError("X has no sequences: expected at least one")
+    flat_labels(y, chains)
+    X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
+    weights = read_weights(sample_weight, len(X), "sequence")
+    runs = split_evenly(np.maximum(chains.lengths, 1).tolist(), cluster.parts_of(0, len(X)))
+    return [
+        partial(RawSequences, [X[i] for i in run], [y[i] for i in run], None if weights is None else weights[run])
+        for run in runs
+    ]
+
+
+# Workers call the functions below with one part.
+
+
+def _pair(X: UserData, y: UserData) -> RawSequences:
+    X, y = list(X), list(y)
+    if len(X) != len(y):
+        raise ValueError(f"a part of X has {len(X)} sequences and its part of y has {len(y)}: expected the same number")
+    return RawSequences(X, y)
+
+
+def _read_frame(frame: UserData, labels: str) -> RawSequences:
+    inputs = [name for name in ("features", "vectors") if name in frame.columns]
+    if len(inputs) != 1 or labels not in frame.columns:
+        raise ValueError(
+            f"a part has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and one of 'features' "
+            "and 'vectors'"
+        )
+    y = [_as_lists(row) for row in frame[labels]]
+    weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None
+    if inputs == ["vectors"]:
+        X: UserData = [np.stack([np.asarray(token, np.float64) for token in row]) for row in frame["vectors"]]
+    else:
+        X = [_as_lists(row) for row in frame["features"]]
+    return RawSequences(X, y, weights)
+
+
+def _as_lists(value: UserData) -> UserData:
+    """Return nested arrays, as Arrow makes them, as lists."""
+    return [_as_lists(one) for one in value] if isinstance(value, np.ndarray | list) else value

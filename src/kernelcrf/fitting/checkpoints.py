@@ -1,0 +1,269 @@
+"""A fit that was cut short goes on where it was: weights, landmarks and history, written as it goes.
+
+The file is in the format of model files, is checked as they are, and appears whole or not at all. It names the problem
+that it belongs to: digests of inputs, labels and weights, constraints, kernels, prior variances, and how many landmarks
+were asked for and by which rule. A fit of another problem refuses it.
+
+Lower bounds are kept for the curve alone. A fit that goes on computes its own, on its own data, so that no file can
+make a fit look better than it is. The pairs of L-BFGS are not kept either: the fit ends within `tol` of the same
+optimum, by a path of its own, and not at the bits of a fit that was never cut short.
+
+A path with a scheme, such as s3://bucket/run.ckpt, goes through fsspec.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Array
+from kernelcrf.basis.features import FeatureMap, PrimalMap
+from kernelcrf.fitting.digest import as_json, digest_array, digest_value
+from kernelcrf.fitting.fit import Keep, Settings, Start
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelMap
+from kernelcrf.persistence import ModelFileError, PathLike, read, write
+from kernelcrf.persistence.checks import read_array
+from kernelcrf.persistence.feature_maps import read_map
+from kernelcrf.solvers import Record
+from kernelcrf.terms import Layout
+from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, path, shown
+
+__all__ = ["Checkpoint"]
+
+KIND = "checkpoint"
+DATA = {
+    "inputs": "X",
+    "labels": "y",
+    "weights": "sample_weight or class_weight",
+    "sequences": "the order of y beside X",
+    "graphs": "the graphs",
+    "constraints": "constraints",
+    "label_kernel": "label_kernel",
+    "start": "the landmarks of the warm start",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit is kept, and how often: at its start, every so many iterations, and at its end.
+
+    A later fit with the same data and settings goes on from the file. It refuses a file of other data or of another
+    problem, and it computes its own lower bounds, so that its certificate does not depend on the file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file, or a URL that fsspec understands.
+    every : int
+        Iterations from one writing to the next.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.fitting.checkpoints import Checkpoint
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(20, random_state=0)
+    >>> crf = ChainCRF("linear", tol=1e-8, checkpoint=Checkpoint("run.ckpt", every=5)).fit(data.X, data.y)
+    >>> again = ChainCRF("linear", tol=1e-8, checkpoint="run.ckpt").fit(data.X, data.y)  # from where it ended
+    >>> again.n_iter_ <= crf.n_iter_ + 1
+    True
+    """
+
+    path: PathLike
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"path": PATH, "every": COUNT})
+
+    @classmethod
+    def of(cls, checkpoint: Any) -> Checkpoint | None:
+        """The checkpoint that a parameter means: a path, a checkpoint or None."""
+        CHECKPOINT.check("checkpoint", checkpoint)
+        return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
+
+    def start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
+        """Return where a fit of the problem was, or None if there is no file.
+
+        stated : what `statement_of` says of the problem.
+        """
+        found = self._read()
+        if found is None:
+            return None
+        config, arrays = found
+        if config.get("kind") != KIND:
+            raise ModelFileError(
+                f"{self.path}: expected a checkpoint of a fit, got a model: pass another path to checkpoint="
+            )
+        there = config.get("problem")
+        if not isinstance(there, dict):
+            raise ModelFileError(f"{self.path}: the checkpoint does not say which problem it belongs to")
+        self._check_problem(there, stated)
+        try:
+            return _start(config, arrays, problem)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise ModelFileError(
+                f"{self.path}: the checkpoint is inconsistent ({shown_text(error)}): remove the file to start anew"
+            ) from None
+
+    def _check_problem(self, there: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
+        differ = [name for name, value in problem.items() if there.get(name) != value]
+        if not differ:
+            return
+        if unknown := [name for name in differ if name not in there]:
+            raise ValueError(
+                f"checkpoint={os.fspath(self.path)!r} was written by an earlier version, and does not say which "
+                f"{unknown[0]} it belongs to: pass another path, or remove the file to start anew"
+            )
+        if "sequences" in differ and set(differ) & {"inputs", "labels", "weights"}:
+            differ.remove("sequences")
+        told = [
+            DATA[name] if name in DATA else f"{name} {shown(there[name])} instead of {shown(problem[name])}"
+            for name in differ
+        ]
+        raise ValueError(
+            f"checkpoint={os.fspath(self.path)!r} belongs to another problem, which differs in {'; '.join(told)}: "
+            "pass another path, or remove the file to start anew"
+        )
+
+    def keep(self, stated: Mapping[str, Any]) -> Keep:
+        """Return a function that writes the file as a fit goes on."""
+
+        def kept(at: Start) -> None:
+            if (len(at.history) - 1) % self.every == 0:
+                self.write(stated, at)
+
+        return kept
+
+    def write(self, stated: Mapping[str, Any], at: Start) -> None:
+        """Write the file: the old one stays until the new one is whole."""
+        config: dict[str, Any] = {"kind": KIND, "problem": dict(stated), "maps": []}
+        theta = np.concatenate([W.ravel() for W in at.weights.values()])
+        arrays: dict[str, Array] = {"theta": theta, "history": np.array([astuple(record) for record in at.history])}
+        for place, one in enumerate({id(own): own for own in at.maps.values()}.values()):
+            own_config, own = one.to_arrays()
+            config["maps"].append(own_config)
+            arrays |= {f"map {place}.{key}": value for key, value in own.items()}
+        if not _is_url(self.path):
+            write(self.path, config, arrays)
+            return
+        files, path = _filesystem(self.path)
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder) / "checkpoint", config, arrays)
+            files.put_file(str(Path(folder) / "checkpoint"), f"{path}.partial")
+        files.mv(f"{path}.partial", path)
+
+    def _read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        if not _is_url(self.path):
+            if Path(self.path).is_dir():
+                raise ValueError(f"checkpoint={os.fspath(self.path)!r} is a folder: pass the path of a file")
+            return read(self.path) if Path(self.path).exists() else None
+        files, path = _filesystem(self.path)
+        if not files.exists(path):
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            copy = str(Path(folder) / "checkpoint")
+            files.get_file(path, copy)
+            try:
+                return read(copy)
+            except ModelFileError as error:
+                raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
+
+
+def statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
+    """Return what a checkpoint and a fit must agree on: all that the objective and its landmarks depend on.
+
+    start : an earlier fit whose landmarks are taken up, or None.
+    """
+    rule, terms = settings.rule, problem.terms
+    stated = {
+        **problem.corpus.digest(),
+        "terms": [term.name for term in terms],
+        "n_labels": {term.name: term.k_y.L for term in terms},
+        "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
+        "C": {term.name: term.C for term in terms},
+        "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
+        "n_components": settings.n_components,
+        "pivots": rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__,
+        "start": None if start is None else digest_value([_map_digest(own) for own in start.maps.values()]),
+    }
+    # As it comes back from a file.
+    plain: dict[str, Any] = json.loads(json.dumps(stated, default=as_json))
+    return plain
+
+
+CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.checkpoints.Checkpoint"), nothing)
+
+
+def shown_text(error: BaseException) -> str:
+    """Return the message of an error in one line of bounded length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _label_kernel_digest(k_y: LabelMap) -> str:
+    """Return a digest of A' v for a label kernel A A' and a random v."""
+    return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
+
+
+def _map_digest(one: FeatureMap) -> str:
+    config, arrays = one.to_arrays()
+    return digest_value([config, {name: digest_array(array) for name, array in arrays.items()}])
+
+
+def _start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
+    """Return the start that a file describes, once it is checked."""
+    groups = problem.groups()
+    maps: dict[str, FeatureMap] = {}
+    if len(config["maps"]) != len(groups):
+        raise ModelFileError(f"it has {len(config['maps'])} feature maps: expected {len(groups)}")
+    for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
+        kernel, columns = terms[0].kernel, problem.corpus.n_columns(str(terms[0].input))
+        own = read_map(own_config, arrays, f"map {place}.", columns)
+        is_primal = isinstance(own, PrimalMap)
+        assert kernel is not None
+        stored = None if is_primal else own_config["kernel"]
+        if is_primal != kernel.is_linear or stored not in (None, plain_kernel(kernel)):
+            raise ModelFileError(f"the map of {terms[0].name!r} is of another kernel than the problem")
+        maps |= {term.name: own for term in terms}
+    layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
+    theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
+    return Start(maps, layout.split(theta), _history_of(arrays))
+
+
+def plain_kernel(kernel: InputKernel) -> Any:
+    """Return the config of a kernel as it comes back from a file."""
+    return json.loads(json.dumps(kernel.to_config(), default=as_json))
+
+
+def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
+    rows = arrays["history"]
+    if rows.ndim != 2 or rows.shape[1] != 6 or rows.dtype != np.float64 or not len(rows):
+        raise ModelFileError(f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected (n, 6)")
+    history = tuple(Record(*row) for row in rows.tolist())
+    work = np.array([(record.passes, record.seconds) for record in history])
+    grows = np.isfinite(work).all() and (work >= 0).all() and (np.diff(work, axis=0) >= 0).all()
+    if not grows or not np.isfinite([(record.value, record.gap) for record in history]).all():
+        raise ModelFileError("tensor 'history' has values, passes or seconds that no fit has")
+    return history
+
+
+def _is_url(path: PathLike) -> bool:
+    return "://" in os.fspath(path)
+
+
+def _filesystem(path: PathLike) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise ImportError(f"checkpoint={os.fspath(path)!r} needs fsspec: pip install 'kernelcrf[dask]'") from None
+    files, inside = url_to_fs(os.fspath(path))
+    return files, str(inside)

@@ -1,0 +1,257 @@
+"""Labelled samples with the distinct rows of their inputs, as a fit asks for them, here or on a cluster.
+
+A term with kernel k_x and residuals R, summed onto the distinct inputs, has the gradient E R out of the span of its
+features, E = K - F F'. The squared norm <R, E R> of each term, times C / 2, is what the term adds to `gap_full`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Floats, Inputs, Places
+from kernelcrf.basis.definiteness import INDEFINITE, not_a_kernel
+from kernelcrf.basis.distinct import Distinct
+from kernelcrf.basis.factor import EXCESS, Basis, row_blocks
+from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
+from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.panels import in_double
+from kernelcrf.certificate import residual_products
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.partition import Partition, RowPartition
+from kernelcrf.terms import Term
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGap:
+    """P minus a lower bound over the whole spaces of the kernels.
+
+    If P is not convex, `value` bounds nothing: it measures how stationary the point is in those spaces.
+
+    shares : what terms with the same features add to the gap in the span, by the name of the first of these terms.
+    scores : (U,) how much each of their inputs would gain as a landmark, by the same names.
+    """
+
+    value: float
+    shares: dict[str, float]
+    scores: dict[str, Floats]
+
+
+class Corpus(Protocol):
+    """Labelled samples whose inputs are known by name, each with its U distinct rows."""
+
+    def n_inputs(self, name: str) -> int:
+        """Return U, the number of distinct rows of an input."""
+        ...
+
+    def n_columns(self, name: str) -> int:
+        """Return the number of columns of an input."""
+        ...
+
+    def digest(self) -> dict[str, Any]:
+        """Return digests that tell these data from others: of all that P depends on beside the terms."""
+        ...
+
+    def where(self) -> str:
+        """Return a few words on where the data are, for a line of progress."""
+        ...
+
+    def features(
+        self,
+        name: str,
+        kernel: InputKernel,
+        n_components: int | None,
+        rule: str | Rule,
+        random_state: Any,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> Features:
+        """Return features of the distinct rows of an input by `n_components` atoms, or by all rows if there are fewer.
+
+        start : a basis to go on from.
+        """
+        ...
+
+    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
+        """Return the features of these inputs under an earlier map."""
+        ...
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
+        """Return the samples with the cliques of some terms, and the features of those terms that have inputs."""
+        ...
+
+    def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
+        """Return the gap at a point in the whole spaces of the kernels."""
+        ...
+
+    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+        """Return sample and node (n, 2) of each landmark, or None without landmarks or sequences."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CliqueFeatures(Features):
+    """Features of distinct inputs, and as rows of cliques."""
+
+    found: Distinct
+
+    @cached_property
+    def rows(self) -> TokenFeatures:
+        """Return the features of each clique."""
+        return TokenFeatures.of(self.found, self.F)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCorpus(ABC):
+    """Samples in this process; `found` has the distinct rows of each input."""
+
+    found: Mapping[str, Distinct]
+
+    @abstractmethod
+    def digest(self) -> dict[str, Any]:
+        """Return digests that tell these data from others."""
+
+    @abstractmethod
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
+        """Return the samples with the cliques of some terms, and the features of those terms that have inputs."""
+
+    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+        """Return None, unless the samples are sequences."""
+        return None
+
+    def where(self) -> str:
+        """Return nothing: the data are here."""
+        return ""
+
+    def n_inputs(self, name: str) -> int:
+        """Return U, the number of distinct rows of an input."""
+        return self.found[name].U
+
+    def n_columns(self, name: str) -> int:
+        """Return the number of columns of an input."""
+        return int(self.found[name].inputs.shape[1])
+
+    def features(
+        self,
+        name: str,
+        kernel: InputKernel,
+        n_components: int | None,
+        rule: str | Rule,
+        random_state: Any,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> CliqueFeatures:
+        """Return features of the distinct rows of an input, from a basis to go on from if there is one."""
+        found = self.found[name]
+        if start is None:
+            made = features_of(kernel, found.inputs, n_components, rule, random_state, engine)
+        else:
+            made = make_features(
+                kernel, found.inputs, n_components, rule, random_state=random_state, engine=engine, start=start
+            )
+        return CliqueFeatures(made.map, made.F, made.basis, found)
+
+    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> CliqueFeatures:
+        """Return the features of these inputs under an earlier map."""
+        found = self.found[name]
+        F, basis = earlier.transform(found.inputs, engine), None
+        if isinstance(earlier, WhitenedMap):
+            residual, trace = residual_of(kernel, found.inputs, F)
+            basis = Basis(earlier.landmarks, earlier.R, F, residual, None, trace)
+        return CliqueFeatures(earlier, F, basis, found)
+
+    def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
+        """Return the gap at a point: residuals, summed onto distinct inputs, against blocks of K - F F'."""
+        value, shares, scores = objective.gap(at), {}, {}
+        for terms in sharing_terms(objective.layout.terms, features):
+            own, kernel, found = features[terms[0].name], terms[0].kernel, self.found[str(terms[0].input)]
+            if own.basis is None or kernel is None:
+                continue
+            residuals = [self._summed_residual(term, objective, at, found) for term in terms]
+            scales = [size_of(float(np.abs(R).max(initial=0.0))) for R in residuals]
+            R = np.hstack([R / scale for R, scale in zip(residuals, scales, strict=True)])
+            ER = residual_products(kernel, found.inputs, own.F, R, objective.engine)
+            ends = np.cumsum([one.shape[1] for one in residuals])
+            factors = [(term.C * scale) * scale for term, scale in zip(terms, scales, strict=True)]
+            top, share, total = max(factors), 0.0, np.zeros(len(R))
+            for factor, end, one in zip(factors, ends, residuals, strict=True):
+                columns = slice(end - one.shape[1], end)
+                absolute = np.abs(R[:, columns]).sum(axis=0)
+                square = float(np.vdot(R[:, columns], ER[:, columns]))
+                share += 0.5 * factor * out_of_span(kernel, own.basis, square, absolute, len(R))
+                ratio = factor / top if 0 < top < np.inf else 1.0
+                total += ratio * atom_scores(ER[:, columns], own.basis.residual)
+            value += share
+            shares[terms[0].name], scores[terms[0].name] = share, total
+        return WholeGap(value, shares, scores)
+
+    @staticmethod
+    def _summed_residual(term: Term, objective: Objective, at: Evaluation, found: Distinct) -> Floats:
+        pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
+        rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
+        return np.asarray(found.sum(np.ascontiguousarray(rows)))
+
+
+def sharing_terms(terms: Sequence[Term], features: Mapping[str, Features]) -> list[list[Term]]:
+    """Return the terms that have inputs, those with the same features together."""
+    groups: dict[int, list[Term]] = {}
+    for term in terms:
+        if term.name in features:
+            groups.setdefault(id(features[term.name]), []).append(term)
+    return list(groups.values())
+
+
+def needs_matches(terms: Sequence[Term], name: str, is_sparse: bool) -> bool:
+    """Return whether equal rows of an input save time: not if it is sparse and its features are the rows themselves."""
+    kernels = [term.kernel for term in terms if term.input == name and term.kernel is not None]
+    return not (is_sparse and all(kernel.is_linear for kernel in kernels))
+
+
+def size_of(largest: float) -> float:
+    """Return the power of two next below a number, 1 for zero: squares of what is divided by it do not underflow."""
+    return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
+
+
+def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
+    """Return the diagonal d of K - F F' for features F that an earlier map gave the inputs X, and the trace of K.
+
+    Raise if rounding brought d below zero: norms by F would then be smaller than the kernel's own.
+    """
+    diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
+    residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
+    excess = EXCESS[F.dtype] * float(diagonal.max(initial=0.0))
+    if residual.min(initial=0.0) < -excess:
+        row = int(residual.argmin())
+        raise ValueError(
+            f"the features of distinct input {row} have the squared norm {diagonal[row] - residual[row]:.6g}, above "
+            f"k(x, x) = {diagonal[row]:.6g}: expected landmarks that were factored in float64. Fit anew instead of "
+            "going on from this model or checkpoint"
+        )
+    return np.maximum(residual, 0.0), float(diagonal.sum())
+
+
+def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
+    """Return |<R, E R>|, where E = K - F F' has no negative eigenvalue but by rounding: |E| <= INDEFINITE max k(x, x).
+
+    A negative square says that F F' exceeds K along R, so that P by F may lie below the kernel's own: it counts too.
+
+    absolute : |R| summed over its n_rows rows.
+    """
+    rounding = INDEFINITE[basis.landmarks.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
+    if square < -rounding:
+        raise not_a_kernel(kernel, f"the squared norm of a function in its space came out as {square:.3g}")
+    return abs(square)
+
+
+def atom_scores(ER: Array, residual: Floats) -> Floats:
+    """Return |(E R)_u|^2 / E_uu, the squared gradient along the direction that input u opens; 0 if it opens none."""
+    squares = np.einsum("ul,ul->u", ER, ER)
+    return np.asarray(np.divide(squares, residual, out=np.zeros(len(ER)), where=residual > 0))

@@ -1,0 +1,100 @@
+"""A digest of labelled sequences, by which a checkpoint knows the data that it was computed on.
+
+Every sequence has digests of its inputs, of what its labels may be, of its weight, and of the three together; those of
+all sequences are summed, as four words of 64 bits each. A sum does not depend on how the data lie in parts, nor on the
+order of sequences, and neither does the objective. Sequences that the objective does not see, because they are empty or
+weigh nothing, do not count. The data are read once and not copied.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.graphs.structure import Legal
+
+Words = npt.NDArray[np.uint64]
+
+KINDS = ("inputs", "labels", "weights", "sequences")
+SIZE = 32
+
+
+def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
+    """Return the summed digests of sequences, (4, 4): a row per kind.
+
+    X : inputs (N, d) of all tokens, dense or CSR.
+    offsets : (m + 1,), where sequences begin and end.
+    labels : (N,), read if `allowed` is None.
+    allowed : (N, L), the labels that each token may have.
+    weights : (m,), or None for one each.
+    """
+    X = X if is_sparse(X) else np.asarray(X)
+    known, single = labels, np.ones(len(labels), bool)
+    if allowed is not None:
+        # A token with one label has the same digest whether or not others of its data have several.
+        single = allowed.sum(axis=1) == 1
+        known = np.where(single, allowed.argmax(axis=1), -1)
+    known = np.ascontiguousarray(known, np.int32)
+    head = f"{X.dtype.str} {X.shape[1]}".encode()
+    found: list[bytes] = []
+    for i, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+        weight = 1.0 if weights is None else float(weights[i])
+        if low == high or weight == 0:
+            continue
+        inputs = blake2b(head, digest_size=SIZE)
+        for part in _parts(X, low, high):
+            inputs.update(np.ascontiguousarray(part).data)
+        targets = blake2b(known[low:high].data, digest_size=SIZE)
+        if allowed is not None and not single[low:high].all():
+            targets.update(np.ascontiguousarray(allowed[low:high]).data)
+        three = inputs.digest(), targets.digest(), blake2b(np.float64(weight).tobytes(), digest_size=SIZE).digest()
+        found += [*three, blake2b(b"".join(three), digest_size=SIZE).digest()]
+    words = np.frombuffer(b"".join(found), np.dtype("<u8")).reshape(-1, len(KINDS), SIZE // 8)
+    return np.asarray(words.sum(axis=0, dtype=np.uint64))
+
+
+def digest_texts(words: Words) -> dict[str, str]:
+    """Return the digests as text, by kind."""
+    return {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
+
+
+def digest_legal(legal: Legal | None) -> str | None:
+    """Return a digest of what labellings may be, or None if there are no constraints."""
+    return None if legal is None else digest_value([legal.steps, legal.first, legal.last])
+
+
+def digest_value(value: Any) -> str:
+    """Return a few letters that tell JSON-able values and small arrays apart."""
+    return blake2b(json.dumps(value, sort_keys=True, default=as_json).encode(), digest_size=12).hexdigest()
+
+
+def digest_array(array: Inputs) -> str:
+    """Return a digest of a dense or CSR array, by its type, shape and bytes."""
+    parts = [array.data, array.indices, array.indptr] if is_sparse(array) else [np.asarray(array)]
+    found = blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
+    for part in parts:
+        found.update(np.ascontiguousarray(part).data)
+    return found.hexdigest()
+
+
+def as_json(value: Any) -> Any:
+    """Return an array or a number of NumPy as plain values, and any other object as its `repr`."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
+
+
+def _parts(X: Any, low: int, high: int) -> list[Array]:
+    """The arrays that some rows of X are made of."""
+    if not is_sparse(X):
+        return [X[low:high]]
+    begin, end = X.indptr[low], X.indptr[high]
+    # Types of indices differ between parts of the same data.
+    return [
+        np.diff(X.indptr[low : high + 1]).astype(np.int64),
+        X.indices[begin:end].astype(np.int64),
+        X.data[begin:end],
+    ]

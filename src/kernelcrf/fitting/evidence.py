@@ -1,0 +1,283 @@
+"""C and the kernel by the evidence: no data held out, no grid.
+
+    C      MacKay's fixed point. The evidence is stationary in C where
+               C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C),
+           delta the change of H_L with theta_hat, which moves by dtheta_hat / dlog C = H^-1 theta_hat / C.
+           MacKay holds H_L, which leaves delta out: right where the loss is quadratic. Labels make curvature fall as
+           weights grow, and C comes out too small without it. From one C to the next by secant steps on log C, the fit
+           at one starting from that at the one before.
+    kernel log p(y | X) is maximised over the logarithms of its hyperparameters by SciPy's L-BFGS-B within their bounds,
+           with differences of the evidence as its gradient; where C is free too, over log C as well, from its fixed
+           point under the kernel given. The landmarks stay where they are; a fit starts from the function f of the one
+           before, whose weights in the new basis are those that agree with f on the landmarks, R theta = f(B).
+
+While C or the kernel is looked for, chains of more than EXACT_IN_SEARCH weights have their determinants and traces by
+few directions, the same ones at every point, so that differences are smoother than the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+from kernelcrf.arrays import Flags, Floats
+from kernelcrf.basis.features import WhitenedMap, make_features
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.fit import Callback, Fit, Settings, Start, fit
+from kernelcrf.fitting.laplace import MOST_EXACT, N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.solvers import find_solver
+from kernelcrf.solvers.conjugate_gradients import solve_cg
+from kernelcrf.solvers.loop import minimise
+from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
+from kernelcrf.terms import Layout
+
+FIRST_C = 1.0
+LEAST_C, MOST_C = 1e-6, 1e6
+CLOSE, MOST_STEPS, LONGEST_STEP, C_RANGE = 0.03, 30, np.log(30.0), 100.0
+EXACT_IN_SEARCH, SEARCH_DRAWS, VALUE_DRAWS, SEARCH_RTOL = 1000, 4, 16, 1e-2
+PATH_RTOL, PATH_STEPS = 1e-2, 100
+DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A fit at the C and the kernel that were found, with what Laplace's approximation says of it.
+
+    converged : whether the search ended by itself, rather than by its number of steps or at a bound.
+    """
+
+    fit: Fit
+    laplace: Laplace
+    converged: bool
+
+
+def choose_C(
+    fitted: Fit, free: Collection[str], settings: Settings, callback: Callback = None, *, n_draws: int = N_DRAWS
+) -> Selected:
+    """Return the fit at MacKay's fixed point, from a fit; the terms named in `free` share one C, others keep theirs.
+
+    n_draws : of the approximation that is returned, where it is sampled.
+    """
+    preconditioning = _preconditioning(fitted)
+    fitted, converged = _at_fixed_point(fitted, free, settings, preconditioning, callback)
+    own = _moved(preconditioning, fitted)
+    found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
+    return Selected(fitted, found, converged)
+
+
+def shared_variance(fitted: Fit, free: Collection[str]) -> float:
+    """Return the C of the terms that share one."""
+    return next(term.C for term in fitted.layout.terms if term.name in free)
+
+
+def _at_fixed_point(
+    fitted: Fit, free: Collection[str], settings: Settings, preconditioning: Preconditioning | None, callback: Callback
+) -> tuple[Fit, bool]:
+    """Return the fit at the C that reproduces itself, and whether it was found."""
+    x, before = float(np.log(shared_variance(fitted, free))), None
+    for _ in range(MOST_STEPS):
+        found = _searched(fitted, preconditioning, SEARCH_DRAWS)
+        move = float(np.log(_fixed_point(fitted, free, found, preconditioning))) - x
+        if abs(move) <= CLOSE:
+            return fitted, True
+        step = _secant(x, move, before)
+        before = x, move
+        x = float(np.clip(x + step, np.log(LEAST_C), np.log(MOST_C)))
+        if x == before[0]:
+            break
+        fitted = _with_variance(fitted, float(np.exp(x)), free, settings, callback)
+    return fitted, False
+
+
+def _fixed_point(fitted: Fit, free: Collection[str], found: Laplace, preconditioning: Preconditioning | None) -> float:
+    """Return |theta|^2 / (gamma + delta) of the free terms, within bounds: below them the data say nothing."""
+    chosen = _chosen(fitted, free)
+    theta = fitted.theta[chosen]
+    gamma = found.n_effective if chosen.all() else found.determined(chosen)
+    determined = gamma + _curvature_change(fitted, chosen, found, preconditioning)
+    return float(np.clip(np.dot(theta, theta) / max(determined, 1e-9), LEAST_C, MOST_C))
+
+
+def _chosen(fitted: Fit, free: Collection[str]) -> Flags:
+    """Return flags (size,) of the weights of the free terms."""
+    return np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
+
+
+def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, preconditioning: Preconditioning | None) -> float:
+    """Return delta = tr(H^-1 dH_L / dlog C), by a central difference along the path of theta_hat."""
+    objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
+    assert posterior is not None
+    prior_gradient = objective.layout.times_lam(theta) * chosen
+    if isinstance(posterior, FactoredPosterior):
+        covariance = posterior.covariance(slice(0, len(theta)))
+        ends = _ends(objective, theta, covariance @ prior_gradient)
+        change = hessian(objective, ends[1]) - hessian(objective, ends[0])
+        return float(np.vdot(covariance, change)) / (2 * DIFFERENCE)
+    at = objective.evaluate(theta, curvature=True)
+    inverse = (_moved(preconditioning, fitted) or Preconditioning.of(objective)).at(at).inverse
+    path, _ = solve_cg(lambda v: objective.hessian_product(at, v), -prior_gradient, inverse, PATH_RTOL, PATH_STEPS)
+    ends = _ends(objective, theta, path)
+    draws = posterior.deviations(SEARCH_DRAWS, np.random.default_rng(0))
+    changes = [np.dot(v, objective.hessian_product(ends[1], v) - objective.hessian_product(ends[0], v)) for v in draws]
+    return float(np.mean(changes)) / (2 * DIFFERENCE)
+
+
+def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]:
+    return [objective.evaluate(theta + step * path, curvature=True) for step in (-DIFFERENCE, DIFFERENCE)]
+
+
+def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
+    """The step to where the move would vanish on the line through the last two; the move itself at first."""
+    step = move
+    if before is not None and x != before[0]:
+        slope = (move - before[1]) / (x - before[0])
+        if slope < 0:
+            step = -move / slope
+    return float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+
+
+def _preconditioning(fitted: Fit) -> Preconditioning | None:
+    return None if fitted.layout.size <= _most_exact(fitted) else Preconditioning.of(fitted.objective)
+
+
+def _most_exact(fitted: Fit) -> int:
+    """Single nodes have their Hessian from few Gram matrices; chains from a product for each weight."""
+    return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
+
+
+def _searched(fitted: Fit, preconditioning: Preconditioning | None, n_draws: int) -> Laplace:
+    return laplace(
+        fitted.objective,
+        fitted.solution.evaluation,
+        n_draws=n_draws,
+        rtol=SEARCH_RTOL,
+        preconditioning=_moved(preconditioning, fitted),
+        most_exact=_most_exact(fitted),
+    )
+
+
+def _moved(preconditioning: Preconditioning | None, fitted: Fit) -> Preconditioning | None:
+    """The same eigenvectors for the same data under another C."""
+    return None if preconditioning is None else replace(preconditioning, objective=fitted.objective)
+
+
+def _with_variance(fitted: Fit, C: float, free: Collection[str], settings: Settings, callback: Callback) -> Fit:
+    """Return the fit of the same data and basis at another C, from the weights that are there."""
+    problem = fitted.problem.with_variance(C, free)
+    layout = Layout.of(problem.terms, {term.name: term.n for term in fitted.layout.terms})
+    objective = Objective(layout, fitted.objective.partitions, fitted.objective.engine)
+    solver = find_solver(settings.solver, objective)
+    solution = minimise(
+        objective, solver, fitted.theta, tol=settings.tol, max_iter=settings.max_iter, callback=callback
+    )
+    return Fit(problem, fitted.features, objective, solution, solution.certificate)
+
+
+def choose_kernel(
+    fitted: Fit,
+    names: Collection[str],
+    free: Collection[str],
+    settings: Settings,
+    engine: LocalEngine,
+    *,
+    n_restarts: int = 0,
+    callback: Callback = None,
+    n_draws: int = N_DRAWS,
+) -> Selected:
+    """Return the fit at the hyperparameters of a kernel, and at the C, at which the evidence is greatest.
+
+    names : of the terms that share the kernel.
+    free : names of the terms whose C is chosen too, or none.
+    n_restarts : searches beyond the first, from hyperparameters drawn evenly within their bounds.
+    n_draws : of the approximation that is returned, where it is sampled.
+    """
+    kernel = _kernel_of(fitted.problem, names)
+    theta, bounds = kernel.hyperparameters()
+    if not len(theta):
+        raise ValueError(
+            f"optimize_kernel=True and {kernel.described} has no hyperparameters to choose: expected a kernel of "
+            "sklearn.gaussian_process with bounds that are not fixed, or one of rbf, poly, laplacian, chi2"
+        )
+    search = _Search(replace(settings, tol=min(settings.tol, SEARCH_TOL)), engine, names, free, callback, fitted)
+    if free:
+        search.latest, _ = _at_fixed_point(fitted, free, search.settings, _preconditioning(fitted), callback)
+        log_C = np.log(shared_variance(search.latest, free))
+        theta = np.append(theta, log_C)
+        bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
+    rng = np.random.default_rng(settings.random_state)
+    starts = [theta, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts))]
+    options: Any = {"maxiter": MOST_ITERATIONS, "ftol": 1e-7, "gtol": 0.02}
+    box: Any = bounds
+    results = [
+        minimize(search.evaluate, start, (bounds,), jac=True, method="L-BFGS-B", bounds=box, options=options)
+        for start in starts
+    ]
+    best = min(results, key=lambda result: float(result.fun))
+    final = search.fit_at(best.x, search.latest)
+    found = laplace(final.objective, final.solution.evaluation, n_draws=n_draws)
+    return Selected(final, found, bool(best.success))
+
+
+@dataclass(eq=False)
+class _Search:
+    """The evidence as a function of log hyperparameters; `latest` is the fit at the last point asked for."""
+
+    settings: Settings
+    engine: LocalEngine
+    names: Collection[str]
+    free: Collection[str]
+    callback: Callback
+    latest: Fit
+
+    def fit_at(self, x: Floats, near: Fit) -> Fit:
+        """Return the fit at x, on the landmarks and from the function of another."""
+        kernel = _kernel_of(near.problem, self.names).with_hyperparameters(x[:-1] if self.free else x)
+        problem = near.problem.with_kernel(kernel, self.names)
+        if self.free:
+            problem = problem.with_variance(float(np.exp(x[-1])), self.free)
+        # The landmarks stay: a basis that grows would make the evidence jump from point to point.
+        settings = replace(self.settings, n_components=None)
+        return fit(problem, settings, self.engine, self.callback, _carried(near, kernel, self.names))
+
+    def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
+        """Return minus the evidence, and its differences to a point DIFFERENCE away in each hyperparameter."""
+        self.latest = self.fit_at(x, self.latest)
+        value, gradient = -self._evidence(self.latest), np.empty(len(x))
+        for k in range(len(x)):
+            step = DIFFERENCE if x[k] + DIFFERENCE <= bounds[k, 1] else -DIFFERENCE
+            there = x.copy()
+            there[k] += step
+            gradient[k] = (-self._evidence(self.fit_at(there, self.latest)) - value) / step
+        return value, gradient
+
+    @staticmethod
+    def _evidence(fitted: Fit) -> float:
+        return _searched(fitted, None, VALUE_DRAWS).log_evidence
+
+
+def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
+    kernel = next(term.kernel for term in problem.terms if term.name in names)
+    assert kernel is not None
+    return kernel
+
+
+def _carried(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
+    """Return landmarks of a fit under another kernel, and the weights that agree with its functions on them."""
+    end = near.end
+    earlier = next(end.maps[name] for name in near.maps if name in names)
+    if not isinstance(earlier, WhitenedMap):
+        return end
+    features = make_features(kernel, earlier.landmarks, None, "exact").map
+    assert isinstance(features, WhitenedMap)
+    on_landmarks, R = np.asarray(earlier.transform(features.landmarks), np.float64), np.asarray(features.R, np.float64)
+    own = {name: W for name, W in end.weights.items() if name in names}
+    weights = {name: solve_triangular(R, on_landmarks @ W, lower=True) for name, W in own.items()}
+    return Start({**end.maps, **dict.fromkeys(own, features)}, {**end.weights, **weights})

@@ -1,0 +1,277 @@
+"""Choose a basis, solve, certify, and grow the basis until the kernel's own problem is solved.
+
+Terms that read one input by one kernel share a basis. With n_components = "auto" a small basis is solved first. Its
+residuals R, summed onto the distinct inputs, give the gradient out of its span, E R with E = K - F F', and with it
+`gap_full`. An input u added to the basis opens one direction, along which the squared gradient is |(E R)_u|^2 / E_uu:
+the inputs with the most of it come next (Corollary 10). Old features keep their columns and old weights their values,
+until gap_full <= tol |P|. A fit that ends before, because there are no more inputs or components, is not "optimal".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Floats
+from kernelcrf.basis.features import FeatureMap, Features
+from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.pivots import Gradient
+from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import WholeGap
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.objective import Objective
+from kernelcrf.solvers import Record, Solution, Solver, find_solver
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, minimise
+from kernelcrf.solvers.start import first_point
+from kernelcrf.terms import Layout, Term
+
+Callback = Callable[[Record], None] | None
+Keep = Callable[["Start"], None]
+
+FIRST_ATOMS = 64
+IN_SPAN_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a problem is solved.
+
+    n_components : atoms of each basis; None takes every distinct input, "auto" as many as `tol` needs.
+    max_components : the most that "auto" may take.
+    rule : how atoms are chosen.
+    tol : relative certified gap, in the span; with "auto", in the kernel's whole space.
+    certify_full : compute gap_full, one pass over the blocks of K; "auto" always does.
+    random_state : seed of the choice of atoms, and of the start of a fit with missing labels.
+    """
+
+    n_components: int | str | None = None
+    max_components: int | None = None
+    rule: str | Rule = "auto"
+    solver: str | Solver = "auto"
+    tol: float = 1e-4
+    max_iter: int = 1000
+    certify_full: bool = False
+    random_state: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a fit begins: feature maps and weights of an earlier one, by the names of terms.
+
+    Terms without an earlier map choose a basis, and terms without earlier weights start at zero.
+
+    history : of the earlier fit, if this is the same run going on.
+    """
+
+    maps: Mapping[str, FeatureMap] = field(default_factory=dict)
+    weights: Mapping[str, Floats] = field(default_factory=dict)
+    history: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted problem.
+
+    features : of the terms that have inputs, by name; terms that share a basis share one object.
+    objective : what was minimised, with the data in it.
+    """
+
+    problem: Problem
+    features: Mapping[str, Features]
+    objective: Objective
+    solution: Solution
+    certificate: Certificate
+
+    @property
+    def layout(self) -> Layout:
+        """Return the terms, and the places of their weights in theta."""
+        return self.objective.layout
+
+    @property
+    def theta(self) -> Floats:
+        """Return all weights as one vector."""
+        return self.solution.theta
+
+    @property
+    def weights(self) -> dict[str, Floats]:
+        """Return the weights (n, rank) of each term, by name."""
+        return self.layout.split(self.theta)
+
+    @property
+    def maps(self) -> dict[str, FeatureMap]:
+        """Return the feature maps of the terms that have inputs, by name."""
+        return {name: own.map for name, own in self.features.items()}
+
+    @property
+    def cliques(self) -> tuple[str, ...]:
+        """Return the kinds of cliques that have a term."""
+        return tuple(dict.fromkeys(term.cliques for term in self.layout.terms))
+
+    @property
+    def end(self) -> Start:
+        """Return where a later fit may begin."""
+        return Start(self.maps, self.weights)
+
+
+def fit(
+    problem: Problem,
+    settings: Settings,
+    engine: LocalEngine,
+    callback: Callback = None,
+    start: Start | None = None,
+    keep: Keep | None = None,
+) -> Fit:
+    """Fit the terms of a problem; `start` has the landmarks and weights of an earlier fit, taken up on this data.
+
+    callback, keep : are told of every point: the former of its record, the latter of maps, weights and history.
+    """
+    if settings.n_components == "auto":
+        return _grow(problem, settings, engine, callback, start)
+    if isinstance(settings.n_components, str):
+        raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
+    features = choose_features(problem, settings.n_components, settings, engine, start)
+    return solve(problem, features, settings, engine, callback, start, keep)
+
+
+def choose_features(
+    problem: Problem, n_components: int | None, settings: Settings, engine: LocalEngine, start: Start | None = None
+) -> dict[str, Features]:
+    """Return features of the terms that have inputs: by the maps of a start, or by a basis of n_components atoms."""
+    found: dict[str, Features] = {}
+    for terms in problem.groups():
+        name, kernel = str(terms[0].input), terms[0].kernel
+        assert kernel is not None
+        maps = {} if start is None else start.maps
+        earlier = next((maps[term.name] for term in terms if term.name in maps), None)
+        if earlier is None:
+            chosen = settings.rule, settings.random_state, engine
+            own = problem.corpus.features(name, kernel, n_components, *chosen)
+        else:
+            own = problem.corpus.carried_over(name, earlier, kernel, engine)
+        found |= {term.name: own for term in terms}
+    return found
+
+
+def solve(
+    problem: Problem,
+    features: Mapping[str, Features],
+    settings: Settings,
+    engine: LocalEngine,
+    callback: Callback = None,
+    start: Start | None = None,
+    keep: Keep | None = None,
+) -> Fit:
+    """Fit the terms of a problem whose features are known, from the weights of an earlier fit if there is one."""
+    features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
+    objective = objective_of(problem, features, engine)
+    layout = objective.layout
+    theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
+    maps = {name: own.map for name, own in features.items()}
+    solution = minimise(
+        objective,
+        find_solver(settings.solver, objective),
+        theta,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        callback=callback,
+        keep=None if keep is None else partial(_keep, keep, maps, layout),
+        earlier=() if start is None else start.history,
+    )
+    fitted = Fit(problem, features, objective, solution, solution.certificate)
+    return with_gap_full(fitted) if settings.certify_full else fitted
+
+
+def with_gap_full(fitted: Fit) -> Fit:
+    """Return the fit with `gap_full` in its certificate, unless P is not convex."""
+    if not fitted.objective.is_convex:
+        return fitted
+    gap = fitted.problem.corpus.gap_full(fitted.objective, fitted.solution.evaluation, fitted.features)
+    return replace(fitted, certificate=replace(fitted.certificate, gap_full=gap.value))
+
+
+def objective_of(problem: Problem, features: Mapping[str, Features], engine: LocalEngine) -> Objective:
+    """Return P of the terms of a problem whose features are known."""
+    layout = Layout.of(problem.terms, {name: own.map.n for name, own in features.items()})
+    return Objective(layout, problem.corpus.partitions(layout.terms, features), engine)
+
+
+def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
+    """Return theta from known weights by term, with zeros for the other terms."""
+    for term in layout.terms:
+        if term.name in weights and weights[term.name].size != term.size:
+            raise ValueError(
+                f"start has {weights[term.name].size} weights of {term.name!r} but this fit has {term.size}: expected "
+                "an earlier fit with the same labels and landmarks"
+            )
+    return layout.join({term.name: weights.get(term.name, np.zeros(term.shape)) for term in layout.terms})
+
+
+def _keep(keep: Keep, maps: Mapping[str, FeatureMap], layout: Layout, theta: Floats, history: Sequence[Record]) -> None:
+    keep(Start(maps, layout.split(theta), tuple(history)))
+
+
+def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: Callback, start: Start | None) -> Fit:
+    groups, corpus = {terms[0].name: terms for terms in problem.groups()}, problem.corpus
+    most = {name: corpus.n_inputs(str(terms[0].input)) for name, terms in groups.items()}
+    whole, first = dict(most), FIRST_ATOMS
+    if settings.max_components is not None:
+        most = {name: min(settings.max_components, n) for name, n in most.items()}
+        first = min(settings.max_components, first)
+    features = choose_features(problem, first, settings, engine, start)
+    inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
+    while True:
+        fitted = solve(problem, features, inner, engine, callback, start)
+        at = fitted.solution.evaluation
+        gap = corpus.gap_full(fitted.objective, at, features)
+        if not gap.shares and fitted.objective.is_convex:
+            # The span is the whole space, and bounds of other points than the last one count as well.
+            gap = replace(gap, value=fitted.certificate.gap_in_span)
+        reached = gap.value <= settings.tol * abs(at.value)
+        sizes = {name: features[name].map.n for name in groups}
+        growing = [name for name in groups if sizes[name] < most[name] and _matters(gap, name)]
+        if reached or not growing or fitted.solution.status == INTERRUPTED:
+            limited = any(sizes[name] >= most[name] and most[name] < whole[name] for name in groups)
+            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, limited))
+        for name in growing:
+            term, basis, rule = groups[name][0], features[name].basis, Gradient(gap.scores[name])
+            n = min(2 * sizes[name], most[name])
+            assert term.kernel is not None
+            own = corpus.features(str(term.input), term.kernel, n, rule, settings.random_state, engine, basis)
+            features |= {other.name: own for other in groups[name]}
+        if all(features[name].map.n == sizes[name] for name in growing):
+            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))
+        grown = {term.name: _padded(fitted.weights[term.name], features, term) for term in problem.terms}
+        start = Start(weights=grown)
+
+
+def _matters(gap: WholeGap, name: str) -> bool:
+    """Return whether more landmarks of some terms may gain, and at least half an even share of what all may gain."""
+    if name not in gap.scores or not gap.scores[name].any():
+        return False
+    return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())
+
+
+def _padded(W: Floats, features: Mapping[str, Features], term: Term) -> Floats:
+    """Return weights with zeros for the features that came to a term."""
+    n = features[term.name].map.n if term.name in features else len(W)
+    return np.vstack((W, np.zeros((n - len(W), W.shape[1]))))
+
+
+def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
+    """Return the certificate of a fit that was asked for the optimum of the kernel's whole space.
+
+    reached : whether the gap, in the whole space, is at most what `tol` asks for.
+    limited : whether `max_components` kept the basis from taking more inputs.
+    """
+    certificate, is_convex = fitted.certificate, fitted.objective.is_convex
+    status = certificate.status
+    if reached and status != INTERRUPTED:
+        status = OPTIMAL if is_convex else STATIONARY
+    elif status in (OPTIMAL, STATIONARY):
+        status = OUT_OF_COMPONENTS if limited else STALLED
+    return replace(certificate, status=status, gap_full=gap if is_convex else None)

@@ -1,0 +1,101 @@
+"""Labelled samples on graphs in this process: m rows on one graph, or one row on a union of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Floats, Inputs, Labels, is_sparse
+from kernelcrf.basis.distinct import distinct, each
+from kernelcrf.basis.features import Features
+from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, needs_matches
+from kernelcrf.fitting.digest import digest_array, digest_value
+from kernelcrf.graphs.junction import clique_tree
+from kernelcrf.graphs.structure import Graph
+from kernelcrf.inference.clique_tree import Exact
+from kernelcrf.inference.loss import Inference
+from kernelcrf.partitions.graphs import GraphPartition
+from kernelcrf.terms import Term
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGraphs:
+    """Labelled samples: m rows (m, V) on one graph, or one row on a union of graphs.
+
+    cards : (V,) the number of labels of each node.
+    cliques : (K, arity) by template.
+    labels : (m, V), -1 where there is none.
+    inputs : (rows, d) by name, one row per clique of the templates that read it, sample by sample.
+    samples : (V,) the sample of each node of a union, or None if every row is a sample.
+    weights : of the samples, or None for one each.
+    inference : how, given a graph.
+    pooled : whether rows differ in their labels alone, no term having inputs, and are so one row of shares.
+    """
+
+    cards: Array
+    cliques: Mapping[str, Array]
+    labels: Labels
+    inputs: Mapping[str, Inputs] = field(default_factory=dict)
+    samples: Array | None = None
+    weights: Floats | None = None
+    inference: Callable[[Graph], Inference] = Exact
+    pooled: bool = False
+
+    def corpus(self, terms: Sequence[Term]) -> GraphCorpus:
+        """Return the samples with the distinct rows of the inputs that some terms read."""
+        matched = {name: needs_matches(terms, name, is_sparse(X)) for name, X in self.inputs.items()}
+        found = {name: distinct(X) if matched[name] else each(X) for name, X in self.inputs.items()}
+        return GraphCorpus(found, self)
+
+    @property
+    def mass(self) -> float:
+        """Return the number of labelled samples, by weight."""
+        if self.weights is not None:
+            return float(self.weights.sum())
+        return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
+
+    def entries(self, templates: Collection[str]) -> int:
+        """Return the labellings of all cliques of the tree of some templates: what exact inference costs."""
+        scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
+        return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCorpus(LocalCorpus):
+    """Labelled samples on graphs and the distinct rows of their inputs."""
+
+    data: LabelledGraphs
+
+    def digest(self) -> dict[str, Any]:
+        """Return digests of the inputs, the labels, the weights and the graphs."""
+        data = self.data
+        return {
+            "inputs": digest_value({name: digest_array(X) for name, X in data.inputs.items()}),
+            "labels": digest_array(data.labels),
+            "weights": None if data.weights is None else digest_array(data.weights),
+            "graphs": digest_value([data.cards, data.cliques, data.samples, getattr(data.inference, "__name__", "")]),
+        }
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
+        """Return one partition, of all samples with the cliques of some terms."""
+        data, present = self.data, {term.cliques for term in terms}
+        graph = Graph(data.cards, {name: own for name, own in data.cliques.items() if name in present}, data.samples)
+        if data.pooled:
+            return [self._pooled(graph)]
+        rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
+        return [GraphPartition(data.inference(graph), data.labels, rows, data.weights)]
+
+    def _pooled(self, graph: Graph) -> GraphPartition:
+        data = self.data
+        counts, chosen = np.zeros(graph.n_entries), graph.chosen(data.labels)
+        weights = np.ones(len(data.labels)) if data.weights is None else data.weights
+        np.add.at(counts, chosen.ravel(), np.repeat(weights, chosen.shape[1]))
+        return GraphPartition(
+            data.inference(graph),
+            data.labels[:1],
+            weights=np.array([data.mass]),
+            statistics=counts[None] / data.mass,
+        )

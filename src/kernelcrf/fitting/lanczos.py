@@ -1,0 +1,63 @@
+"""Functions of a symmetric positive definite operator S by the process of Lanczos.
+
+From v_1 = z / |z|, k products with S give orthonormal rows V (k, size) and a tridiagonal T = V S V', with which
+
+    z' f(S) z  ~  |z|^2 e_1' f(T) e_1           Gauss quadrature, exact for polynomials of degree up to 2 k - 1
+    f(S) z     ~  |z| V' f(T) e_1
+
+Rows are kept orthogonal by a second projection on all earlier ones. The process ends when one more step changes
+T^-1/2 e_1 by no more than a share of it, or where V spans an invariant space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from kernelcrf.arrays import Floats
+
+STEPS, ROWS_BYTES, LEAST_STEPS = 200, 2**30, 10
+RTOL = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Krylov:
+    """What k products found: |z|, V (k, size), and T = Q diag(values) Q'."""
+
+    norm: float
+    V: Floats
+    values: Floats
+    Q: Floats
+
+    def quadrature(self, f: Callable[[Floats], Floats]) -> float:
+        """e_1' f(T) e_1: z' f(S) z over |z|^2."""
+        return float(np.dot(np.square(self.Q[0]), f(self.values)))
+
+    def applied(self, f: Callable[[Floats], Floats]) -> Floats:
+        """|z| V' f(T) e_1: f(S) z."""
+        return np.asarray(self.norm * (self.V.T @ (self.Q @ (f(self.values) * self.Q[0]))))
+
+
+def krylov(product: Callable[[Floats], Floats], z: Floats, rtol: float = RTOL) -> Krylov:
+    """The process from z, for an operator given by its products."""
+    size = len(z)
+    steps = min(size, STEPS, max(ROWS_BYTES // (8 * size), LEAST_STEPS))
+    V, alpha, beta = np.empty((steps, size)), np.empty(steps), np.empty(steps)
+    norm = float(np.linalg.norm(z))
+    V[0], before = z / norm, np.zeros(0)
+    for k in range(steps):
+        v = product(V[k])
+        alpha[k] = np.dot(V[k], v)
+        for _ in range(2):
+            v = v - (V[: k + 1] @ v) @ V[: k + 1]
+        beta[k] = np.linalg.norm(v)
+        values, Q = (np.asarray(part, np.float64) for part in eigh_tridiagonal(alpha[: k + 1], beta[:k]))
+        now = Q @ (Q[0] / np.sqrt(np.maximum(values, np.finfo(np.float64).tiny)))
+        change = np.linalg.norm(now - np.append(before, 0.0))
+        if change <= rtol * np.linalg.norm(now) or beta[k] <= 1e-12 * abs(alpha[: k + 1]).max() or k + 1 == steps:
+            return Krylov(norm, V[: k + 1].copy(), values, Q)
+        V[k + 1], before = v / beta[k], now
+    raise AssertionError("unreachable: the last step returns")

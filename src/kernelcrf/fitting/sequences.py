@@ -1,0 +1,134 @@
+"""Labelled sequences in this process.
+
+The place of a landmark that is an input is that of its first token. A centre has that of the input nearest to it in the
+kernel's own metric,
+
+    |k_b - k_x|^2 = k(b, b) - 2 k(b, x) + k(x, x),
+
+which for rbf and other kernels with k(x, x) = 1 is the input of the largest k(b, x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from kernelcrf.arrays import Flags, Floats, Inputs, Labels, Places
+from kernelcrf.basis.distinct import Distinct, distinct, each
+from kernelcrf.basis.factor import row_blocks
+from kernelcrf.basis.features import Features
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, needs_matches
+from kernelcrf.fitting.digest import Words, digest_legal, digest_texts, digest_words
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.readers.training import TrainingSequences
+from kernelcrf.terms import TOKENS, Term
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSequences:
+    """Labelled sequences: inputs X (N, d) of all tokens, labels (N,) below n_labels.
+
+    allowed : (N, L), the labels that each token may have, or None where all labels are observed.
+    weights : (m,), what each sequence counts for, or None.
+    legal : what labelings may be, or None for any.
+    """
+
+    X: Any
+    chains: Chains
+    labels: Labels
+    n_labels: int
+    allowed: Flags | None = None
+    weights: Floats | None = None
+    legal: Legal | None = None
+
+    @classmethod
+    def of(cls, read: TrainingSequences) -> LabelledSequences:
+        """Return sequences that were read with their labels."""
+        tokens, n_labels = read.tokens, len(read.labels.classes)
+        return cls(read.X, read.chains, tokens.indices, n_labels, tokens.allowed, tokens.weights, read.legal)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether inputs are CSR."""
+        return bool(sp.issparse(self.X))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Sequences and tokens."""
+        return self.chains.n_samples, self.chains.n_nodes
+
+    def digest_words(self) -> Words:
+        """Return the digests of the inputs, the labels, the weights and the three together; those of parts add up."""
+        return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
+
+    def found(self, *, matched: bool) -> Distinct:
+        """The distinct inputs; every token's own where they are not matched."""
+        return distinct(self.X) if matched else each(self.X)
+
+    def corpus(self, terms: Sequence[Term]) -> SequenceCorpus:
+        """Return the sequences with the distinct inputs of their tokens, as some terms read them."""
+        return SequenceCorpus({TOKENS: self.found(matched=needs_matches(terms, TOKENS, self.is_sparse))}, self)
+
+    def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
+        """With features of the templates that have inputs."""
+        return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
+
+    def places(self, nodes: Places) -> Places:
+        """(n, 2): sequence, counted over all of the data, and token of each of these tokens."""
+        sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
+        own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
+        places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
+        return np.asarray(places, np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceCorpus(LocalCorpus):
+    """Labelled sequences and the distinct inputs of their tokens."""
+
+    data: LabelledSequences
+
+    def digest(self) -> dict[str, Any]:
+        """Return digests of the inputs, the labels, the weights, the three together and the constraints."""
+        return {**digest_texts(self.data.digest_words()), "constraints": digest_legal(self.data.legal)}
+
+    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
+        """Return as many partitions as threads may share."""
+        rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
+        return self.data.partition(rows).cut()
+
+    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+        """Return sequence and token (n, 2) of each landmark, or of the input nearest to it; None without landmarks."""
+        basis, found = features.basis, self.found[TOKENS]
+        if basis is None:
+            return None
+        indices = basis.indices
+        if indices is None:
+            indices = nearest(kernel, basis.landmarks, found.inputs, engine)[0]
+        return self.data.places(found.first[indices])
+
+
+def nearest(
+    kernel: InputKernel, landmarks: Inputs, X: Inputs, engine: LocalEngine
+) -> tuple[Places, npt.NDArray[np.floating]]:
+    """(n,) the row of X nearest to each landmark, the first of several; and |k_b - k_x|^2 - k(b, b) there."""
+
+    def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:
+        D = kernel.gram(X[rows], landmarks)
+        D *= -2
+        D += kernel.diagonal(X[rows])[:, None]
+        own = D.argmin(axis=0)
+        return rows.start + own, D[own, np.arange(D.shape[1])]
+
+    found = engine.map(nearest_of, row_blocks(X.shape[0]))
+    rows, distances = (np.stack(parts) for parts in zip(*found, strict=True))
+    term, every = distances.argmin(axis=0), np.arange(distances.shape[1])
+    return rows[term, every], distances[term, every]

@@ -1,0 +1,58 @@
+"""JSON lines: one object per line, as `objects` describes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from kernelcrf.formats.objects import object_of, record_of
+from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.round_trip import check_same
+from kernelcrf.formats.streams import display_name, line_batches
+from kernelcrf.persistence import PathLike
+
+
+def read(path: PathLike) -> Iterator[list[Record]]:
+    """Yield batches of records; blank lines are skipped."""
+    name = display_name(path)
+    for first, lines in line_batches(path):
+        batch = []
+        for number, line in enumerate(lines, first):
+            if not line.strip():
+                continue
+            place = f"{name}, line {number}"
+            try:
+                found = json.loads(line, object_pairs_hook=_make_object)
+                if "\\u" in line:
+                    json.dumps(found, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise FormatError(
+                    f"{place}: half of a surrogate pair (\\ud800 to \\udfff): expected characters that UTF-8 has"
+                ) from None
+            except (ValueError, RecursionError) as error:
+                raise FormatError(f"{place}: expected a JSON object ({error})") from None
+            batch.append(record_of(found, place, raw=found))
+        yield batch
+
+
+def write(lines: TextIO, records: Iterable[Record]) -> None:
+    """Write records to an open text file."""
+    for record in records:
+        try:
+            line = json.dumps(object_of(record), ensure_ascii=False)
+            line.encode()
+        except (TypeError, ValueError) as error:
+            raise FormatError(f"{record.place}: expected values that JSON can hold ({error})") from None
+        check_same(record, record_of(json.loads(line), record.place), "JSON")
+        lines.write(line + "\n")
+
+
+def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object; Python's JSON reader would keep the last of two entries of one name."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} occurs more than once in an object")
+    return found

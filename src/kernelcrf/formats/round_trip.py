@@ -1,0 +1,127 @@
+"""Checks that a file returns what was written; writers refuse values that their format would change.
+
+Text formats store labels as text: a number becomes its digits, and no two labels of a file may have the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from kernelcrf.arrays import Inputs
+from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.validation import shown
+
+HOLDS_ALL = "write .jsonl, which holds any text, label and weight"
+
+
+class TextLabels:
+    """The labels of a file as text."""
+
+    def __init__(self, format: str) -> None:
+        self._format = format
+        self._labels: dict[str, object] = {}
+        self._texts: dict[object, str] = {}
+
+    def texts(self, record: Record) -> list[str] | None:
+        """Return the labels of a record as text, None if it has no labels."""
+        return None if record.labels is None else [self._text(label, record.place) for label in record.labels]
+
+    def _text(self, label: object, place: str) -> str:
+        label = plain(label)
+        if isinstance(label, str) and self._texts.get(label) == label:
+            return label
+        if not isinstance(label, str | int | float):
+            self._refuse(place, f"the label {shown(label)} is not a string or a number")
+        text = str(label)
+        other = self._labels.setdefault(text, label)
+        if type(other) is not type(label) or self._texts.setdefault(label, text) != text:
+            self._refuse(place, f"the labels {shown(label)} and {shown(other)} have the same text")
+        return text
+
+    def _refuse(self, place: str, what: str) -> NoReturn:
+        raise FormatError(f"{place}: {what}, which {self._format} cannot hold: {HOLDS_ALL}")
+
+
+def plain(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar, any other value as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_line(line: str) -> bool:
+    """Return whether a text file can hold the line: valid UTF-8, not blank, without line ends."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return bool(line.strip(" ")) and not set(line) & {"\n", "\r"}
+
+
+def feature_counts(token: object, place: str) -> dict[str, float]:
+    """Return the number of each feature of a token by the name of its column; equal names are added up."""
+    counts: dict[str, float] = {}
+    for name, value in flat_items(token):
+        column, number = (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, exact(value, place))
+        counts[column] = counts.get(column, 0.0) + number
+    return counts
+
+
+def exact(value: Any, place: str) -> float:
+    """Return the number as a float64; raise if that is a different number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = np.nan
+    if number != value:
+        raise FormatError(
+            f"{place}: a feature has the value {shown(value)}: expected a string or a number that a float64 can hold; "
+            "scale it, or make it a string"
+        )
+    return number
+
+
+def check_same(record: Record, again: Record, format: str) -> None:
+    """Raise unless the record that was read again equals the first one."""
+    for what, same in (
+        ("inputs", _same_inputs(record, again)),
+        ("labels", _same_labels(record.labels, again.labels)),
+        ("weight", record.weight == again.weight),
+        ("tokens", record.tokens is None or record.kind == "text" or list(record.tokens) == list(again.tokens or ())),
+    ):
+        if not same:
+            raise FormatError(
+                f"{record.place}: {format} would change the {what} of this sequence: expected strings, and numbers "
+                "that a float64 can hold"
+            )
+
+
+def _same_inputs(record: Record, again: Record) -> bool:
+    if record.kind != again.kind or len(record) != len(again):
+        return False
+    if record.kind == "vectors":
+        return same_numbers(record.x, again.x)
+    if record.kind == "text":
+        return bool([list(row) for row in record.x] == again.x)
+    pairs = zip(record.x, again.x, strict=True)
+    return all(feature_counts(a, record.place) == feature_counts(b, record.place) for a, b in pairs)
+
+
+def same_numbers(X: Inputs, again: Inputs) -> bool:
+    """Return whether two matrices are equal, number by number and without rounding."""
+    X, again = (A.toarray() if hasattr(A, "toarray") else np.asarray(A) for A in (X, again))
+    if X.shape != again.shape:
+        return False
+    if X.dtype == again.dtype or {X.dtype.kind, again.dtype.kind} <= {"f"}:
+        return bool(np.array_equal(X, again))
+    # NumPy rounds an integer before it compares it with a float; Python does not.
+    return bool(X.tolist() == again.tolist())
+
+
+def _same_labels(labels: Iterable[object] | None, again: Iterable[object] | None) -> bool:
+    if labels is None or again is None:
+        return labels is again
+    known = (set(label) if isinstance(label, frozenset) else plain(label) for label in labels)
+    return all(type(a) is type(b) and a == b for a, b in zip(known, again, strict=True))

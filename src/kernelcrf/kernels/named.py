@@ -1,0 +1,156 @@
+"""The kernels that users choose by name: `NAMED` has their Gram matrices, their diagonals and their properties.
+
+    linear      x.x'
+    poly        (gamma x.x' + coef0)^degree             also named `polynomial`
+    rbf         exp(-gamma |x - x'|^2)
+    laplacian   exp(-gamma |x - x'|_1)
+    cosine      x.x' / (|x| |x'|)
+    chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
+
+The names, the parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are those of `sklearn.metrics.pairwise`.
+Two of its names are missing because their Gram matrices have negative eigenvalues: `sigmoid` and `additive_chi2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics import pairwise
+
+from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.kernels.rbf import ELEMENTWISE_ROWS, fill_inner, fill_rbf, squared_norms
+
+NOT_KERNELS = ("sigmoid", "additive_chi2")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The numbers that kernels by name read."""
+
+    gamma: float
+    degree: int
+    coef0: float
+
+
+@dataclass(frozen=True)
+class NamedKernel:
+    """A kernel with a name.
+
+    fill : writes the Gram matrix of X and Y into `out`; dense and CSR, float32 and float64.
+    diagonal : returns k(x, x) for each row of X, (U,), without the matrix.
+    reads_gamma : whether gamma changes the kernel; `default_gamma` replaces None, and is 1/d if it is None itself.
+    is_smooth : whether the kernel is smooth at x = x', so that means of inputs can be landmarks.
+    """
+
+    fill: Callable[[Inputs, Inputs, Parameters, Array], None]
+    diagonal: Callable[[Inputs, Parameters], Array]
+    reads_gamma: bool = False
+    default_gamma: float | None = None
+    is_smooth: bool = False
+
+
+def _ones(X: Inputs, with_: Parameters) -> Array:
+    return np.ones(X.shape[0], X.dtype)
+
+
+def _linear_diagonal(X: Inputs, with_: Parameters) -> Array:
+    return squared_norms(X)
+
+
+def _fill_poly(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
+    fill_inner(X, Y, out)
+    _raise_to_power(out, with_)
+
+
+def _poly_diagonal(X: Inputs, with_: Parameters) -> Array:
+    squares = squared_norms(X)
+    _raise_to_power(squares, with_)
+    return squares
+
+
+def _raise_to_power(K: Array, with_: Parameters) -> None:
+    """Replace K by (gamma K + coef0)^degree."""
+    for start in range(0, len(K), ELEMENTWISE_ROWS):
+        block = K[start : start + ELEMENTWISE_ROWS]
+        block *= with_.gamma
+        block += with_.coef0
+        if with_.degree > 1:
+            # By repeated squaring: two products for degree 3, and a hundred for any degree that a number can hold.
+            base, left = block.copy(), with_.degree - 1
+            while left:
+                if left & 1:
+                    block *= base
+                left >>= 1
+                if left:
+                    base *= base
+
+
+def _fill_laplacian(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
+    out[...] = pairwise.laplacian_kernel(_with_short_indices(X), _with_short_indices(Y), gamma=with_.gamma)
+
+
+def _with_short_indices(X: Inputs) -> Inputs:
+    """Return X with 32-bit indices if it is sparse: scikit-learn's Manhattan distances take no others."""
+    if not is_sparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
+        return X
+    return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+
+
+def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
+    out[...] = pairwise.chi2_kernel(as_dense(X, "chi2"), as_dense(Y, "chi2"), gamma=with_.gamma)
+
+
+def as_dense(X: Inputs, who: str) -> Array:
+    """Return X, or raise a TypeError that names the kernel `who` if X is sparse."""
+    if is_sparse(X):
+        raise TypeError(
+            f"{who} takes dense inputs, a sparse matrix came: use X.toarray(), or one of linear, poly, rbf, "
+            "laplacian, cosine"
+        )
+    return np.asarray(X)
+
+
+def _cosine_diagonal(X: Inputs, with_: Parameters) -> Array:
+    return (_largest(X) > 0).astype(X.dtype)
+
+
+def _largest(X: Inputs) -> Array:
+    """Return the greatest magnitude in each row."""
+    if is_sparse(X):
+        return np.asarray(abs(X).max(axis=1).toarray(), X.dtype).ravel()
+    return np.asarray(np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)))
+
+
+def _normalise(X: Inputs) -> Inputs:
+    """Return the rows scaled to length one; at no scale do their squares overflow or vanish. Zero rows stay zero."""
+    largest = _largest(X)
+    largest[largest == 0] = 1
+    if is_sparse(X):
+        counts = np.diff(X.indptr)
+        unit = X.copy()
+        unit.data = X.data / np.repeat(largest, counts)
+        lengths = np.sqrt(squared_norms(unit))
+        unit.data /= np.repeat(np.where(lengths > 0, lengths, 1), counts)
+        return unit
+    unit = X / largest[:, None]
+    lengths = np.sqrt(squared_norms(unit))
+    unit /= np.where(lengths > 0, lengths, 1)[:, None]
+    return unit
+
+
+NAMED = {
+    "linear": NamedKernel(lambda X, Y, _, out: fill_inner(X, Y, out), _linear_diagonal),
+    "poly": NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True),
+    "polynomial": NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True),
+    "rbf": NamedKernel(
+        lambda X, Y, with_, out: fill_rbf(X, Y, with_.gamma, out), _ones, reads_gamma=True, is_smooth=True
+    ),
+    "laplacian": NamedKernel(_fill_laplacian, _ones, reads_gamma=True),
+    "cosine": NamedKernel(
+        lambda X, Y, _, out: fill_inner(_normalise(X), _normalise(Y), out), _cosine_diagonal, is_smooth=True
+    ),
+    "chi2": NamedKernel(_fill_chi2, _ones, reads_gamma=True, default_gamma=1.0),
+}

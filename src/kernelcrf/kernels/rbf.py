@@ -1,0 +1,135 @@
+"""The Gram matrix of `k(x, y) = exp(-gamma |x - y|^2)` as one matrix product with the norms folded in.
+
+With c the mean of the second argument,
+
+    log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
+
+The shift by c does not change the kernel. It removes the common offset of the inputs from the cancellation, and leaves
+an error of about `eps gamma max |x-c|^2` in the exponent. If that exceeds 1e-5 in float32, the block is computed in
+float64. If it exceeds 1e-11 in float64, for example when one entry is far from all others, each distance is computed
+by itself, because a basis divides the rounding of k by its pivots. The limit is 1e-5 in float64 too for sparse inputs
+that are too wide to be made dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from kernelcrf.arrays import Array, DType, Inputs, is_sparse
+
+EXPONENT_ERROR = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}
+MOST_EXPONENT_ERROR = 1e-5
+DENSE_ENTRIES = 2**27
+ELEMENTWISE_ROWS = 256
+
+
+def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    """Write exp(-gamma |x - y|^2) for the rows x of X and y of Y into `out`."""
+    if is_sparse(X) or is_sparse(Y):
+        x, y = -gamma * squared_norms(X), -gamma * squared_norms(Y)
+        most = EXPONENT_ERROR[out.dtype] if _has_room(Y) else MOST_EXPONENT_ERROR
+        if _is_too_coarse(out, x, y, most):
+            return _fill_finer(X, Y, gamma, out)
+        fill_inner(X, Y, out)
+        for start in range(0, len(out), ELEMENTWISE_ROWS):
+            block = out[start : start + ELEMENTWISE_ROWS]
+            block *= 2 * gamma
+            block += x[start : start + ELEMENTWISE_ROWS, None]
+            block += y
+            _exp(block)
+        return None
+    return rbf_against(Y, gamma, X.dtype)(X, out)
+
+
+def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
+    """Return a function (X, out) that fills `out` for dense X of a dtype, with the work on Y done once."""
+    # Rounded to the precision of the left side, so that both sides shift by the same amount.
+    centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
+    right = _fold(Y, centre, gamma, 1)
+
+    def fill(X: Array, out: Array) -> None:
+        left = _fold(X, centre, gamma, 0)
+        if _is_too_coarse(out, left[:, -2], right[:, -1], EXPONENT_ERROR[out.dtype]):
+            return _fill_finer(X, Y, gamma, out)
+        np.matmul(left, right.T, out=out)
+        for start in range(0, len(out), ELEMENTWISE_ROWS):
+            _exp(out[start : start + ELEMENTWISE_ROWS])
+        return None
+
+    return fill
+
+
+def fill_inner(X: Inputs, Y: Inputs, out: Array) -> None:
+    """Write x.y for the rows x of X and y of Y into `out`."""
+    if is_sparse(X) and is_sparse(Y):
+        out[...] = (X @ Y.T).toarray()
+    elif is_sparse(X) or is_sparse(Y):
+        out[...] = X @ Y.T
+    else:
+        np.matmul(X, Y.T, out=out)
+
+
+def squared_norms(X: Inputs) -> Array:
+    """Return |x|^2 for each row x of X."""
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), X.dtype).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
+    """Return whether sums of exponents as large as x and y have errors above `most` in the precision of `out`."""
+    largest = -min(float(x.min()), float(y.min()))
+    return not np.finfo(out.dtype).eps * largest <= most
+
+
+def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
+    """Fill a float32 `out` by way of float64, and a float64 one from the distances themselves."""
+    if out.dtype == np.float32:
+        Y, fill = Y.astype(np.float64), fill_rbf
+    else:
+        Y, fill = _as_dense(Y, gamma), _fill_by_distances
+    for start in range(0, len(out), ELEMENTWISE_ROWS):
+        rows = X[start : start + ELEMENTWISE_ROWS].astype(np.float64)
+        block = np.empty((rows.shape[0], Y.shape[0]))
+        fill(rows, Y, gamma, block)
+        out[start : start + ELEMENTWISE_ROWS] = block
+
+
+def _has_room(Y: Inputs) -> bool:
+    """Return whether Y is dense, or small enough to be made dense."""
+    return not is_sparse(Y) or Y.shape[0] * Y.shape[1] <= DENSE_ENTRIES
+
+
+def _as_dense(Y: Inputs, gamma: float) -> Array:
+    if not _has_room(Y):
+        raise ValueError(
+            f"kernel='rbf' with gamma={gamma:g} cannot tell the distances of sparse inputs with entries up to "
+            f"{abs(Y).max():.3g}: scale them, as sklearn.preprocessing.MaxAbsScaler does, or lower gamma"
+        )
+    return np.asarray(Y.toarray() if is_sparse(Y) else Y)
+
+
+def _fill_by_distances(X: Inputs, Y: Array, gamma: float, out: Array) -> None:
+    """Fill `out` without a matrix product, so that nothing cancels; distances that overflow are infinite."""
+    np.multiply(cdist(X.toarray() if is_sparse(X) else X, Y, "sqeuclidean"), -gamma, out=out)
+    _exp(out)
+
+
+def _fold(X: Array, centre: Array, gamma: float, side: int) -> Array:
+    """Return [s (x-c), -gamma |x-c|^2, 1], with the last two columns swapped if `side` is 1."""
+    d = X.shape[1]
+    folded = np.empty((len(X), d + 2), X.dtype)
+    np.subtract(X, centre, out=folded[:, :d], casting="same_kind")
+    folded[:, :d] *= np.sqrt(2 * gamma)
+    folded[:, d + side] = -0.5 * squared_norms(folded[:, :d])
+    folded[:, d + 1 - side] = 1.0
+    return folded
+
+
+def _exp(exponent: Array) -> None:
+    # Rounding must not make a squared distance negative.
+    np.minimum(exponent, 0.0, out=exponent)
+    np.exp(exponent, out=exponent)

@@ -1,0 +1,202 @@
+"""The fitted state that models of sequences and of rows share: kernel, features, weights, certificate and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_random_state
+
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
+from kernelcrf.basis.features import FeatureMap, WhitenedMap
+from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.laplace import Laplace
+from kernelcrf.fitting.training import Trained
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models import stored_parts as parts
+from kernelcrf.models.posterior import ScorePosterior
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_array, read_count, read_number, read_text
+from kernelcrf.persistence.feature_maps import read_map
+from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
+from kernelcrf.validation import shown
+
+N_SAMPLES = 100
+# The number of labels in a clique of each term.
+NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedModel:
+    """The result of a fit, from which an estimator predicts.
+
+    laplace : evidence and posterior of the weights, or None if they were not computed.
+    """
+
+    certificate: Certificate
+    n_iter: int
+    laplace: Laplace | None
+
+    @property
+    def evidence(self) -> Laplace:
+        """Return the evidence, or raise if it was not computed."""
+        if self.laplace is None:
+            raise AttributeError("the evidence was not computed: fit with laplace=True")
+        return self.laplace
+
+    @property
+    def kernels(self) -> Mapping[str, InputKernel]:
+        """Return the kernels by the names of the parameters that they come from."""
+        raise NotImplementedError
+
+    def to_arrays(self) -> tuple[Config, Arrays]:
+        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+        """Return the model that `to_arrays` described, once its parts are consistent."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KernelModel(FittedModel):
+    """Fitted weights with the kernel and the features that they belong to.
+
+    map : features of the input kernel; coef (n, L) are the weights of labels on them.
+    theta, layout : all weights as one vector, and how they lie in it.
+    """
+
+    kernel: InputKernel
+    C: float
+    map: FeatureMap
+    layout: Layout
+    theta: Floats
+    coef: Floats
+    objective_curve: Floats
+
+    @property
+    def landmarks(self) -> Inputs | None:
+        """Return the landmarks (n, d), or None for the linear kernel."""
+        return self.map.landmarks if isinstance(self.map, WhitenedMap) else None
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Return the weights as a function of inputs, with the whitening multiplied in."""
+        return fold(self.map, self.coef)
+
+    @property
+    def dual_coef(self) -> Floats:
+        """Return the weights a (n, L) of f(x) = sum_b k(x, b) a_b over landmarks b, or `coef` for the linear kernel."""
+        if not isinstance(self.map, WhitenedMap):
+            return self.coef
+        return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
+
+    @property
+    def kernels(self) -> dict[str, InputKernel]:
+        """Return the kernels by the names of the parameters that they come from."""
+        return {"kernel": self.kernel}
+
+    @property
+    def score_posterior(self) -> ScorePosterior:
+        """Return the posterior of scores, or raise if the posterior of the weights was not kept."""
+        if self.laplace is None or self.laplace.posterior is None:
+            raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
+        return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
+
+    @property
+    def maps(self) -> dict[str, FeatureMap]:
+        """Return the feature maps of the templates that have inputs, by name."""
+        return {TOKEN_TERM: self.map}
+
+    def tempered(self, temperature: float) -> Self:
+        """Return the model with its weights divided by a temperature, without posterior and certificate."""
+        return replace(
+            self,
+            theta=self.theta / temperature,
+            coef=self.coef / temperature,
+            certificate=Certificate.of_tempered(),
+            laplace=None,
+        )
+
+    def draw_scores(
+        self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield node and edge scores at inputs X under draws from the posterior, whose covariance is tempered."""
+        posterior = self.score_posterior
+        if n_samples is None:
+            n_samples = posterior.posterior.n_kept or N_SAMPLES
+        return posterior.draws(X, n_samples, rng_of(random_state), temperature, engine)
+
+    def to_arrays(self) -> tuple[Config, Arrays]:
+        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        map_config, of_map = self.map.to_arrays()
+        arrays: Arrays = {f"map.{name}": array for name, array in of_map.items()}
+        arrays |= {"theta": self.theta, "coef": self.coef, "objective_curve": self.objective_curve}
+        if self.laplace is not None and self.laplace.posterior is not None:
+            arrays |= parts.posterior_arrays(self.laplace.posterior)
+        config = {
+            "kernel": self.kernel.to_config(),
+            "map": map_config,
+            "certificate": parts.certificate_config(self.certificate),
+            "n_iter": self.n_iter,
+            "C": float(self.C),
+            "layout": self.layout.to_config(),
+            "laplace": parts.laplace_config(self.laplace),
+        }
+        return config, arrays
+
+    @staticmethod
+    def _fields_of(found: Trained) -> Config:
+        """Return the shared fields of the model that a fit has found."""
+        fitted, term = found.fit, found.fit.layout.terms[0]
+        return {
+            "kernel": term.kernel,
+            "C": term.C,
+            "map": fitted.maps[TOKEN_TERM],
+            "layout": fitted.layout,
+            "theta": fitted.theta,
+            "coef": term.k_y.expand(fitted.weights[TOKEN_TERM]),
+            "certificate": fitted.certificate,
+            "n_iter": fitted.solution.n_iter,
+            "objective_curve": np.array([record.value for record in fitted.solution.history]),
+            "laplace": found.laplace,
+        }
+
+    @staticmethod
+    def _read_fields(config: Config, arrays: Arrays, n_features: int, L: int) -> Config:
+        """Return the shared fields from a model file, once they are consistent."""
+        own_map = read_map(config["map"], arrays, "map.", n_features)
+        coef = read_array(arrays, "coef", (own_map.n, L), "f")
+        if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
+            raise ModelFileError("the templates do not fit the labels and the weights")
+        layout = Layout.from_config(config["layout"])
+        if any(NODES.get(read_text(one, "name")) != read_count(one, "nodes") for one in config["layout"]):
+            raise ModelFileError(f"the templates are {shown(list(layout.slices))}: expected {', '.join(NODES)}")
+        theta = read_array(arrays, "theta", (layout.size,), "f")
+        n_iter, C = read_count(config, "n_iter"), read_number(config, "C")
+        if C <= 0:
+            raise ModelFileError(f"C is {C:g}: expected a number above 0")
+        return {
+            "kernel": InputKernel.from_config(config["kernel"]),
+            "C": C,
+            "map": own_map,
+            "layout": layout,
+            "theta": theta,
+            "coef": coef,
+            "certificate": parts.certificate_from_config(config["certificate"]),
+            "n_iter": n_iter,
+            "objective_curve": read_array(arrays, "objective_curve", (n_iter + 1,), "f"),
+            "laplace": parts.read_laplace(config["laplace"], arrays, theta),
+        }
+
+
+def rng_of(random_state: UserData) -> np.random.Generator:
+    """Return a generator that is seeded by scikit-learn's `random_state`."""
+    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,0 +1,134 @@
+"""A fitted conditional random field on graphs, whose potentials are tied over nodes, edges, skips and paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Graph
+from kernelcrf.models.network import COVERS, NetworkDistribution, NetworkModel, inference_named
+from kernelcrf.models.potentials import Potentials
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_count, read_flag
+from kernelcrf.persistence.feature_maps import check_map
+from kernelcrf.readers.graphs import GraphSamples
+from kernelcrf.readers.labels import LabelReader
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphModel(NetworkModel):
+    """A fitted conditional random field on graphs.
+
+    directed : whether edges had a direction, as those of sequences have.
+    has_edge_features : whether edges had features of their own.
+    seed : of Gibbs sampling.
+    covers : what the objective of the fit was.
+    """
+
+    labels: LabelReader
+    potentials: Potentials
+    n_features: int
+    directed: bool
+    has_edge_features: bool
+    seed: int
+    covers: str
+
+    @property
+    def classes(self) -> Array:
+        """Return the labels (L,)."""
+        return self.labels.classes
+
+    @property
+    def landmarks(self) -> Inputs | None:
+        """Return the landmarks of the nodes' kernel, or None for the linear kernel."""
+        return self.potentials.landmarks("nodes")
+
+    @property
+    def cliques(self) -> tuple[str, ...]:
+        """Return what has a potential beside nodes."""
+        return tuple(name for name in self.potentials.templates if name != "nodes")
+
+    @property
+    def edge_potentials(self) -> Floats | None:
+        """Return T (L, L), [from, to], or None without edges."""
+        L = len(self.classes)
+        has_edges = "edges" in self.potentials.templates
+        return self.potentials.potential("edges constant").reshape(L, L) if has_edges else None
+
+    @property
+    def empty_samples(self) -> GraphSamples:
+        """Return no graphs, of the kind of the training data."""
+        none = np.empty((0, 2), np.int64)
+        return GraphSamples(np.empty((0, self.n_features)), np.zeros(1, np.int64), none, None, self.directed)
+
+    def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
+        """Return p(y|x) of graphs by "exact", "loopy" or "gibbs" inference."""
+        if graphs.nodes.shape[1] != self.n_features:
+            raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
+        other_edges = len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features
+        if graphs.directed != self.directed or other_edges:
+            raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
+        graph = Graph(
+            np.full(graphs.nodes.shape[0], len(self.classes)),
+            {name: graphs.members(name) for name in self.potentials.templates},
+            graphs.samples if graphs.n_samples > 1 else None,
+        )
+        way, inputs = inference_named(inference, self.seed)(graph), {"nodes": graphs.nodes}
+        if any(name != "nodes" for name in self.potentials.maps):
+            inputs["edges"] = inputs["edge inputs"] = graphs.edge_inputs
+        tables = self.potentials.tables(way, 1, inputs, engine)
+        return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
+
+    def to_arrays(self) -> tuple[Config, Arrays]:
+        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        config, _ = super().to_arrays()
+        potentials, arrays = self.potentials.to_arrays()
+        config |= {
+            "estimator": "GraphCRF",
+            "potentials": potentials,
+            "labels": self.labels.to_config(),
+            "directed": bool(self.directed),
+            "has_edge_features": self.has_edge_features,
+            "seed": int(self.seed),
+            "n_features": int(self.n_features),
+            "covers": self.covers,
+        }
+        return config, arrays
+
+    @classmethod
+    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+        """Return the model that `to_arrays` described, once its parts are consistent."""
+        shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
+        potentials, n_features = (
+            Potentials.from_arrays(config["potentials"], arrays),
+            read_count(config, "n_features", 1),
+        )
+        L = len(labels.classes)
+        sizes = {"nodes": L, "edges": L**2, "edge inputs": L**2, "skips": L**2, "paths": L**3}
+        if not {"nodes"} <= set(potentials.templates) <= set(sizes) or "nodes" not in potentials.maps:
+            raise ModelFileError(
+                f"the cliques are {potentials.templates[:8]}: expected nodes and others of {list(sizes)}"
+            )
+        for name, own in potentials.maps.items():
+            check_map(own, n_features if name == "nodes" else None)
+        # Files of earlier versions do not have the objective: it follows from their inference.
+        covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
+        if covers not in COVERS.values():
+            raise ModelFileError(f"covers={str(covers)[:80]!r}: expected one of {', '.join(COVERS.values())}")
+        if covers != COVERS["exact"]:
+            shared["laplace"] = None
+        potentials.check({name: sizes[name] for name in potentials.templates})
+        return cls(
+            **shared,
+            labels=labels,
+            potentials=potentials,
+            n_features=n_features,
+            directed=read_flag(config, "directed"),
+            has_edge_features=read_flag(config, "has_edge_features"),
+            seed=read_count(config, "seed"),
+            covers=covers,
+        )

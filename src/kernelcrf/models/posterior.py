@@ -1,0 +1,127 @@
+"""The posterior of scores at new inputs, in the span of the basis and outside of it.
+
+The kernel's Gaussian process is the sum of two independent ones. One is F_x w in the span of the basis, where the data
+give the posterior N(w_hat, H^-1). The other is a rest of prior variance C (k(x, x) - |F_x|^2), about which the data say
+nothing. At a token,
+
+    Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     Sigma_x = (F_x (x) I) H^-1 (F_x (x) I)',
+
+with A the factor of the label kernel, k_y = A A'. With every distinct input as a landmark, this is the predictive
+covariance of Gaussian process classification. The rests of two tokens are taken as independent. The variance
+temperature tau is 1 for the posterior as it is, and 0 for its mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.basis.features import FeatureMap, PrimalMap
+from kernelcrf.basis.folded import check_scores
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.laplace import FactoredPosterior, Posterior
+from kernelcrf.terms import TOKEN_TERM, TOKENS, Layout, Term
+
+GROUP_VALUES = 2**22
+ROWS = 2048
+N_DRAWS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePosterior:
+    """The posterior of theta, with the feature maps of the terms that have inputs, by name."""
+
+    layout: Layout
+    posterior: Posterior
+    maps: Mapping[str, FeatureMap]
+
+    def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
+        """Return Var[<b, s(x)>] for each row b of contrasts (k, L), (rows, k), of the term of tokens alone."""
+        term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
+        F = self.maps[TOKEN_TERM].transform(X, engine)
+        weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
+        outside = self._rest(term, X, F)[:, None] * np.square(weights).sum(axis=1)
+        exact = isinstance(self.posterior, FactoredPosterior)
+        found = (self._exact_variances if exact else self._sampled_variances)(term, F, weights)
+        return np.asarray(found + outside)
+
+    def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
+        """Return F_x S F_x' for each row c of weights, with S (n, n) the covariance of W c."""
+        r = term.k_y.rank
+        assert isinstance(self.posterior, FactoredPosterior)
+        covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
+        found = np.empty((F.shape[0], len(weights)))
+        for k, c in enumerate(weights):
+            own = np.flatnonzero(c)
+            S = np.einsum("i,aibj,j->ab", c[own], covariance[:, own][..., own], c[own], optimize=True)
+            for low in range(0, F.shape[0], ROWS):
+                rows = F[low : low + ROWS]
+                rows = rows.toarray() if hasattr(rows, "toarray") else rows
+                found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
+        return found
+
+    def _sampled_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
+        """Return the variances estimated from draws, with a relative error of about (2 / draws)^1/2."""
+        n = self.posterior.n_kept or N_DRAWS
+        deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
+        found = np.zeros((F.shape[0], len(weights)))
+        for W in deviations:
+            found += np.square(np.asarray(F @ (W.reshape(term.n, -1) @ weights.T), np.float64)) / n
+        return found
+
+    def draws(
+        self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield scores of tokens (N, L) and of steps (L, L), or (N, L, L) if steps have inputs, `n_samples` times."""
+        deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
+        features = {name: own.transform(X, engine) for name, own in self.maps.items()}
+        L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
+        widest = max(term.k_y.rank for term in self.layout.terms)
+        group = max(GROUP_VALUES // max(X.shape[0] * widest, 1), 1)
+        rest = {
+            term.name: np.sqrt(temperature * self._rest(term, X, features[term.name]))
+            for term in self.layout.terms
+            if term.name in features
+        }
+        for low in range(0, n_samples, group):
+            theta = self.posterior.mode + deviations[low : low + group]
+            parts = [(term, *self._group(term, theta, features, rest, rng)) for term in self.layout.terms]
+            for k in range(len(theta)):
+                s, w = np.zeros(1), np.zeros(1)
+                for term, Z, has_inputs in parts:
+                    scores = term.k_y.expand(Z[:, k] if has_inputs else Z[k])
+                    if term.cliques == TOKENS:
+                        s = s + scores
+                    else:
+                        w = w + scores.reshape(*scores.shape[:-1], L, L)
+                check_scores(w.reshape(len(w), -1))
+                yield check_scores(s), w
+
+    def _group(
+        self,
+        term: Term,
+        theta: Floats,
+        features: Mapping[str, Inputs],
+        rest: Mapping[str, Floats],
+        rng: np.random.Generator,
+    ) -> tuple[Floats, bool]:
+        """Return F W of some draws, (N, draws, r), or W itself, (draws, r), of a term without inputs."""
+        name = term.name
+        W = theta[:, self.layout.slices[name]].reshape(len(theta), term.n, -1)
+        if name not in features:
+            return W[:, 0], False
+        stacked = np.ascontiguousarray(W.transpose(1, 0, 2)).reshape(term.n, -1)
+        Z = np.asarray(features[name] @ stacked)
+        if rest[name].any():
+            Z = Z + rest[name][:, None] * rng.standard_normal(Z.shape)
+        return Z.reshape(Z.shape[0], *W.shape[::2]), True
+
+    def _rest(self, term: Term, X: Inputs, F: Inputs) -> Floats:
+        """Return the prior variance outside of the span, C (k(x, x) - |F_x|^2), (rows,)."""
+        if term.kernel is None or isinstance(self.maps[term.name], PrimalMap):
+            return np.zeros(X.shape[0])
+        squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)
+        return np.asarray(term.C * np.maximum(term.kernel.diagonal(X) - squares, 0.0))

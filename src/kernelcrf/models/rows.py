@@ -1,0 +1,77 @@
+"""A fitted classifier of rows: p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.special import softmax
+
+from kernelcrf.arrays import Array, Arrays, Config, Floats, UserData
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.training import Trained
+from kernelcrf.models.base import KernelModel
+from kernelcrf.models.chain import TINY
+from kernelcrf.readers.classes import ClassReader
+from kernelcrf.readers.rows import RowReader
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowModel(KernelModel):
+    """A fitted classifier of rows."""
+
+    reader: RowReader
+    labels: ClassReader
+
+    @classmethod
+    def of(cls, found: Trained, reader: RowReader, labels: ClassReader) -> Self:
+        """Return the model that a fit has found."""
+        return cls(**cls._fields_of(found), reader=reader, labels=labels)
+
+    @property
+    def classes(self) -> Array:
+        """Return the labels (L,)."""
+        return self.labels.classes
+
+    def scores(self, X: UserData, engine: LocalEngine) -> Array:
+        """Return f_l(x) of rows, (N, L)."""
+        return self.weights.scores(self.reader.read(X), engine)
+
+    def draw_probabilities(
+        self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
+    ) -> Iterator[Array]:
+        """Yield probabilities (N, L) under draws from the posterior."""
+        for scores, _ in self.draw_scores(self.reader.read(X), n_samples, temperature, random_state, engine):
+            yield softmax(scores, axis=1)
+
+    def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
+        """Return mean and variance of f_1 - f_0 of two classes, (N,) each, or of all f_l, (N, L) each."""
+        rows, binary = self.reader.read(X), len(self.classes) == 2
+        contrasts = np.array([[-1.0, 1.0]]) if binary else np.eye(len(self.classes))
+        means = np.asarray(self.weights.scores(rows, engine) @ contrasts.T, np.float64)
+        variances = self.score_posterior.node_variances(rows, contrasts, engine)
+        return (means[:, 0], variances[:, 0]) if binary else (means, variances)
+
+    def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
+        """Return the mean log-probability of labelled rows."""
+        return self.log_score(y, softmax(self.scores(X, engine), axis=1))
+
+    def log_score(self, y: UserData, proba: Array) -> float:
+        """Return the mean log-probability of labels y (N,), under given probabilities (N, L)."""
+        labels = self.labels.read(y, len(proba))
+        return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
+
+    def to_arrays(self) -> tuple[Config, Arrays]:
+        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        config, arrays = super().to_arrays()
+        config |= {"estimator": "KernelClassifier", **self.labels.to_config(), **self.reader.to_config()}
+        return config, arrays
+
+    @classmethod
+    def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
+        """Return the model that `to_arrays` described, once its parts are consistent."""
+        reader, labels = RowReader.from_config("KernelClassifier", config), ClassReader.from_config(config)
+        shared = cls._read_fields(config, arrays, reader.n_features, len(labels.classes))
+        return cls(**shared, reader=reader, labels=labels)

@@ -1,0 +1,167 @@
+"""Certificates, structure searches and posteriors as plain values and arrays, and back.
+
+Types, shapes and numbers are checked as they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Arrays, Config
+from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
+from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
+from kernelcrf.fitting.structure_search import Candidate, Round, Search
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_array, read_number, read_text
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, OUT_OF_ITERATIONS, STALLED, STATIONARY
+from kernelcrf.validation import Constraint, either, shown
+
+STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, OUT_OF_COMPONENTS, STALLED, INTERRUPTED, TEMPERED)
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return the value with arrays as lists, or raise if JSON cannot hold it."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        raise TypeError(
+            f"{name}={shown(value)} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+        ) from None
+    return value
+
+
+def _is_plain(value: Any, deepest: int = 100) -> bool:
+    """Return whether JSON gives the value back as it is, but for tuples."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return True
+    if isinstance(value, dict):
+        return deepest > 0 and all(isinstance(k, str) and _is_plain(v, deepest - 1) for k, v in value.items())
+    return deepest > 0 and isinstance(value, list | tuple) and all(_is_plain(one, deepest - 1) for one in value)
+
+
+METADATA = either(
+    Constraint(
+        "a dict from names to plain values",
+        lambda value: isinstance(value, dict) and _is_plain(value) and bool(json.dumps(value)),
+    ),
+    advice="text, numbers, True, False, None, and lists and dicts of these can be written to a file",
+)
+
+
+def certificate_config(certificate: Certificate) -> Config:
+    """Return a certificate as plain values, which `certificate_from_config` reads."""
+    return {name: plain(value, name) for name, value in asdict(certificate).items()}
+
+
+def certificate_from_config(config: Config) -> Certificate:
+    """Return the certificate that `certificate_config` described."""
+    # Files of 0.1.0.dev0 may come without these two.
+    config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
+    if config["status"] not in STATUSES:
+        raise ModelFileError(f"status is {shown(config['status'])}: expected one of {', '.join(STATUSES)}")
+    certificate = Certificate(
+        objective=read_number(config, "objective", finite=config["status"] != TEMPERED),
+        lower_bound=read_number(config, "lower_bound", finite=False),
+        status=config["status"],
+        gap_full=None if config["gap_full"] is None else read_number(config, "gap_full"),
+        rounding=read_number(config, "rounding", least=0.0),
+    )
+    if math.isnan(certificate.lower_bound):
+        raise ModelFileError("lower_bound is nan: expected a number, or -Infinity")
+    if certificate.status == OPTIMAL and not certificate.is_certified:
+        # Files of earlier versions call a fit with missing labels optimal.
+        return replace(certificate, status=STATIONARY)
+    return certificate
+
+
+def search_config(search: Search | None) -> Config | None:
+    """Return a structure search as plain values, which `search_from_config` reads."""
+    return None if search is None else asdict(search)
+
+
+def search_from_config(config: Config | None) -> Search | None:
+    """Return the search that `search_config` described."""
+    if config is None:
+        return None
+    rounds = tuple(
+        Round(
+            read_number(one, "objective", finite=False),
+            read_number(one, "gap", finite=False),
+            read_number(one, "left_out", finite=False),
+            _candidates(one, "joined"),
+        )
+        for one in _listed(config, "rounds")
+    )
+    return Search(rounds, _candidates(config, "absent"), read_number(config, "lower_bound", finite=False))
+
+
+def _candidates(config: Config, name: str) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(
+            read_text(one, "template"),
+            read_number(one, "bound", finite=False),
+            read_number(one, "expected_gain", finite=False),
+        )
+        for one in _listed(config, name)
+    )
+
+
+def _listed(config: Config, name: str) -> list[Any]:
+    values = config[name]
+    if not isinstance(values, list):
+        raise ModelFileError(f"{name} is {shown(values)}: expected a list")
+    return values
+
+
+def laplace_config(laplace: Laplace | None) -> dict[str, float] | None:
+    """Return the evidence as plain values, which `read_laplace` reads."""
+    if laplace is None:
+        return None
+    return {"log_evidence": laplace.log_evidence, "error": laplace.error, "n_effective": laplace.n_effective}
+
+
+def posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> Arrays:
+    """Return the arrays of a posterior beside its mode."""
+    if isinstance(posterior, PartialPosterior):
+        own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
+        return own | posterior_arrays(posterior.inner)
+    if isinstance(posterior, FactoredPosterior):
+        return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
+    return {"posterior.drawn": posterior.drawn}
+
+
+def read_laplace(config: Mapping[str, float] | None, arrays: Arrays, theta: Array) -> Laplace | None:
+    """Return evidence and posterior around the mode theta."""
+    if config is None:
+        return None
+    error, n_effective = (read_number(config, name, finite=False) for name in ("error", "n_effective"))
+    evidence = Laplace(read_number(config, "log_evidence"), error, n_effective, None)
+    if "partial.kept" not in arrays:
+        return replace(evidence, posterior=_posterior(arrays, theta))
+    kept = read_array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
+    if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
+        raise ModelFileError(f"tensor 'partial.kept' has numbers outside of the {len(theta)} weights of the model")
+    inner = _posterior(arrays, theta[kept])
+    if inner is None:
+        raise ModelFileError("the file has 'partial.kept' without the posterior of these weights: expected both")
+    return replace(
+        evidence,
+        posterior=PartialPosterior(theta, read_array(arrays, "partial.scale", theta.shape, "f"), kept, inner),
+    )
+
+
+def _posterior(arrays: Arrays, mode: Array) -> FactoredPosterior | SampledPosterior | None:
+    if "posterior.G" in arrays:
+        scale = read_array(arrays, "posterior.scale", mode.shape, "f")
+        return FactoredPosterior(mode, scale, read_array(arrays, "posterior.G", mode.shape * 2, "f"))
+    if "posterior.drawn" in arrays:
+        drawn = arrays["posterior.drawn"]
+        return SampledPosterior(mode, read_array(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))
+    return None

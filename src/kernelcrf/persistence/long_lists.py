@@ -1,0 +1,175 @@
+"""JSON-able values whose long lists are arrays, so that the header of a model file stays short.
+
+`pack` takes every list of at least LONG strings, integers or floats out of a tree of values, and lists of equally long
+lists of them; `unpack` puts them back. Objects with many keys, and long lists of objects with the same keys, become
+such lists first; a long string is a list of one.
+
+    config.text, config.lengths    UTF-8 bytes of all packed strings, and how many bytes each string has
+    config.integers                packed integers
+    config.floats                  packed floats
+
+The tree has `{MARK: [kind, n]}` in the place of a list, or `{MARK: [kind, n, m]}` for n lists of m entries. Lists are
+read from the arrays one after the other, in the order of the tree: every entry is used once, so that the size of the
+arrays bounds the memory of the values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Array
+
+LONG = 64
+LONG_STRING = 1024
+MARK = "packed"
+ARRAYS = {"config.text": np.uint8, "config.lengths": np.int64, "config.integers": np.int64, "config.floats": np.float64}
+KINDS = {str: "text", int: "integers", float: "floats"}
+
+
+def pack(config: object) -> tuple[Any, dict[str, Array]]:
+    """Return the tree without its long lists, and the arrays that hold them."""
+    packer = _Packer()
+    return packer.pack(config), packer.arrays()
+
+
+def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
+    """Return the tree that `pack` was given; raise ValueError if the arrays do not fit it."""
+    reader = _Reader(arrays)
+    found = reader.unpack(config)
+    reader.check_end()
+    return found
+
+
+class _Packer:
+    """Collect the entries of long lists."""
+
+    def __init__(self) -> None:
+        self._text: list[bytes] = []
+        self._numbers: dict[str, list[float]] = {"integers": [], "floats": []}
+
+    def pack(self, value: object) -> object:
+        if isinstance(value, Mapping):
+            return self._pack_object({_json_key(key): one for key, one in value.items()})
+        if isinstance(value, str) and len(value) >= LONG_STRING:
+            self._take([value], "text")
+            return {MARK: ["string"]}
+        if not isinstance(value, list | tuple):
+            return value
+        return (self._pack_long(value) if len(value) >= LONG else None) or [self.pack(one) for one in value]
+
+    def arrays(self) -> dict[str, Array]:
+        found: dict[str, Sequence[float] | Array] = {
+            "config.text": np.frombuffer(b"".join(self._text), np.uint8),
+            "config.lengths": list(map(len, self._text)),
+            **{f"config.{kind}": numbers for kind, numbers in self._numbers.items()},
+        }
+        return {name: np.asarray(own, ARRAYS[name]) for name, own in found.items() if len(own)}
+
+    def _pack_object(self, value: dict[str, object]) -> object:
+        # An object that looks like a packed one must come back as it is.
+        if len(value) < LONG and MARK not in value:
+            return {name: self.pack(one) for name, one in value.items()}
+        return {MARK: ["object"], "keys": self._take(list(value), "text"), "values": self.pack(list(value.values()))}
+
+    def _pack_long(self, value: Sequence[object]) -> object:
+        """Take a long list out; return None if its entries differ in kind."""
+        if kind := _kind(value):
+            return self._take(value, kind)
+        first = value[0]
+        if isinstance(first, list | tuple):
+            if {len(row) if isinstance(row, list | tuple) else -1 for row in value} != {len(first)} or not first:
+                return None
+            flat = [one for row in value if isinstance(row, list | tuple) for one in row]
+            return self._take(flat, kind, len(first)) if (kind := _kind(flat)) else None
+        if isinstance(first, dict) and first and all(isinstance(key, str) for key in first):
+            rows = [one for one in value if isinstance(one, dict) and one.keys() == first.keys()]
+            if len(rows) == len(value):
+                columns = [self.pack([one[key] for one in rows]) for key in first]
+                return {MARK: ["objects"], "keys": list(first), "columns": columns}
+        return None
+
+    def _take(self, flat: Sequence[Any], kind: str, *width: int) -> object:
+        if kind == "text":
+            # Half of a surrogate pair is a character to Python and to JSON.
+            self._text += [one.encode("utf-8", "surrogatepass") for one in flat]
+        else:
+            self._numbers[kind].extend(flat)
+        return {MARK: [kind, len(flat) // (width[0] if width else 1), *width]}
+
+
+class _Reader:
+    """Return the entries of long lists in their order."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = {name: arrays.get(name, np.empty(0, dtype)) for name, dtype in ARRAYS.items()}
+        for name, array in self._arrays.items():
+            if array.ndim != 1 or array.dtype != ARRAYS[name]:
+                raise ValueError(f"tensor {name!r} has type {array.dtype} and shape {array.shape}")
+        text, lengths = self._arrays["config.text"], self._arrays["config.lengths"]
+        # Each length is checked first, because their sum may overflow.
+        right = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= len(text))
+        self._ends = np.cumsum(lengths)
+        if not right or int(self._ends[-1] if len(lengths) else 0) != len(text):
+            raise ValueError("tensor 'config.lengths' does not fit 'config.text'")
+        self._used = dict.fromkeys(KINDS.values(), 0)
+
+    def unpack(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.unpack(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if MARK not in value:
+            return {name: self.unpack(one) for name, one in value.items()}
+        kind, *shape = value[MARK]
+        if kind == "string":
+            return self._entries("text", 1)[0]
+        if kind == "object":
+            keys = self.unpack(value["keys"])
+            return dict(zip(keys, self.unpack(value["values"]), strict=True))
+        if kind == "objects":
+            columns = [self.unpack(column) for column in value["columns"]]
+            return [dict(zip(value["keys"], row, strict=True)) for row in zip(*columns, strict=True)]
+        return self._list(kind, *shape)
+
+    def check_end(self) -> None:
+        """Raise if entries are left over."""
+        there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
+        if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
+            raise ValueError("tensors of long lists have more entries than their lists")
+
+    def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
+        # Lists without entries would take memory, but no bytes of an array.
+        if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
+            raise ValueError(f"a packed list has the size {n!r}, {width!r}: expected integers above 0")
+        flat = self._entries(kind, n * (width or 1))
+        return flat if width is None else [flat[start : start + width] for start in range(0, len(flat), width)]
+
+    def _entries(self, kind: str, n: int) -> list[Any]:
+        start, stop = self._used[kind], self._used[kind] + n
+        array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
+        if stop > len(array):
+            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}")
+        self._used[kind] = stop
+        if kind != "text":
+            return list(array[start:stop].tolist())
+        text, ends = self._arrays["config.text"], array[start:stop].tolist()
+        starts = [int(array[start - 1]) if start else 0, *ends[:-1]]
+        return [text[a:b].tobytes().decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
+
+
+def _kind(values: Sequence[Any]) -> str | None:
+    """Return the kind of list that holds the values as they are, None if no kind does."""
+    types = set(map(type, values))
+    for plain, kind in KINDS.items():
+        # JSON keeps the plain value of a subclass as well, such as numpy.float64.
+        if bool not in types and all(issubclass(own, plain) for own in types):
+            return kind if plain is not int or (min(values) >= -(2**63) and max(values) < 2**63) else None
+    return None
+
+
+def _json_key(key: object) -> str:
+    return key if type(key) is str else next(iter(json.loads(json.dumps({key: None}))))

@@ -1,0 +1,102 @@
+"""Model files: arrays as safetensors, everything else as JSON in their header; nothing in a file is executable.
+
+A file states its format and version. Before an array is read, `read` checks the size of the header, and the types and
+sizes of the tensors against the file. What the arrays mean is for the caller to check (`checks`).
+
+Version 1 has all of the JSON in the header; from version 2 on its long lists, such as feature names, are tensors
+(`long_lists`). A header has at most HEADER bytes, because JSON takes up to thirty times its size in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from kernelcrf.arrays import Array
+from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
+from kernelcrf.persistence.whole_file import PathLike, check_target, whole_file
+
+FORMAT, VERSION = "kernelcrf", 2
+READ_VERSIONS = (1, 2)
+HEADER = 1 << 24
+# The bytes that the header holds for a tensor besides its name: type, shape and place.
+ENTRY = 160
+TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
+
+
+class ModelFileError(ValueError):
+    """Raised if a file is not a model of this library, or is damaged.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from kernelcrf import ModelFileError, load
+    >>> _ = Path("notes.txt").write_text("no model")
+    >>> try:
+    ...     load("notes.txt")
+    ... except ModelFileError as error:
+    ...     print(str(error)[:45])
+    notes.txt: not a model file that this version
+    """
+
+
+def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array]) -> None:
+    """Write a model. The file appears whole or not at all."""
+    check_target(path)
+    packed, long_lists = pack(config)
+    header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
+    contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
+    # A version of safetensors that writes a longer header may be one that cannot read it.
+    if (size := len(json.dumps(header)) + sum(len(name) + ENTRY for name in contiguous)) > HEADER:
+        parts = {name: len(json.dumps(part)) for name, part in packed.items()}
+        largest = max(parts, key=lambda name: parts[name])
+        raise ValueError(
+            f"{path}: the header would have {size:,} bytes, {parts[largest]:,} of them for {largest!r}: expected at "
+            f"most {HEADER:,}. Shorten it, or use lists of strings or of numbers, which are stored outside the header, "
+            "and call save again; the model is unchanged"
+        )
+    with whole_file(path) as file:
+        file.write(save(contiguous, metadata={"config": header}))
+
+
+def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the config and the arrays of a model file."""
+    size = Path(path).stat().st_size
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
+    try:
+        with open(path, "rb") as head:
+            n_header = int.from_bytes(head.read(8), "little")
+        if n_header > HEADER:
+            raise ModelFileError(f"the header has {n_header:,} bytes: expected at most {HEADER:,}")
+        with safe_open(path, framework="numpy") as file:
+            config = _read_config(file.metadata())
+            names = list(file.keys())
+            for name in names:
+                tensor = file.get_slice(name)
+                dtype, shape = tensor.get_dtype(), tensor.get_shape()
+                if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
+                    raise ModelFileError(f"tensor {name!r} of type {dtype} and shape {shape} is not part of a model")
+            arrays = {name: file.get_tensor(name) for name in names}
+        if config["version"] == 1:
+            return config, arrays
+        return unpack(config, {name: arrays.pop(name) for name in names if name in ARRAYS}), arrays
+    except (SafetensorError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
+
+
+def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    config = json.loads((metadata or {}).get("config", "null"))
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelFileError("expected a model written by kernelcrf's save")
+    if config.get("version") not in READ_VERSIONS:
+        known = " or ".join(map(str, READ_VERSIONS))
+        raise ModelFileError(f"format version {config.get('version')!r}, expected {known}: upgrade kernelcrf")
+    return config

@@ -1,0 +1,126 @@
+"""Constraints say which labels may follow each other, start a sequence and end it.
+
+A labelling y_1 ... y_T is legal iff first[y_1], steps[y_{t-1}, y_t] for every t > 1, and last[y_T]. These schemes
+write spans of type x as labels:
+
+    BIO, IOB2               B-x begins a span of x, I-x goes on after B-x or I-x
+    IOB1                    I-x is within a span of x; B-x begins a span right after another span of x only
+    BIOUL, BILOU,           B-x begins, I-x goes on, L-x (or E-x) ends a span of x; U-x (or S-x) is a span of one token
+    IOBES, BIOES
+    BMES                    the same with the letters B, M, E, S
+
+O is outside of spans. A labelling is legal if reading its spans and writing them again gives the same labelling. A
+label is a letter, or a letter, "-" and a type; the letter alone has the empty type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Labels, UserData
+from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.readers.labels import LabelReader
+from kernelcrf.validation import shown, shown_list
+
+Tag: TypeAlias = tuple[str, str]
+"""Letter and type, with the letters of BIOUL."""
+
+FOUR_LETTERS = {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"}
+ALPHABETS = {
+    "BIO": {"B": "B", "I": "I", "O": "O"},
+    "IOB1": {"B": "B", "I": "I", "O": "O"},
+    "BIOUL": FOUR_LETTERS,
+    "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
+}
+ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
+
+
+def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
+    """Return what is legal by a named scheme, or by pairs (from, to) of labels.
+
+    The pair (None, y) allows y to start a sequence and (y, None) to end it. Without a pair that begins with None every
+    label may start; without one that ends with None every label may end.
+    """
+    labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
+    return _of_scheme(spec, labels) if isinstance(spec, str) else _of_pairs(spec, labels)
+
+
+def _of_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
+    scheme = ALIASES.get(spec, spec)
+    if scheme not in ALPHABETS:
+        raise ValueError(
+            f"constraints={shown(spec)}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels "
+            "(from, to)"
+        )
+    tags = [_parse(label, scheme, spec) for label in labels]
+    # Either end of a sequence acts on its neighbours as O does.
+    outside = ("O", "")
+    return Legal(
+        np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool),
+        np.array([_may_follow(outside, tag, scheme) for tag in tags], bool),
+        np.array([_may_follow(tag, outside, scheme) for tag in tags], bool),
+    )
+
+
+def _of_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Legal:
+    n_labels = len(labels)
+    index = {None: n_labels} | {label: i for i, label in enumerate(labels)}
+    allowed = np.zeros((n_labels + 1, n_labels + 1), bool)
+    pairs = list(pairs)
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
+            raise ValueError(
+                f"constraints has {shown(pair)}: expected pairs of labels (from, to), with None for the start or the "
+                "end"
+            )
+        for label in pair:
+            if label not in index:
+                raise ValueError(
+                    f"constraints has the label {shown(label)} in the pair {shown(pair)}, which is not among the "
+                    f"classes {shown_list(labels)}: expected one of them, or None for the start or the end"
+                )
+        allowed[index[pair[0]], index[pair[1]]] = True
+    if not pairs:
+        raise ValueError(
+            "constraints has no pairs, which allows nothing: expected pairs (from, to), or None for no constraints"
+        )
+    transitions, first, last = allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1]
+    return Legal(transitions.copy(), first | ~first.any(), last | ~last.any())
+
+
+def _parse(label: UserData, scheme: str, spec: str) -> Tag:
+    letters = ALPHABETS[scheme]
+    letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
+    if letter not in letters or (letter == "O" and dash) or (dash and not kind):
+        raise ValueError(
+            f"the label {shown(label)} does not follow constraints={shown(spec)}: expected 'O', or one of the letters "
+            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
+        )
+    return letters[letter], kind
+
+
+def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
+    (letter, kind), (next_letter, next_kind) = before, after
+    same = kind == next_kind and letter != "O"
+    if scheme == "BIO":
+        return next_letter != "I" or same
+    if scheme == "IOB1":
+        return next_letter != "B" or same
+    if letter in "BI":
+        return next_letter in "IL" and same
+    return next_letter in "OBU"
+
+
+def check_legal(legal: Legal, chains: Chains, indices: Labels, labels: LabelReader) -> None:
+    """Raise if labels break the constraints: their probability is 0, whatever the weights."""
+    broken = np.flatnonzero(~legal.allows(chains, indices))
+    if len(broken):
+        own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
+        wrong = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
+        raise ValueError(
+            f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct its "
+            "labels, set those in doubt to None, or drop constraints="
+        )

@@ -1,0 +1,175 @@
+"""Containers as users hold their data, read by position: every one gives what `list(values)` gives.
+
+A pandas Series is read in the order of its rows, whatever its index says. These containers are read:
+
+    lists, tuples, deques, ranges, views of a dict's values and other collections with a length and an order
+    NumPy arrays, arrays of objects, np.matrix, memoryviews
+    Series and Index of pandas, Series of polars, arrays of Arrow; frames where a (T, d) table is expected
+    SciPy's sparse matrices and arrays of any format where a (T, d) table is expected
+
+An iterator is refused, because it can be read only once and a second reading would find nothing. Sets and mappings are
+refused, because their order is not that of the data. Masked numbers are refused; a masked label is a missing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from numbers import Number
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import column_or_1d
+
+from kernelcrf.arrays import Array, UserData, is_sparse
+from kernelcrf.validation import shown
+
+DATES = "mM"
+LABELS = "a sequence of labels, one per token; labels without sequences go with lengths="
+
+
+def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
+    """Return the entries of a container by position; `name` and `expected` are for errors."""
+    values = read_container(values, name, expected)
+    if is_sparse(values) or is_frame(values):
+        raise TypeError(
+            f"{name} is one table, a {type(values).__name__}: expected {expected}; "
+            "kernelcrf.readers.frames.from_frame cuts a data frame into sequences"
+        )
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        raise TypeError(f"{name} is a single value, {shown(values.item())}: expected {expected}")
+    return list(values)
+
+
+def read_container(values: UserData, name: str, expected: str = "a sequence of tokens") -> UserData:
+    """Return a container as a list, an array, a sparse matrix or a frame, which are read by position.
+
+    An array of one dimension that holds objects becomes a list.
+    """
+    if type(values) is list:
+        return values
+    if isinstance(values, np.ndarray):
+        return _plain_array(values, name)
+    if is_sparse(values) or is_frame(values):
+        return values
+    if isinstance(values, memoryview):
+        return np.asarray(values)
+    if hasattr(values, "to_pylist"):
+        return list(values.to_pylist())
+    if hasattr(values, "to_list") and hasattr(values, "__array__"):
+        array = np.asarray(values)
+        return list(values.to_list()) if array.dtype == object or array.dtype.kind in DATES else array
+    if isinstance(values, Iterator):
+        raise TypeError(
+            f"{name} is an iterator of type {type(values).__name__}, which can be read only once: expected {expected}; "
+            f"pass list({name})"
+        )
+    if isinstance(values, str | bytes | bytearray | Mapping | Set):
+        raise TypeError(f"{name} is {shown(values)} of type {type(values).__name__}: expected {expected}")
+    if isinstance(values, Collection):
+        return list(values)
+    if hasattr(values, "__array__"):
+        return _plain_array(np.asarray(values), name)
+    raise TypeError(f"{name} is of type {type(values).__name__}: expected {expected}")
+
+
+def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[UserData]:
+    """Return the labels of one sequence by position, None where one is masked; a string is its letters."""
+    if type(labels) is list:
+        return labels
+    if isinstance(labels, str):
+        return list(labels)
+    if isinstance(labels, np.ma.MaskedArray):
+        labels = _filled(labels)
+    if hasattr(labels, "to_list") and not is_frame(labels):
+        return list(labels.to_list())
+    labels = read_container(labels, name, expected)
+    if is_sparse(labels):
+        raise TypeError(f"{name} is a sparse matrix: expected {expected}")
+    if is_frame(labels):
+        labels = np.asarray(labels)
+    if isinstance(labels, np.ndarray):
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = column_or_1d(labels, warn=True)
+        if labels.ndim != 1:
+            raise ValueError(
+                f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label per token"
+            )
+        # `tolist` makes numbers of dates in nanoseconds.
+        return list(labels) if labels.dtype.kind in DATES else list(labels.tolist())
+    return list(labels)
+
+
+def read_lengths(lengths: UserData) -> npt.NDArray[np.int64]:
+    """Return the numbers of tokens of sequences, (m,), from any container of integers."""
+    values = read_container(lengths, "lengths", "a list of integers >= 0, the numbers of tokens")
+    sizes = np.asarray(values) if not is_sparse(values) else np.empty((0, 0))
+    if sizes.dtype == object and all(isinstance(value, int | np.integer) for value in sizes.flat):
+        sizes = np.asarray(sizes.tolist())
+    if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or (sizes < 0).any())):
+        raise ValueError(f"lengths={shown(lengths)}: expected a 1-D array of integers >= 0, the numbers of tokens")
+    return sizes.astype(np.int64)
+
+
+def read_table(values: UserData, name: str) -> Array:
+    """Return a table (m, n) of any values by position, with None where an entry is masked."""
+    expected = "a table, one row per sample"
+    if isinstance(values, np.ma.MaskedArray):
+        return _filled(values)
+    values = read_container(values, name, expected)
+    if is_sparse(values):
+        raise TypeError(f"{name} is a sparse matrix: expected {expected}; {name}.toarray() makes one of it")
+    if not isinstance(values, list):
+        return np.asarray(values, dtype=object if is_frame(values) else None)
+    rows = [read_labels(row, f"{name}[{i}]", expected) for i, row in enumerate(values)]
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError(f"{name} has rows of different lengths: expected {expected}, with as many values in each")
+    table = np.empty((len(rows), len(rows[0]) if rows else 0), object)
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            table[i, j] = value
+    return table
+
+
+def is_frame(values: UserData) -> bool:
+    """Return whether a container is a data frame of pandas, polars or another library."""
+    return hasattr(values, "columns") and hasattr(values, "shape") and not isinstance(values, np.ndarray)
+
+
+def is_collection(value: UserData) -> bool:
+    """Return whether a value may be a container rather than a number, a string or a mapping."""
+    # Asking for types first spares most values the slow questions whether they are a Mapping or a Number.
+    return type(value) in (list, np.ndarray) or not isinstance(value, str | bytes | Mapping | Number)
+
+
+def is_missing_value(label: UserData) -> bool:
+    """Return whether a value is None or the NA of pandas, which is not imported for it."""
+    return label is None or type(label).__name__ == "NAType"
+
+
+def object_array(values: Sequence[object]) -> Array:
+    """Return values as an array (m,) of objects, whatever NumPy would make of them."""
+    array = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array
+
+
+def _plain_array(values: Array, name: str) -> UserData:
+    """Return an array of the base class, or a list if it holds objects in one dimension."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} is a masked array with masked entries: expected numbers that are all there; "
+            "fill them in, as sklearn.impute.SimpleImputer does, or leave these tokens out"
+        )
+    if type(values) is not np.ndarray:
+        values = np.asarray(values)
+    return values.tolist() if values.dtype == object and values.ndim == 1 else values
+
+
+def _filled(labels: UserData) -> Array:
+    """Return masked labels as objects, with None where they are masked."""
+    values = np.asarray(np.ma.getdata(labels))
+    filled = np.empty(values.shape, object)
+    filled[...] = list(values) if values.dtype.kind in DATES else values
+    filled[np.ma.getmaskarray(labels)] = None
+    return filled

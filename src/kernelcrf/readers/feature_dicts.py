@@ -1,0 +1,271 @@
+"""Feature dicts of tokens as a sparse matrix, read as scikit-learn's `DictVectorizer` or `FeatureHasher` reads them.
+
+A fitted vocabulary is looked up directly, once per feature. To make one, or to hash names, X = A M: row t of A (N, D)
+counts which of the D distinct (name, value) items token t carries, and row i of M (D, d) is item i. Tokens repeat their
+items many times over, so each item is named and hashed once.
+
+A token is a mapping, or a list, tuple or set of feature names that each count 1. The values of a mapping are
+
+    "the"            column `name=the` counts 1
+    2.5, True        column `name` is 2.5, 1
+    ["a", "b"]       columns `name=a` and `name=b` count 1 each; also a tuple or a set
+    {"k": value}     as above, with `name=k` for the name
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress, count, repeat
+from numbers import Real
+from operator import is_, methodcaller
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+
+from kernelcrf.arrays import Flags, Floats, Labels, UserData
+from kernelcrf.basis.entries import Entries
+from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
+
+SEPARATOR = "="
+COLLECTIONS = (list, tuple, set, frozenset)
+PLAIN = (str, int, float, bool)
+
+Item: TypeAlias = tuple[str, UserData]
+Columns: TypeAlias = Labels
+Offsets: TypeAlias = npt.NDArray[np.int64]
+Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
+
+
+@dataclass(frozen=True, eq=False)
+class NamedTokens:
+    """N tokens that carry features by name, each counting 1.
+
+    names : the distinct names.
+    ids : the numbers of the names in the tokens, one token after the other; those of token t begin at offsets[t].
+    """
+
+    names: Sequence[str]
+    ids: Columns
+    offsets: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+Tokens: TypeAlias = Sequence[UserData] | NamedTokens
+
+
+def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
+    """Return the tokens that `kept` (N,) selects; names that none of them carries are dropped."""
+    if not isinstance(tokens, NamedTokens):
+        return list(compress(tokens, kept.tolist()))
+    counts = np.diff(tokens.offsets)
+    used, ids = np.unique(tokens.ids[np.repeat(kept, counts)], return_inverse=True)
+    offsets = np.concatenate(([0], np.cumsum(counts[kept])))
+    return NamedTokens([tokens.names[number] for number in used.tolist()], ids.astype(np.int32), offsets)
+
+
+def _is_power_of_two(value: UserData) -> bool:
+    return is_whole(value) and 0 < value < 2**31 and not int(value) & (int(value) - 1)
+
+
+HASH_FEATURES = either(
+    Constraint("a power of two below 2**31 such as 2**18", _is_power_of_two),
+    nothing,
+    advice="None keeps a vocabulary",
+)
+
+
+def new_vectorizer(hash_features: int | None) -> Vectorizer:
+    """Return a vectoriser to fit: with a vocabulary, or with `hash_features` columns and no vocabulary."""
+    HASH_FEATURES.check("hash_features", hash_features)
+    if hash_features is None:
+        return DictVectorizer(separator=SEPARATOR, sparse=True)
+    return FeatureHasher(n_features=int(hash_features), input_type="dict")
+
+
+def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
+    """Return the (N, d) matrix of the tokens; features that a fitted vocabulary does not hold are left out."""
+    if isinstance(vectorizer, FeatureHasher):
+        items, ids, offsets = _distinct_items(tokens)
+        columns, values = _hash_items(items, vectorizer)
+    else:
+        found = None if fit or isinstance(tokens, NamedTokens) else _look_up(tokens, vectorizer)
+        if found is not None:
+            return found
+        items, ids, offsets = _distinct_items(tokens)
+        columns, values = _name_items(items, vectorizer, fit)
+    return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
+
+
+def n_columns(vectorizer: Vectorizer) -> int:
+    """Return d, the number of columns that the vectoriser makes."""
+    if isinstance(vectorizer, FeatureHasher):
+        return int(vectorizer.n_features)
+    return len(vectorizer.feature_names_)
+
+
+def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> DictVectorizer:
+    """Return a fitted `DictVectorizer` of the given columns."""
+    vectorizer = DictVectorizer(separator=separator, sparse=True)
+    vectorizer.feature_names_ = list(names)
+    vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
+    return vectorizer
+
+
+def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
+    """Return the matrix of plain tokens by one lookup per feature, or None if a token or a feature is not plain.
+
+    Maps of built-in functions do all the work: a loop in Python would take as long again as the lookups.
+    """
+    kinds = set(map(type, tokens))
+    if kinds <= set(COLLECTIONS):
+        readers = [_columns_of_names]
+    elif kinds == {dict}:
+        readers = [_columns_of_texts, _columns_of_values]
+    else:
+        return None
+    offsets = _offsets(tokens)
+    for reader in readers:
+        try:
+            columns, values = reader(tokens, vectorizer, int(offsets[-1]))
+        except (TypeError, ValueError, OverflowError):
+            continue
+        return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
+    return None
+
+
+def _columns_of_names(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    find = vectorizer.vocabulary_.get
+    columns = np.fromiter(map(find, chain.from_iterable(tokens), repeat(-1)), np.int32, n)
+    if not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
+        raise TypeError("a name of another type")
+    return columns, np.ones(n)
+
+
+def _columns_of_texts(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    """Return the columns of dicts whose values are all strings; joining anything else is a TypeError."""
+    names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
+    return np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, n), np.ones(n)
+
+
+def _columns_of_values(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
+    find, types = vectorizer.vocabulary_.get, list(map(type, chain.from_iterable(map(dict.values, tokens))))
+    if not (set(types) <= set(PLAIN) and set(map(type, chain.from_iterable(tokens))) <= {str}):
+        raise TypeError("a value or a name of another type")
+    texts = np.fromiter(map(is_, types, repeat(str)), np.bool_, n)
+    numbers, columns, values = (~texts).tobytes(), np.empty(n, np.int32), np.ones(n)
+    items = compress(chain.from_iterable(map(dict.items, tokens)), texts.tobytes())
+    columns[texts] = np.fromiter(map(find, map(vectorizer.separator.join, items), repeat(-1)), np.int32)
+    columns[~texts] = np.fromiter(map(find, compress(chain.from_iterable(tokens), numbers), repeat(-1)), np.int32)
+    values[~texts] = np.fromiter(compress(chain.from_iterable(map(dict.values, tokens)), numbers), np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("a value that is not finite")
+    return columns, values
+
+
+def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Columns, Floats]:
+    """Return the column of each item, -1 if the vocabulary lacks it, and its value; with fit, make the vocabulary."""
+    between = vectorizer.separator
+    names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
+    values = [1.0 if isinstance(value, str) else value for _, value in items]
+    if fit:
+        vectorizer.feature_names_ = sorted(set(names))
+        vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
+    columns = np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, len(names))
+    return columns, np.array(values, np.float64)
+
+
+def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Columns, Floats]:
+    """Return the column of each item, -1 if its value is 0, and its value with the sign of its hash."""
+    columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
+    if items:
+        M = vectorizer.transform([{name: value} for name, value in items])
+        known = np.diff(M.indptr) > 0
+        columns[known], values[known] = M.indices, M.data
+    return columns, values
+
+
+def _distinct_items(tokens: Tokens) -> tuple[list[Item], Columns, Offsets]:
+    """Return the distinct items by appearance; their numbers, token by token; where each token's begin, (N + 1,)."""
+    if isinstance(tokens, NamedTokens):
+        return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
+    if all(isinstance(token, COLLECTIONS) for token in tokens):
+        names, ids, offsets = _number_items(tokens, iter)
+        return [(_check_name(name), 1.0) for name in names], ids, offsets
+    try:
+        items, ids, offsets = _number_items(tokens, methodcaller("items"))
+    except (TypeError, AttributeError):
+        pass  # A value cannot be hashed, or a token is no mapping: flattening reads it, or raises.
+    else:
+        if not any(_is_nested(value) for _, value in items):
+            return list(map(_check_item, items)), ids, offsets
+    items, ids, offsets = _number_items([flat_items(token) for token in tokens], iter)
+    return list(map(_check_item, items)), ids, offsets
+
+
+def _number_items(
+    tokens: Sequence[UserData], items_of: Callable[[UserData], Iterable[UserData]]
+) -> tuple[list[UserData], Columns, Offsets]:
+    number: defaultdict[UserData, int] = defaultdict(count().__next__)
+    ids = np.fromiter(map(number.__getitem__, chain.from_iterable(map(items_of, tokens))), np.int32)
+    return list(number), ids, _offsets(tokens)
+
+
+def _offsets(tokens: Sequence[UserData]) -> Offsets:
+    offsets = np.zeros(len(tokens) + 1, np.int64)
+    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
+    return offsets
+
+
+def _is_nested(value: UserData) -> bool:
+    # Asking for the type first spares most values the slow question whether they are a Mapping.
+    return type(value) not in PLAIN and isinstance(value, (*COLLECTIONS, Mapping))
+
+
+def flat_items(token: UserData, prefix: str = "") -> list[Item]:
+    """Return the items of a token, with nested values written out."""
+    if isinstance(token, COLLECTIONS):
+        return [(prefix + _check_name(name), 1) for name in token]
+    if not isinstance(token, Mapping):
+        raise TypeError(
+            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts: expected a dict "
+            "from names to values, or a list of feature names"
+        )
+    items: list[Item] = []
+    for name, value in token.items():
+        full = prefix + _check_name(name)
+        if _is_nested(value):
+            items.extend(flat_items(value, full + SEPARATOR))
+        else:
+            items.append((full, value))
+    return items
+
+
+def _check_name(name: UserData) -> str:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"X has the feature name {shown(name)} of type {type(name).__name__}: expected a string; use str(name)"
+        )
+    return name
+
+
+def _check_item(item: Item) -> Item:
+    name, value = item
+    _check_name(name)
+    if isinstance(value, str):
+        return item
+    if isinstance(value, Real | np.bool_):
+        if not np.isfinite(float(value)):
+            raise ValueError(
+                f"X has the value {value} for feature {shown(name)}: expected finite numbers; leave it out"
+            )
+        return name, float(value)
+    raise TypeError(
+        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a "
+        "string, a number, a boolean, a list or set of strings, or a nested dict; leave out a feature without a value"
+    )

@@ -1,0 +1,284 @@
+"""Graphs as users hand them in: node features, edges, edge features; or networkx graphs; or sequences, as chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from kernelcrf.arrays import Flags, Floats, Inputs, Labels, UserData, is_sparse
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.containers import is_frame, read_container
+from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.matrices import read_matrix
+from kernelcrf.readers.weights import read_weights
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSamples:
+    """Graphs side by side, with the nodes of all samples one after the other.
+
+    nodes : (N, d) features.
+    offsets : (m + 1,), where each sample's nodes begin.
+    edges : (E, 2), numbers of nodes among all of them, sample by sample.
+    edge_features : (E, k), or None.
+    directed : whether edges go from one node to the other, as those of sequences do.
+    """
+
+    nodes: Inputs
+    offsets: Ints
+    edges: Ints
+    edge_features: Inputs | None
+    directed: bool
+
+    @property
+    def n_samples(self) -> int:
+        """Return m, the number of graphs."""
+        return len(self.offsets) - 1
+
+    @property
+    def samples(self) -> Ints:
+        """Return the sample of each node, (N,)."""
+        return np.repeat(np.arange(self.n_samples), np.diff(self.offsets))
+
+    @classmethod
+    def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
+        """Return the graphs of a container as one; `like`, no graphs of the same kind, is what an empty X is."""
+        items = [_sample(x, i, directed) for i, x in enumerate(read_graphs(X))]
+        if not items:
+            if like is not None:
+                return like
+            raise ValueError("X is empty: expected at least one graph")
+        chains = {item.is_chain for item in items}
+        if len(chains) > 1:
+            raise ValueError("X mixes sequences and graphs: expected all of one kind")
+        _check_alike(items)
+        offsets = np.concatenate(([0], np.cumsum([item.features.shape[0] for item in items]))).astype(np.int64)
+        edges = [item.edges + low for item, low in zip(items, offsets[:-1], strict=True)]
+        nodes = [item.features for item in items]
+        ends = [item.edge_features for item in items if item.edge_features is not None]
+        return cls(
+            _joined(nodes),
+            offsets,
+            np.concatenate([np.empty((0, 2), np.int64), *edges]),
+            _joined(ends) if ends else None,
+            directed or chains == {True},
+        )
+
+    def only(self, kept: Flags) -> GraphSamples:
+        """Return the samples that are kept (m,)."""
+        nodes = kept[self.samples]
+        edges = nodes[self.edges[:, 0]]
+        numbers = np.cumsum(nodes) - 1
+        return GraphSamples(
+            self.nodes[nodes],
+            np.concatenate(([0], np.cumsum(np.diff(self.offsets)[kept]))).astype(np.int64),
+            numbers[self.edges[edges]],
+            None if self.edge_features is None else self.edge_features[edges],
+            self.directed,
+        )
+
+    def members(self, cliques: str) -> Ints:
+        """Return the nodes of all "nodes", "edges", "skips" or "paths", (K, arity); "edge inputs" are edges."""
+        if cliques == "nodes":
+            return np.arange(self.nodes.shape[0])[:, None]
+        if cliques in ("skips", "paths"):
+            return self.skips if cliques == "skips" else self.paths
+        return self.edges
+
+    @property
+    def edge_inputs(self) -> Inputs:
+        """Return the inputs of an edge kernel: the edges' own features, or else those of both ends.
+
+        The ends of an edge without direction enter by the sum and the absolute difference of their features.
+        """
+        if self.edge_features is not None:
+            return self.edge_features
+        first, second = self.nodes[self.edges[:, 0]], self.nodes[self.edges[:, 1]]
+        with np.errstate(over="ignore"):
+            pair = (first, second) if self.directed else (first + second, abs(first - second))
+        return sp.hstack(pair, format="csr") if is_sparse(first) else np.concatenate(pair, axis=1)
+
+    @property
+    def skips(self) -> Ints:
+        """Return (K, 2), the ends of paths of three nodes that no edge joins, each pair once."""
+        paths = self.paths
+        ends = paths[:, ::2] if self.directed else np.sort(paths[:, ::2], axis=1)
+        ends = np.unique(ends, axis=0)
+        joined = {(min(a, b), max(a, b)) for a, b in self.edges.tolist()}
+        keep = [(min(a, b), max(a, b)) not in joined for a, b in ends.tolist()]
+        return ends[np.array(keep, bool)] if len(ends) else np.empty((0, 2), np.int64)
+
+    @property
+    def paths(self) -> Ints:
+        """Return (K, 3), paths of three different nodes along edges and, if they have one, along their direction."""
+        n_nodes = self.nodes.shape[0]
+        into: list[list[int]] = [[] for _ in range(n_nodes)]
+        out: list[list[int]] = [[] for _ in range(n_nodes)]
+        for a, b in self.edges.tolist():
+            out[a].append(b)
+            into[b].append(a)
+        found = []
+        for middle in range(n_nodes):
+            if self.directed:
+                found += [(a, middle, b) for a in into[middle] for b in out[middle] if a != b]
+            else:
+                around = sorted({*into[middle], *out[middle]})
+                found += [(a, middle, b) for k, a in enumerate(around) for b in around[k + 1 :]]
+        return np.array(found, np.int64).reshape(-1, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    features: Inputs
+    edges: Ints
+    edge_features: Inputs | None
+    is_chain: bool
+
+
+def read_labelled_graphs(
+    X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
+) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
+    """Return a reader of the labels, and the graphs of weight above 0 with their labels and weights.
+
+    Labels are indices (N,) of the nodes, -1 where a label is missing.
+    """
+    graphs = GraphSamples.read(X, directed=directed)
+    order = Chains(graphs.offsets)
+    reader = LabelReader.fit(y, order, classes)
+    labels = reader.encode_single(y, order)
+    weights = read_weights(sample_weight, graphs.n_samples, "graph")
+    if weights is not None and not weights.all():
+        kept = weights > 0
+        labels, graphs, weights = labels[kept[graphs.samples]], graphs.only(kept), weights[kept]
+    return reader, graphs, labels, weights
+
+
+def read_graphs(X: UserData) -> list[UserData]:
+    """Return the graphs of a container by position."""
+    expected = "a list of graphs, each (features, edges) or a networkx graph, or of sequences (T, d)"
+    opened = read_container(X, "X", expected)
+    if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
+        raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}")
+    return list(opened)
+
+
+def _sample(x: UserData, i: int, directed: bool) -> _Sample:
+    if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
+        return _from_networkx(x, i, directed)
+    if _is_graph(x):
+        features = _matrix(x[0], f"X[{i}][0]")
+        edges = _edges(x[1], features.shape[0], i, directed)
+        ends = None if len(x) == 2 else _matrix(x[2], f"X[{i}][2]")
+        if ends is not None and ends.shape[0] != len(edges):
+            raise ValueError(
+                f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected as many"
+            )
+        return _Sample(features, edges, ends, False)
+    features = _matrix(x, f"X[{i}]")
+    steps = np.arange(features.shape[0])
+    return _Sample(features, np.column_stack((steps[:-1], steps[1:])), None, True)
+
+
+def _from_networkx(graph: UserData, i: int, directed: bool) -> _Sample:
+    """Read node features from the attribute "x" of nodes, and edge features from "x" of edges if they have it."""
+    if graph.is_directed() != directed:
+        other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
+        raise ValueError(
+            f"X[{i}] is a {type(graph).__name__} of networkx, and directed={directed!r}: expected graphs whose edges "
+            f"are {'directed' if directed else 'without direction'}; use {other}"
+        )
+    places = {node: k for k, node in enumerate(graph.nodes)}
+    try:
+        features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"X[{i}] lacks features: expected an attribute 'x' of every node, numbers of one length"
+        ) from None
+    pairs = list(graph.edges(data=True))
+    edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i, directed)
+    ends = None
+    with_features = sum("x" in data for _, _, data in pairs)
+    if 0 < with_features < len(pairs):
+        raise ValueError(
+            f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected features of all "
+            "edges, or of none"
+        )
+    if with_features:
+        try:
+            ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
+        except ValueError:
+            raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers of one length") from None
+        ends = _matrix(ends, f"X[{i}], the attributes 'x' of edges,")
+    return _Sample(_matrix(features, f"X[{i}], the attributes 'x' of nodes,"), edges, ends, False)
+
+
+def _is_graph(x: UserData) -> bool:
+    """Return whether a tuple or list is (features, edges), and not the two or three tokens of a sequence."""
+    if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
+        return False
+    return any(_dimensions(part) > 1 for part in x)
+
+
+def _dimensions(part: UserData) -> int:
+    try:
+        return 2 if is_sparse(part) or is_frame(part) else np.ndim(part)
+    except ValueError:  # rows of different lengths
+        return 2
+
+
+def _matrix(values: UserData, name: str) -> Inputs:
+    matrix = read_matrix(values, name)
+    if not np.isfinite(matrix.data if is_sparse(matrix) else matrix).all():
+        raise ValueError(f"{name} contains NaN or infinity: expected finite numbers")
+    return matrix
+
+
+def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
+    opened = read_container(values, f"the edges of X[{i}]", "(n_edges, 2) numbers of nodes")
+    try:
+        edges = np.asarray(opened)
+    except ValueError:
+        raise ValueError(f"the edges of X[{i}] are not pairs: expected (n_edges, 2) numbers of nodes") from None
+    if edges.size == 0:
+        return np.empty((0, 2), np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise ValueError(f"the edges of X[{i}] have shape {edges.shape}: expected (n_edges, 2) numbers of nodes")
+    if edges.min() < 0 or edges.max() >= n_nodes:
+        raise ValueError(
+            f"the edges of X[{i}] name nodes from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
+        )
+    if (edges[:, 0] == edges[:, 1]).any():
+        raise ValueError(f"X[{i}] joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes")
+    pairs = edges if directed else np.sort(edges, axis=1)
+    _, first, counts = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        a, b = edges[first[counts > 1].min()]
+        raise ValueError(
+            f"X[{i}] has the edge ({a}, {b}) more than once: expected each edge once"
+            + ("" if directed else ", from either end; edges in both directions go with directed=True")
+        )
+    return edges.astype(np.int64)
+
+
+def _check_alike(items: Sequence[_Sample]) -> None:
+    widths = [item.features.shape[1] for item in items]
+    if len(set(widths)) > 1:
+        i = next(k for k, width in enumerate(widths) if width != widths[0])
+        raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected as many")
+    with_edges = [item for item in items if len(item.edges)]
+    if len({item.edge_features is None for item in with_edges}) > 1:
+        raise ValueError("X has some graphs with edge features and some without: expected all or none")
+    if len({item.edge_features.shape[1] for item in with_edges if item.edge_features is not None}) > 1:
+        raise ValueError("X has graphs that differ in the number of their edge features: expected as many for all")
+
+
+def _joined(parts: Sequence[Inputs]) -> Inputs:
+    if any(is_sparse(part) for part in parts):
+        return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts], format="csr"))
+    return np.concatenate(parts)

@@ -1,0 +1,267 @@
+"""Labels as users hand them in, stored flat: indices (N,) into the classes, and what each token may be.
+
+y is a list of label sequences, or all labels one after the other if X is flat, in any container that `containers`
+reads. A label is any hashable value that equals itself. A string instead of a sequence is a sequence of one-letter
+labels. These values do not stand for one known label:
+
+    None, pandas.NA The label is missing. So is a masked entry of a masked array.
+    -1              The label is missing if all classes are strings or integers >= 0. Otherwise -1 is a label.
+    {"a", "b"}      The label is one of this set or frozenset.
+
+Training maximises the probability that each label lies within its set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import Array, Flags, Labels, UserData
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.containers import DATES, is_missing_value, object_array, read_labels, read_list
+from kernelcrf.readers.stored_labels import label_from_json, label_to_json
+from kernelcrf.validation import shown, shown_list
+
+SETS = (set, frozenset)
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads labels of tokens and nodes.
+
+    classes : (L,), the labels, sorted as scikit-learn sorts them, or by appearance if they have no order.
+    """
+
+    classes: Array
+
+    @classmethod
+    def fit(
+        cls, y: UserData, chains: Chains, classes: Iterable[Hashable] | None = None, *, flat: bool = False
+    ) -> LabelReader:
+        """Return a reader of the labels that y shows, or of the given classes; y must show at least one label.
+
+        flat : whether y holds the labels of all tokens one after the other.
+        """
+        return cls.of(distinct_labels(y, chains, flat=flat), classes)
+
+    @classmethod
+    def of(cls, seen: Sequence[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
+        """Return a reader of the labels among the distinct values of y, or of the given classes."""
+        if classes is not None:
+            labels = dict.fromkeys(classes)
+            _check_labels(labels, "classes")
+        else:
+            labels = dict.fromkeys(seen)
+            if UNKNOWN in labels and _minus_one_is_free(label for label in labels if label != UNKNOWN):
+                del labels[UNKNOWN]
+        reader = cls(_sorted(list(labels)))
+        if not any(label in reader._index for label in seen):
+            raise ValueError(
+                "y has no label that is not missing (None or -1): expected at least one labelled token"
+                if all(map(reader._is_missing, seen))
+                else f"y has none of the classes {shown_list(labels)}: expected labels among them"
+            )
+        if len(labels) < 2:
+            hint = "; -1 counts as missing, classes=[-1, 1] makes it a label" if UNKNOWN in seen else ""
+            raise ValueError(
+                f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
+                f"classes= names those that y does not show{hint}"
+            )
+        return reader
+
+    def encode(self, y: UserData, chains: Chains, *, flat: bool = False) -> tuple[Labels, Flags | None]:
+        """Return indices (N,), -1 where a label is missing or one of a set, and the labels that are allowed (N, L).
+
+        The second is None if every token has one known label.
+        """
+        tokens = flat_labels(y, chains, flat=flat)
+        try:
+            labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
+        except (KeyError, TypeError):
+            return self._encode_partial(tokens, chains)
+        return labels, None
+
+    def encode_single(self, y: UserData, chains: Chains) -> Labels:
+        """Return indices (N,), -1 where a label is missing; raise if y has sets of labels."""
+        labels, allowed = self.encode(y, chains)
+        counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
+        if ((counts > 1) & (counts < len(self.classes))).any():
+            raise ValueError("y has sets of labels: expected one label per node, or None for a missing one")
+        return np.where(counts > 1, np.int32(UNKNOWN), labels)
+
+    def compare(
+        self, indices: npt.ArrayLike, y: UserData, chains: Chains, *, flat: bool = False
+    ) -> tuple[Flags, Flags]:
+        """Return which of the indices (N,) are the labels of y, and which labels of y are known, each (N,).
+
+        A label outside the classes is known, and no index is right.
+        """
+        tokens = flat_labels(y, chains, flat=flat)
+        known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
+        truth = [
+            self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
+        ]
+        return np.asarray(indices) == np.array(truth, np.intp), known
+
+    def decode(self, indices: npt.ArrayLike, chains: Chains) -> list[Array]:
+        """Return the labels of indices (N,), one array per sequence."""
+        labels = self.classes[np.asarray(indices, dtype=np.intp)]
+        if labels.shape != (chains.n_nodes,):
+            raise ValueError(
+                f"indices has shape {labels.shape} and the chains have {chains.n_nodes} tokens: expected one per token"
+            )
+        return [labels[low:high] for low, high in pairwise(chains.offsets.tolist())]
+
+    def to_config(self) -> dict[str, UserData]:
+        """Return the classes as JSON-able values, which `from_config` reads."""
+        kind = self.classes.dtype.kind
+        return {"kind": kind, "classes": [label_to_json(label) for label in self.classes.tolist()]}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, UserData]) -> LabelReader:
+        """Return the reader that `to_config` described."""
+        kind, labels = config["kind"], [label_from_json(label) for label in config["classes"]]
+        reader = cls(object_array(labels) if kind == "O" else np.asarray(labels))
+        distinct = len(reader._index) == len(labels) and all(label == label for label in labels)
+        if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or not distinct:
+            raise ValueError(
+                f"config has classes of kind {kind!r} and the values {shown_list(labels)}: expected distinct labels "
+                "of that kind, as to_config writes them"
+            )
+        return reader
+
+    @cached_property
+    def _index(self) -> dict[UserData, int]:
+        return {label: index for index, label in enumerate(self.classes.tolist())}
+
+    @cached_property
+    def _minus_one_is_missing(self) -> bool:
+        return UNKNOWN not in self._index and _minus_one_is_free(self._index)
+
+    def _is_missing(self, label: UserData) -> bool:
+        return is_missing_value(label) or (self._minus_one_is_missing and _is_minus_one(label))
+
+    def _encode_partial(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags]:
+        labels = np.full(len(tokens), UNKNOWN, np.int32)
+        allowed = np.zeros((len(tokens), len(self.classes)), bool)
+        for t, label in enumerate(tokens):
+            if self._is_missing(label):
+                allowed[t] = True
+                continue
+            choices = [self._find(one, t, chains) for one in (label if isinstance(label, SETS) else (label,))]
+            if not choices:
+                raise ValueError(
+                    f"y has an empty set of labels at {chains.place(t)}: expected at least one; None is a missing label"
+                )
+            allowed[t, choices] = True
+            if len(choices) == 1:
+                labels[t] = choices[0]
+        return labels, allowed
+
+    def _find(self, label: UserData, t: int, chains: Chains) -> int:
+        try:
+            return self._index[label]
+        except (KeyError, TypeError):
+            raise ValueError(
+                f"y has the label {shown(label)} at {chains.place(t)}, which is not among the classes "
+                f"{shown_list(self.classes.tolist())}: expected one of them, None for a missing label, or a set of "
+                "them; fit with classes= to name labels beforehand"
+            ) from None
+
+
+def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
+    """Return the labels of all tokens; raise if a sequence has more or fewer labels than tokens."""
+    if y is None:
+        raise ValueError(
+            "the fit requires y to be passed, but the target y is None: expected a label for each token or node"
+        )
+    if flat:
+        labels = read_labels(y, "y")
+        if len(labels) != chains.n_nodes:
+            raise ValueError(
+                f"y has {len(labels)} labels and X has {chains.n_nodes} tokens: expected one label per token"
+            )
+        return labels
+    masked = isinstance(y, np.ma.MaskedArray)
+    rows = list(y) if masked else read_list(y, "y", "a list of label sequences, one for each of X")
+    if len(rows) != chains.n_samples:
+        raise ValueError(
+            f"y has {len(rows)} sequences and X has {chains.n_samples}: expected a label sequence for each sequence "
+            "of X"
+        )
+    sequences = [read_labels(labels, f"y[{chains.number(i)}]") for i, labels in enumerate(rows)]
+    for i, (labels, length) in enumerate(zip(sequences, chains.lengths.tolist(), strict=True)):
+        if len(labels) != length:
+            i = chains.number(i)
+            raise ValueError(
+                f"y[{i}] has {len(labels)} labels and X[{i}] has {length} tokens: expected one label per token"
+            )
+    return list(chain.from_iterable(sequences))
+
+
+def distinct_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
+    """Return the distinct values of y without None, also those within sets, by appearance."""
+    seen: dict[UserData, None] = {}
+    for label in flat_labels(y, chains, flat=flat):
+        if isinstance(label, SETS):
+            # The order of a set is not fixed: sorting by text makes a fit repeatable.
+            seen.update(dict.fromkeys(sorted(label, key=repr)))
+        elif not is_missing_value(label):
+            try:
+                seen[label] = None
+            except TypeError:
+                raise TypeError(
+                    f"y has the label {shown(label)} of type {type(label).__name__}: expected a hashable label; "
+                    "a set holds the labels of an ambiguous token"
+                ) from None
+    _check_labels(seen, "y")
+    return list(seen)
+
+
+def _check_labels(labels: Iterable[UserData], name: str) -> None:
+    for label in labels:
+        if is_missing_value(label) or not _equals_itself(label):
+            raise ValueError(
+                f"{name} has {shown(label)} as a label: expected a value that equals itself; "
+                "a token without a label is None, outside any set"
+            )
+
+
+def _equals_itself(label: UserData) -> bool:
+    try:
+        return bool(label == label)
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_minus_one(label: UserData) -> bool:
+    return isinstance(label, int | np.integer) and label == UNKNOWN
+
+
+def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
+    """Return whether all labels are strings or integers >= 0, so that -1 can stand for a missing one."""
+    return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
+
+
+def _sorted(labels: list[UserData]) -> Array:
+    """Return strings or numbers as `numpy.unique` sorts them, other values in their own order, or as they come."""
+    # The `item` of a date in nanoseconds is a number.
+    labels = [
+        label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label for label in labels
+    ]
+    for types in (str, bool, int | float):
+        if all(isinstance(label, types) for label in labels):
+            array = np.unique(np.asarray(labels))
+            # Arrays drop a trailing NUL of strings and round integers beyond 64 bits.
+            if set(array.tolist()) == set(labels):
+                return array
+    try:
+        return object_array(sorted(labels))
+    except TypeError:
+        return object_array(labels)

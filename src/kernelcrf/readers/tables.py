@@ -1,0 +1,108 @@
+"""Tables of discrete values as users hand them in: one row per sample, one column per variable, of any values.
+
+None, NaN and pandas.NA are missing. A column of fractional numbers with more than FEW_VALUES different values, each
+seen fewer than ROWS_PER_VALUE times on average, is continuous and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Labels, UserData
+from kernelcrf.readers.containers import is_missing_value, read_table
+from kernelcrf.readers.stored_labels import values_from_config, values_to_config
+from kernelcrf.validation import shown, shown_list
+
+FEW_VALUES, ROWS_PER_VALUE = 20, 5
+
+
+@dataclass(frozen=True, eq=False)
+class TableReader:
+    """Reads tables with the variables that `fit` saw; `categories` holds the values of each, sorted."""
+
+    categories: tuple[Array, ...]
+
+    @classmethod
+    def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
+        """Return a reader of tables like X, and X itself as `read` returns it."""
+        table = read_table(X, "X")
+        _check_shape(table)
+        reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)))
+        return reader, reader._encode(table)
+
+    def read(self, X: UserData) -> Labels:
+        """Return X as indices into the categories, (m, n_variables), -1 where a value is missing."""
+        table = read_table(X, "X")
+        if table.ndim and not len(table):
+            return np.empty((0, len(self.categories)), np.int32)
+        _check_shape(table)
+        if table.shape[1] != len(self.categories):
+            raise ValueError(f"X has {table.shape[1]} columns: expected {len(self.categories)}, as in training")
+        return self._encode(table)
+
+    def decode(self, indices: Array) -> Array:
+        """Return the values of indices (m, n_variables); as objects if variables differ in the kind of their values."""
+        columns = [values[indices[:, v]] for v, values in enumerate(self.categories)]
+        if len({column.dtype.kind for column in columns}) == 1:
+            return np.column_stack(columns)
+        table = np.empty(indices.shape, object)
+        for v, column in enumerate(columns):
+            table[:, v] = column.tolist()
+        return table
+
+    def to_config(self) -> dict[str, object]:
+        """Return the reader as JSON-able values, which `from_config` reads."""
+        return {"categories": [values_to_config(values) for values in self.categories]}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, UserData]) -> TableReader:
+        """Return the reader that `to_config` described."""
+        return cls(tuple(values_from_config(values) for values in config["categories"]))
+
+    def _encode(self, table: Array) -> Labels:
+        indices = np.full(table.shape, -1, np.int32)
+        for v, values in enumerate(self.categories):
+            places = {value: k for k, value in enumerate(values.tolist())}
+            for i, value in enumerate(table[:, v].tolist()):
+                if not _is_missing(value):
+                    if not isinstance(value, Hashable) or value not in places:
+                        raise ValueError(
+                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None"
+                        )
+                    indices[i, v] = places[value]
+        return indices
+
+
+def _check_shape(table: Array) -> None:
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), at least one of each")
+
+
+def _is_missing(value: object) -> bool:
+    return is_missing_value(value) or (isinstance(value, float) and value != value)
+
+
+def _categories(column: Array, v: int) -> Array:
+    known = [value for value in column.tolist() if not _is_missing(value)]
+    try:
+        seen = set(known)
+    except TypeError:
+        raise TypeError(f"X has values in column {v} that cannot be hashed: expected numbers or strings") from None
+    if not seen:
+        raise ValueError(f"variable {v} of X has no value that is not missing: expected at least one")
+    try:
+        values = np.array(sorted(seen))
+    except TypeError:
+        raise ValueError(
+            f"variable {v} of X has values of different types: expected all numbers or all strings"
+        ) from None
+    many = len(values) > FEW_VALUES and len(known) < ROWS_PER_VALUE * len(values)
+    if many and values.dtype.kind == "f" and (values != np.round(values)).any():
+        raise ValueError(
+            f"variable {v} of X is continuous, with {len(values)} different values in {len(known)} rows: expected "
+            "discrete values; cut it into intervals first, by scikit-learn's KBinsDiscretizer(encode='ordinal')"
+        )
+    return values

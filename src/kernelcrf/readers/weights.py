@@ -1,0 +1,143 @@
+"""Weights of samples and of classes, read in one place for all estimators, their scores, metrics and data on a cluster.
+
+A weight is a finite number >= 0, and not all of them are 0. A sample counts for its sample weight times the mean class
+weight of its known labels; a sample without known labels counts for its sample weight.
+
+A sample that counts for 0, by either kind of weight, is left out of the fit: it moves no gamma, no landmark and no
+vocabulary. It is still checked, and its labels are still among the classes, so that the columns of probabilities do
+not depend on weights. Labels of samples whose sample weight is 0 do not enter class_weight="balanced".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import Array, Flags, Floats, Labels, UserData, is_sparse
+from kernelcrf.readers.containers import is_frame, read_container
+from kernelcrf.validation import shown, shown_list
+
+
+def read_weights(
+    sample_weight: UserData, n_samples: int, noun: str, *, first: int = 0, part: bool = False
+) -> Floats | None:
+    """Return weights (n_samples,) of what `noun` names, read by position, or None if none are given.
+
+    first : the number of the first sample in the user's data, for messages.
+    part : whether these are the weights of a part of the data, which may all be 0.
+    """
+    if sample_weight is None:
+        return None
+    expected = f"({n_samples},), a finite number >= 0 for each {noun}"
+    opened = read_container(sample_weight, "sample_weight", expected)
+    if is_sparse(opened) or is_frame(opened):
+        raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
+    try:
+        weights = np.asarray(opened)
+        weights = weights if weights.dtype.kind in "fiub" else _numbers(weights)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"sample_weight={shown(sample_weight)} has entries that are no numbers: expected {expected}"
+        ) from None
+    weights = weights.astype(np.float64)
+    if weights.shape != (n_samples,):
+        raise ValueError(f"sample_weight has shape {weights.shape}: expected {expected}")
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        at = int(wrong[0])
+        raise ValueError(f"sample_weight[{first + at}] is {weights[at]:g}: expected {expected}")
+    if not part and not weights.any():
+        raise ValueError(f"sample_weight is zero for every {noun}: expected at least one above zero")
+    return weights
+
+
+def weigh_samples(
+    sample_weight: Floats | None,
+    class_weight: UserData,
+    lengths: npt.NDArray[np.int64],
+    indices: Labels,
+    classes: Array,
+    noun: str,
+    *,
+    part: bool = False,
+) -> Floats | None:
+    """Return what samples count for, (m,), or None if every one counts for one.
+
+    sample_weight : what `read_weights` returned.
+    lengths : (m,), how many labels each sample has.
+    indices : (N,), labels of all samples as indices into the classes, -1 where a label is not known.
+    part : whether these are a part of the data, whose samples may all count for 0.
+    """
+    if class_weight is None:
+        return sample_weight
+    known = indices >= 0
+    samples = np.repeat(np.arange(len(lengths)), lengths)[known]
+    counted = slice(None) if sample_weight is None else sample_weight[samples] > 0
+    by_class = read_class_weights(class_weight, classes, np.bincount(indices[known][counted], minlength=len(classes)))
+    totals = np.bincount(samples, by_class[indices[known]], minlength=len(lengths))
+    counts = np.bincount(samples, minlength=len(lengths))
+    means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
+    weights = means if sample_weight is None else means * sample_weight
+    if not part and not weights.any():
+        raise ValueError(f"class_weight leaves no {noun} with a weight above zero: expected at least one")
+    return np.asarray(weights)
+
+
+def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, ...]:
+    """Return the weights and the values, arrays or sparse matrices, of the samples whose weight is not 0."""
+    if weights is None or weights.all():
+        return weights, *values
+    return weights[weights > 0], *(value[weights > 0] for value in values)
+
+
+def score_weights(sample_weight: UserData, lengths: npt.NDArray[np.int64], known: Flags, noun: str) -> Floats:
+    """Return a weight for each known token or node of samples of these lengths, for a score; not all are 0."""
+    if not known.any():
+        raise ValueError(f"y has no {noun} with a known label: expected at least one to score")
+    given = read_weights(sample_weight, len(lengths), "sample")
+    if given is None:
+        return np.ones(int(known.sum()))
+    weights = np.repeat(given, lengths)[known]
+    if not weights.any():
+        raise ValueError(f"sample_weight is zero for every {noun} with a known label: expected at least one above zero")
+    return weights
+
+
+def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
+    """Return the weight of each class, (L,); classes that a dict does not name count for one.
+
+    spec : "balanced", for n / (number of labels that occur * count), or a mapping from labels to weights.
+    counts : (L,), how often each class occurs, for "balanced".
+    """
+    result = np.ones(len(classes))
+    if isinstance(spec, Mapping):
+        places = {label: k for k, label in enumerate(classes.tolist())}
+        for label, weight in spec.items():
+            if label not in places:
+                raise ValueError(
+                    f"class_weight names the label {shown(label)}, which is not among the classes "
+                    f"{shown_list(places)}: expected one of them"
+                )
+            number = isinstance(weight, Real | np.bool_)
+            if not number or not np.isfinite(float(weight)) or weight < 0:
+                raise ValueError(
+                    f"class_weight has the weight {shown(weight)} for the label {shown(label)}: expected a finite "
+                    "number >= 0"
+                )
+            result[places[label]] = weight
+        return result
+    if spec != "balanced":
+        raise ValueError(f"class_weight={shown(spec)}: expected None, 'balanced' or a dict from labels to weights")
+    present = counts > 0
+    result[present] = counts.sum() / (present.sum() * counts[present])
+    return result
+
+
+def _numbers(weights: Array) -> Floats:
+    """Return an array of objects as numbers; strings that look like numbers are none."""
+    if weights.dtype != object or any(isinstance(value, str | bytes) for value in weights.flat):
+        raise TypeError("no numbers")
+    return weights.astype(np.float64)

@@ -1,0 +1,203 @@
+"""A score is a sum of terms, each with an input kernel, a label kernel and a prior variance of its own (14), (26).
+
+    score(y | x) = sum over terms, over the cliques C of the term's kind, of f_term(x_C, y_C)
+
+with f_term in the RKHS of k_x k_y. The labels of a clique are taken jointly: k_y = A A' is a kernel on the S labellings
+of a clique, A of shape (S, rank). With n features F of k_x (F = 1 without inputs) f = A (W' F), and the weights W have
+shape (n, rank). Features are whitened and label kernels factored, so that the norm of theta is the plain one, and the
+prior is sum_k |theta_k|^2 / (2 C_k). Solvers see theta as one vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import Array, Floats
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LabelKernel, LabelMap
+from kernelcrf.validation import either, real
+
+# Below, 1 / C is near the largest number there is.
+LEAST_C = 1e-300
+PRIOR_VARIANCE = either(
+    real(least=LEAST_C),
+    advice="every term is penalised, or there is no certificate",
+)
+
+# Between these, entries whose squares underflow are negligible beside the others.
+SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
+
+
+# The kinds of cliques of a chain: tokens (t,) and steps (t - 1, t).
+TOKENS, STEPS = "tokens", "steps"
+# The names of the terms of a chain, as model files have them.
+TOKEN_TERM, TRANSITION_TERM, BIAS_TERM, STEP_TERM = "node", "edge", "bias", "steps"
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A function f(x_C, y_C) in the RKHS of k_x k_y on the cliques of one kind, whose weights have shape (n, rank).
+
+    cliques : the kind of cliques: TOKENS or STEPS of a chain, the name of a template of a graph.
+    k_y : kernel on the joint labels of a clique.
+    C : prior variance.
+    kernel : k_x, or None if the function does not depend on inputs.
+    input : the name of the inputs that `kernel` compares, or None.
+    n : number of features of k_x.
+    """
+
+    name: str
+    cliques: str
+    k_y: LabelMap
+    C: float
+    kernel: InputKernel | None = None
+    input: str | None = None
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        PRIOR_VARIANCE.check("C", self.C)
+        object.__setattr__(self, "C", float(self.C))
+        if (self.kernel is None) != (self.input is None):
+            raise ValueError(
+                f"term {self.name!r} has kernel={self.kernel!r} and input={self.input!r}: give both or none"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the shape of the weights."""
+        return self.n, self.k_y.rank
+
+    @property
+    def size(self) -> int:
+        """Return the number of weights."""
+        return self.n * self.k_y.rank
+
+
+def chain_terms(
+    n_labels: int,
+    kernel: InputKernel,
+    edge_kernel: InputKernel | None = None,
+    *,
+    C: float = 1.0,
+    C_edge: float | None = 1.0,
+    C_bias: float | None = None,
+    label_kernel: str | npt.ArrayLike = "delta",
+) -> list[Term]:
+    """Return the terms of a chain whose tokens have one input.
+
+    C_edge, C_bias : prior variances of the terms of steps and of label biases, or None for no such terms.
+    edge_kernel : kernel of the steps' inputs beside the constant transitions, or None.
+    """
+    pairs = LabelKernel("delta", n_labels**2)
+    terms = [Term(TOKEN_TERM, TOKENS, LabelKernel.of(label_kernel, n_labels), C, kernel, TOKENS)]
+    if C_edge is not None:
+        terms.append(Term(TRANSITION_TERM, STEPS, pairs, C_edge))
+    if C_bias is not None:
+        terms.append(Term(BIAS_TERM, TOKENS, LabelKernel("delta", n_labels), C_bias))
+    if C_edge is not None and edge_kernel is not None:
+        terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
+    return terms
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the weights of terms lie in theta, one after the other."""
+
+    terms: tuple[Term, ...]
+
+    def __post_init__(self) -> None:
+        names = [term.name for term in self.terms]
+        if len(set(names)) != len(names):
+            raise ValueError(f"terms are named {names}: expected names that differ")
+
+    @classmethod
+    def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
+        """Return the layout of terms that have so many features, by name; terms without inputs have one."""
+        return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Return the place of each term's weights in theta, by name."""
+        ends = np.cumsum([term.size for term in self.terms]).tolist()
+        return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
+
+    @cached_property
+    def size(self) -> int:
+        """Return the length of theta."""
+        return sum(term.size for term in self.terms)
+
+    def times_lam(self, v: Floats) -> Floats:
+        """Return lam_k v_k of each term, lam = 1 / C: the gradient of the penalty at theta = v."""
+        return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
+
+    def squared_norm(self, theta: Floats) -> float:
+        """Return sum_k lam_k |theta_k|^2: twice the penalty."""
+        return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
+
+    def squared_dual_norms(self, g: Floats) -> dict[str, float]:
+        """Return |g_k|^2 / lam_k of each term: twice what it contributes to the bound of Lemma 9."""
+        return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
+
+    def split(self, theta: Floats) -> dict[str, Floats]:
+        """Return the weights (n, rank) of each term, as views of theta."""
+        return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
+
+    def join(self, weights: Mapping[str, Array]) -> Floats:
+        """Return theta from the weights of each term."""
+        return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
+
+    def to_config(self) -> list[dict[str, Any]]:
+        """Return the terms of a chain as JSON-able values, which `from_config` reads."""
+        return [
+            {
+                "name": term.name,
+                "nodes": 2 if term.cliques == STEPS else 1,
+                "label_kernel": _stored_label_kernel(term).to_config(),
+                "kernel": None if term.kernel is None else term.kernel.to_config(),
+                "n": term.n,
+                "C": term.C,
+            }
+            for term in self.terms
+        ]
+
+    @classmethod
+    def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
+        """Return the layout that `to_config` described."""
+        terms = []
+        for one in config:
+            k_y = LabelKernel.from_config(one["label_kernel"])
+            is_step = one["nodes"] == 2
+            if is_step:
+                if not k_y.is_identity:
+                    raise ValueError(f"term {one['name']!r} has label kernel {k_y.kind!r}: expected 'delta' of steps")
+                k_y = LabelKernel("delta", k_y.L**2)
+            kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
+            cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
+            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, int(one["n"])))
+        return cls(tuple(terms))
+
+
+def times_square(factor: float, v: Array) -> float:
+    """Return factor |v|^2, also if |v|^2 itself would underflow or overflow."""
+    square = float(np.dot(v, v))
+    if SMALL_SQUARE < square < LARGE_SQUARE:
+        return factor * square
+    largest = float(np.abs(v).max(initial=0.0))
+    if not 0 < largest < np.inf:
+        return factor * square
+    unit = v / largest
+    return float((largest * np.sqrt(factor)) ** 2 * np.dot(unit, unit))
+
+
+def _stored_label_kernel(term: Term) -> LabelKernel:
+    """Return the label kernel of a term of a chain as files have it: for steps, over the labels of one token."""
+    if not isinstance(term.k_y, LabelKernel):
+        raise TypeError(f"term {term.name!r} has label kernel {type(term.k_y).__name__}: expected LabelKernel")
+    return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y

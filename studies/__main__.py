@@ -1,0 +1,225 @@
+"""List and run the studies, and write the pages of the documentation that show their results.
+
+python -m studies                            list all studies
+python -m studies speed.letters --rounds 2   run one; --help shows its options
+python -m studies speed                      run all of a group with their default options, one process each
+python -m studies pages                      write the pages of docs/ from the results on file
+
+A run of an accuracy or speed study keeps its results in studies/<group>/results; `--show` only prints and draws them,
+and `--discard` keeps nothing, for a quick try with small options.
+Long studies keep their parts in a cache (KERNELCRF_CACHE) and go on from there after an interruption.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from studies import common
+from studies.common import ROOT
+
+# The studies of each group; those before the bar have a section on the page of their group, in this order.
+STUDIES = {
+    "accuracy": (
+        "figure_1 prosody letters gpstruct tagging_tasks proteins multilabel structure "
+        "label_efficiency_letters active_learning evidence calibration | pictures"
+    ),
+    "speed": (
+        "training tagging streaming evaluation letters classifier growth graphs startup getting_started "
+        "chain_inference missing_labels | solvers basis cluster commits"
+    ),
+    "reliability": (
+        "findings numerics concurrency interruption files compatibility mutation branches | fuzz"
+    ),
+}  # fmt: skip
+PAGES = {"accuracy": "results.md", "speed": "benchmarks.md", "reliability": "reliability.md"}
+# Trials that the tests run too, with smaller numbers.
+IN_TESTS = ("numerics", "concurrency", "interruption")
+HEADS = {
+    "accuracy": """# Results
+
+All figures here were measured on public data, good or bad. `python -m studies pages` writes every section from the
+results that the study left in `studies/accuracy/results`; the docstring of the study states its protocol.
+Hyperparameters are chosen without test labels, for baselines as for kernelcrf. Long studies were run in parts, beside
+other work and over several commits: the minutes and the commit below a section are those of its last run.
+""",
+    "speed": """# Benchmarks
+
+Each table is printed by the study that it names (`python -m studies NAME`), which runs both sides in turn, in one
+process or in alternating ones. Times are wall clock on a machine that others may use too: read the ratios.
+`python -m studies speed` measures all of them again. The tables of `speed.solvers` and `speed.basis` are in
+[optimisation](optimisation.md) and [basis](basis.md), those of `speed.cluster` in [scaling](scaling.md).
+""",
+    "reliability": """# Reliability
+
+This page lists what was tried to break kernelcrf, how many times, what failed before, and what holds now.
+`python -m studies pages` writes each table from the results in `studies/reliability/results`; quick versions of the
+trials run with the tests. *Failed before* counts the same trials on the commit named below the table, before the faults
+that they found were mended; each fault has a test that failed then.
+""",
+}
+
+
+def names(group: str, *, on_page: bool = False) -> list[str]:
+    """Return the names of the studies of a group, such as "speed.letters"."""
+    first, _, others = STUDIES[group].partition("|")
+    return [f"{group}.{name}" for name in (first if on_page else first + others).split()]
+
+
+def module_name(name: str) -> str:
+    """Return the name of the module of a study."""
+    group, _, study = name.partition(".")
+    return f"trials.{study}" if study in IN_TESTS else f"studies.{group}.{study}"
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a study; some trials live with the tests."""
+    sys.path.append(str(ROOT / "tests"))
+    return import_module(module_name(name))
+
+
+def title(name: str) -> str:
+    """Return the first line of a study's docstring without importing the study."""
+    sys.path.append(str(ROOT / "tests"))
+    spec = find_spec(module_name(name))
+    assert spec is not None
+    assert spec.origin is not None
+    doc = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return (doc or "").splitlines()[0]
+
+
+def run(name: str, arguments: list[str]) -> None:
+    """Run a study with the arguments of its command."""
+    module = load_module(name)
+    if hasattr(module, "main"):
+        return module.main(arguments)
+    text = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(f"python -m studies {name}", description=module.__doc__, formatter_class=text)
+    if hasattr(module, "trials"):
+        parser.add_argument("--before", action="store_true", help="keep the results as those of an earlier commit")
+    else:
+        parser.add_argument("--show", action="store_true", help="print and draw the results on file")
+    parser.add_argument("--discard", action="store_true", help="print the results and do not keep them")
+    for option, default in getattr(module, "OPTIONS", {}).items():
+        parser.add_argument(f"--{option.replace('_', '-')}", type=type(default), default=default)
+    options = parser.parse_args(arguments)
+    return try_all(name, module, options) if hasattr(module, "trials") else measure(name, module, options)
+
+
+def measure(name: str, module: ModuleType, options: argparse.Namespace) -> None:
+    """Measure, keep the results, draw and print them."""
+    results = common.load(name) if options.show else None
+    if options.show and results is None:
+        raise SystemExit(f"no results of {name} on file: run it without --show")
+    if results is None:
+        start = time.perf_counter()
+        found = module.measure(options)
+        # A study that keeps parts between runs states the seconds of all of them itself.
+        results = common.complete({"seconds": time.perf_counter() - start, **found})
+        if options.discard:
+            print(json.dumps(results, indent=1)[:10_000])
+            return
+        common.save(name, results)
+    if hasattr(module, "figure"):
+        module.figure(results)
+    print(module.section(results) if hasattr(module, "section") else module.table(results))
+
+
+def try_all(name: str, module: ModuleType, options: argparse.Namespace) -> None:
+    """Run trials, keep each result as it comes, and exit with 1 if any failed."""
+    started, done = time.perf_counter(), []
+    print(f"{name}: {common.source()} at {common.commit()}", flush=True)
+    for trial in module.trials(options):
+        done.append(trial)
+        print(f"{trial.tried}: {trial.times:,} times, {len(trial.failures):,} failed", flush=True)
+        for line in trial.failures[: common.SHOWN_FAILURES]:
+            print(f"    {line}", flush=True)
+        if not options.discard:
+            common.save_trials(name, done, time.perf_counter() - started, before=options.before)
+    if not options.before and any(trial.failures for trial in done):
+        raise SystemExit(f"{name}: {sum(bool(trial.failures) for trial in done)} of {len(done)} trials failed")
+
+
+def run_group(group: str) -> None:
+    """Run the studies of a page, each in its own process on one thread, and write the pages."""
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    commands = {name: [sys.executable, "-m", "studies", name] for name in names(group, on_page=True)}
+    failed = [n for n, command in commands.items() if subprocess.run(command, cwd=ROOT, env=one_thread).returncode]
+    write_pages()
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def write_pages() -> None:
+    """Write the pages of docs/ that show results."""
+    from studies.speed import cluster_model
+
+    for group, page in PAGES.items():
+        found = {name: common.load(name) for name in names(group, on_page=True)}
+        sections = [page_section(group, name, results) for name, results in found.items() if results]
+        (ROOT / "docs" / page).write_text("\n".join([HEADS[group], *sections]), encoding="utf-8")
+    cluster_model.write_page()
+
+
+def page_section(group: str, name: str, results: dict[str, Any]) -> str:
+    """Return the section of a study on the page of its group."""
+    module = load_module(name)
+    heading, _, text = (module.__doc__ or "").strip().partition("\n\n")
+    facts = ", ".join(f"{package} {value}" for package, value in results["environment"].items())
+    ran = f"`python -m studies {name}`"
+    if "seconds" in results and "commit" in results:
+        ran += f", {results['seconds'] / 60:.0f} min, commit {results['commit']}"
+    if group == "accuracy":
+        return f"{module.section(results).strip()}\n\n*{ran}, {facts}.*\n"
+    body = module.table(results) if group == "speed" else trial_table(name)
+    earlier = common.load(name, before=True) if group == "reliability" else None
+    ran += f"; before: {earlier['commit']}" if earlier else ""
+    return f"## {heading.rstrip('.')}\n\n{text.strip()}\n\n{body}\n\n*{ran}, {facts}.*\n"
+
+
+def trial_table(name: str) -> str:
+    """Return the trials of a study as a table, with the list of findings below theirs."""
+    then = common.known_trials(name, before=True)
+    rows = []
+    for row in common.known_trials(name).values():
+        was = row["before"]
+        if row["tried"] in then:
+            old = then[row["tried"]]
+            was = f"{old['failed']:,} of {old['times']:,}" + (f"; {was}" if was else "")
+        cells = (row["tried"], f"{row['times']:,}", was or "not measured", f"{row['failed']:,}", row["holds"])
+        rows.append([cell.replace("|", "\\|") for cell in cells])
+    text = common.markdown(("what was tried", "times", "failed before", "fails now", "what holds now"), rows, (0, 2, 4))
+    if name != "reliability.findings":
+        return text
+    return f"{text}\n\nThe faults:\n\n{load_module(name).faults()}"
+
+
+def main() -> None:
+    """Run the command."""
+    asked, *arguments = sys.argv[1:] or ["list"]
+    if asked in ("list", "-h", "--help"):
+        print(f"{__doc__}\n")
+        for group in STUDIES:
+            print("\n".join(f"{name:<38}{title(name)}" for name in names(group)))
+    elif asked == "pages":
+        write_pages()
+    elif asked in STUDIES:
+        run_group(asked)
+    elif any(asked in names(group) for group in STUDIES):
+        run(asked, arguments)
+    else:
+        raise SystemExit(f"{asked!r} is not a study: run `python -m studies` for a list")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Learning the graph: edges recovered from samples of known networks, and what the certificate says of the rest.
+
+Binary networks of 12 variables with 14 edges drawn at random, log odds ratios of +-1.5, and 50 to 12,800 samples, drawn
+exactly; ten networks per size. MarkovNetwork(structure="auto") with its defaults; recall, precision and F1 of edges.
+In every trial the network with all 66 pairs is fitted too: its objective must lie between the search's lower bound and
+the objective of the learned one. The second table does the same for labels with inputs: five labels, four of ten pairs
+interact, inputs of three numbers decide each label beside the others; MultiLabelCRF.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from typing import Any
+
+import numpy as np
+
+from kernelcrf import MarkovNetwork, MultiLabelCRF
+from kernelcrf.graphs.structure import Graph
+from kernelcrf.inference.clique_tree import Exact
+from studies import common
+
+SIZES = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800)
+STRENGTH = 1.5
+
+
+def network(n: int, n_edges: int, rng: np.random.Generator) -> tuple[Graph, list[tuple[int, int]], np.ndarray]:
+    """A graph over n binary variables, its edges, and the tables of interactions."""
+    pairs = list(itertools.combinations(range(n), 2))
+    edges = [pairs[k] for k in sorted(rng.choice(len(pairs), size=n_edges, replace=False))]
+    signs = rng.choice((-1, 1), size=n_edges)
+    graph = Graph(np.full(n, 2), {"node": np.arange(n)[:, None], "edge": np.array(edges)})
+    tables = STRENGTH / 4 * signs[:, None] * np.array([1, -1, -1, 1])
+    return graph, edges, tables.ravel()
+
+
+def scores(found: np.ndarray, edges: list[tuple[int, int]]) -> dict[str, float]:
+    learned, true = {tuple(pair) for pair in found.tolist()}, set(edges)
+    right = len(learned & true)
+    precision, recall = right / max(len(learned), 1), right / len(true)
+    return {"precision": precision, "recall": recall, "F1": 2 * right / (len(learned) + len(true))}
+
+
+def density(size: int, trial: int) -> dict[str, Any]:
+    rng = np.random.default_rng([size, trial])
+    graph, edges, tables = network(12, 14, rng)
+    row = np.concatenate((0.3 * rng.normal(size=24), tables))[None]
+    X = Exact(graph).calibrate(row).sample(size, rng)[0]
+    start = time.perf_counter()
+    model = MarkovNetwork().fit(X)
+    seconds = time.perf_counter() - start
+    full = MarkovNetwork(structure="full", tol=1e-5).fit(X)
+    return outcome(model, full, edges, seconds)
+
+
+def conditional(size: int, trial: int) -> dict[str, Any]:
+    rng = np.random.default_rng([size, trial, 1])
+    graph, edges, tables = network(5, 4, rng)
+    X = rng.normal(size=(size, 3))
+    nodes = X @ rng.normal(size=(3, 5))
+    rows = np.concatenate(
+        (np.stack((-nodes / 2, nodes / 2), axis=2).reshape(size, -1), np.tile(tables, (size, 1))), axis=1
+    )
+    Y = Exact(graph).calibrate(rows).sample(1, rng)[:, 0]
+    start = time.perf_counter()
+    model = MultiLabelCRF("linear", random_state=0).fit(X, Y)
+    seconds = time.perf_counter() - start
+    full = MultiLabelCRF("linear", structure="full", tol=1e-5).fit(X, Y)
+    return outcome(model, full, edges, seconds)
+
+
+def outcome(model: Any, full: Any, edges: list[tuple[int, int]], seconds: float) -> dict[str, Any]:
+    low, value, best = model.search_.lower_bound, model.certificate_.objective, full.certificate_.objective
+    return {
+        **scores(model.edges_, edges),
+        "seconds": seconds,
+        "covered": bool(low <= best <= value + 1e-3 * abs(value)),
+        "bound": float((value - low) / value),
+        "gain": float((value - best) / value),
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    sizes = [size for size in SIZES if size <= options.most]
+    return {
+        "density": {size: [density(size, trial) for trial in range(options.trials)] for size in sizes},
+        "conditional": {
+            size: [conditional(size, trial) for trial in range(options.trials)] for size in sizes if size <= 6400
+        },
+    }
+
+
+def rows_of(trials: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for size, found in trials.items():
+        mean = {key: float(np.mean([row[key] for row in found])) for key in ("precision", "recall", "bound", "gain")}
+        covered = sum(row["covered"] for row in found)
+        rows.append([
+            f"{int(size):,}", common.plus_minus([row["F1"] for row in found], 3),
+            f"{mean['precision']:.3f}", f"{mean['recall']:.3f}",
+            f"{100 * mean['gain']:.2f}", f"{100 * mean['bound']:.1f}", f"{covered} of {len(found)}",
+            f"{np.mean([row['seconds'] for row in found]):.2f}",
+        ])  # fmt: skip
+    return rows
+
+
+def section(results: dict[str, Any]) -> str:
+    header = ["samples", "F1 of edges", "precision", "recall", "gain of all pairs, %", "bound on it, %", "covered", "s"]
+    trials = [row for kind in ("density", "conditional") for found in results[kind].values() for row in found]
+    covered = sum(row["covered"] for row in trials)
+    return "\n".join([
+        "## Learning the graph\n",
+        "Samples of known sparse networks; the edges that structure search finds by itself, against the number of",
+        "samples. The gain is what the fit with all pairs takes off the objective of the learned network, the bound is",
+        "what the search certified that it could take off at most, both relative.\n",
+        "Densities of 12 binary variables, 14 of 66 pairs interact (`MarkovNetwork`):\n",
+        common.markdown(header, rows_of(results["density"])),
+        "\nFive labels with inputs, 4 of 10 pairs interact (`MultiLabelCRF`):\n",
+        common.markdown(header, rows_of(results["conditional"])),
+        "\n![F1 of the edges against samples](figures/structure.png)\n",
+        f"- **The certificate held in {covered} of {len(trials)} trials.** It is loose: the gain of all pairs together",
+        "  is a small part of what it allows, and more samples do not tighten it, since it takes the prior alone for",
+        "  the curvature. What ends the search in practice is that no pair is expected to gain its price.",
+        "- Few samples: what is found is right more often than not, and much is missed; the criterion asks for",
+        "  evidence.\n",
+        "In practice: a thousand samples suffice to find nearly all edges with an odds ratio of four, and few others.",
+    ])  # fmt: skip
+
+
+def figure(results: dict[str, Any]) -> None:
+    names = {"density": "12 variables, 14 edges", "conditional": "5 labels with inputs, 4 edges"}
+    with common.picture("structure", dpi=130, figsize=(6, 3.6)) as (_, ax):
+        for k, (kind, name) in enumerate(names.items()):
+            sizes = [int(size) for size in results[kind]]
+            mean, error = zip(
+                *(common.mean_and_error([row["F1"] for row in rows]) for rows in results[kind].values()), strict=True
+            )
+            ax.errorbar(sizes, mean, error, marker="os"[k], color=common.COLOURS[k], label=name, capsize=3)
+        ax.set(xscale="log", xlabel="samples", ylabel="F1 of the edges", ylim=(0, 1.05))
+        ax.grid(alpha=0.3)
+        ax.legend(loc="lower right", frameon=False)
+
+
+OPTIONS = {"trials": 10, "most": SIZES[-1]}

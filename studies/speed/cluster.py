@@ -1,0 +1,286 @@
+"""Cost, memory and throughput of a Dask cluster of two worker processes on one machine.
+
+`cost`: a pass over 8 parts of 20,000 x 512 numbers with 10 labels on two workers of one thread, beside half the time of
+a bare loop of the same matrix products on one thread; and the cost of a pass with nothing to compute, by the number of
+parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the workers.
+`tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1 % and
+labelled back to Parquet. `--only cost` measures one of them and keeps the others. docs/scaling.md shows the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from distributed import Client, LocalCluster
+from scipy.optimize import minimize
+
+from kernelcrf import ChainCRF
+from kernelcrf.distributed import DaskEngine, read_parquet, tag_parquet
+from kernelcrf.distributed.partition import DistributedPartition
+from kernelcrf.distributed.sources import RawSequences, SequenceSources
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.objective import Objective
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.terms import TOKEN_TERM
+from studies import common
+from studies.speed.evaluation import make_layout
+
+
+@contextlib.contextmanager
+def workers(n: int = 2, memory: str | None = None) -> Iterator[Client]:
+    patient = {"distributed.scheduler.allowed-failures": 100, "distributed.comm.timeouts.connect": "180s"}
+    limit = {} if memory is None else {"memory_limit": memory}
+    with (
+        dask.config.set(patient),
+        LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **limit) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+N_LABELS, N_FEATURES, ROWS = 10, 512, 20_000
+
+
+def make_part(seeds: list[int], rows: int) -> ChainPartition:
+    """Return a partition with so many rows for each seed."""
+    F = np.vstack([np.random.default_rng(seed).normal(size=(rows, N_FEATURES)) for seed in seeds])
+    n = len(F)
+    chains = Chains.from_lengths(np.full(n // 20, 20) if n >= 20 else [n])
+    labels = np.random.default_rng(seeds[0]).integers(N_LABELS, size=n).astype(np.int32)
+    return ChainPartition(chains, N_LABELS, labels, {TOKEN_TERM: TokenFeatures(F)})
+
+
+def bare(blocks: list[np.ndarray], W: np.ndarray, R: np.ndarray) -> None:
+    """Compute the matrix products of a pass and nothing else."""
+    total = np.zeros((N_LABELS, N_FEATURES))
+    for F in blocks:
+        (W.T @ F.T).sum()
+        total += R.T @ F
+
+
+def cost(options: argparse.Namespace) -> dict[str, Any]:
+    blocks = [make_part([k], ROWS).features[TOKEN_TERM].F for k in range(8)]
+    rng = np.random.default_rng(0)
+    W, R = 0.01 * rng.normal(size=(N_FEATURES, N_LABELS)), rng.normal(size=(ROWS, N_LABELS))
+
+    layout = make_layout(N_FEATURES, N_LABELS)
+    with workers() as own:
+        engine = DaskEngine(own)
+
+        def objective(parts: int, rows: int, joined: int = 1) -> Objective:
+            """Return an objective over parts of so many rows, each of `joined` neighbours."""
+            seeds = [list(range(k, k + joined)) for k in range(0, parts, joined)]
+            handles = [engine.call(make_part, own, rows, place=k / len(seeds)) for k, own in enumerate(seeds)]
+            return Objective(layout, [DistributedPartition(engine, handles)], LocalEngine(1))
+
+        theta = 0.01 * rng.normal(size=layout.size)
+        joined, apart = objective(8, ROWS, 4), objective(8, ROWS)
+        local = Objective(layout, [make_part([k], ROWS) for k in range(8)], LocalEngine(1))
+        sides = {
+            "bare loop, one process": partial(bare, blocks, W, R),
+            "objective, one process": lambda: local.evaluate(theta),
+            "two workers, the 8 joined into 2 (default)": lambda: joined.evaluate(theta),
+            "two workers, 8 parts": lambda: apart.evaluate(theta),
+        }
+        for side in sides.values():
+            side()
+        times = common.side_by_side(sides, options.rounds)
+        overhead = {}
+        for parts in (8, 64, 512):
+            small = objective(parts, 10)
+            small.evaluate(theta)
+            rounds = 5 if parts > 100 else 15
+            overhead[str(parts)] = common.side_by_side({"pass": partial(small.evaluate, theta)}, rounds)["pass"]
+        payload = sent(engine)
+    return {"seconds": times, "overhead": overhead, "payload": payload, "driver": driven()}
+
+
+def sent(engine: DaskEngine, weights: int = 2**21, parts: int = 4) -> dict[str, Any]:
+    """Time a pass that moves weights and does nothing with them, beside one that moves none."""
+    places = list(range(parts))
+    sides = {
+        name: lambda theta=theta: engine.sum(engine.each(_weights, places, shared=(theta,)))
+        for name, theta in (("weights", np.zeros(weights)), ("none", np.zeros(1)))
+    }
+    for side in sides.values():
+        side()
+    times = common.side_by_side(sides, 7)
+    return {"parts": parts, "weights": weights, "seconds": times["weights"], "seconds of none": times["none"]}
+
+
+def _weights(place: int, theta: np.ndarray) -> np.ndarray:
+    return theta
+
+
+def driven(weights: int = 2**21, n_iter: int = 30) -> dict[str, Any]:
+    """Time an iteration of L-BFGS with 20 pairs on a quadratic form that costs next to nothing."""
+    d = np.linspace(1, 100, weights)
+    moments: list[float] = []
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        moments.append(time.perf_counter())
+        return float(0.5 * np.dot(d * x, x)), d * x
+
+    options = {"maxcor": 20, "maxiter": n_iter, "ftol": 0, "gtol": 0}
+    minimize(value, np.ones(weights), jac=True, method="L-BFGS-B", options=options)
+    return {"weights": weights, "seconds": float(np.median(np.diff(moments[len(moments) // 2 :])))}
+
+
+def dense_part(seed: int, tokens: int, d: int) -> RawSequences:
+    """Return sequences of 50 tokens whose labels follow a linear rule."""
+    rng = np.random.default_rng(seed)
+    rule = np.random.default_rng(0).normal(size=(d, 4))
+    X = rng.normal(size=(tokens, d))
+    y = (X @ rule + rng.gumbel(size=(tokens, 4))).argmax(axis=1)
+    return RawSequences(X, y.tolist(), lengths=np.full(tokens // 50, 50))
+
+
+def memory(options: argparse.Namespace) -> dict[str, Any]:
+    limit, parts, tokens, d = 1000, options.parts, 16_000, 256
+    peaks: dict[int, int] = {}
+    ended = threading.Event()
+
+    def watch(client: Client) -> None:
+        own = psutil.Process()
+        while not ended.wait(0.2):
+            with contextlib.suppress(psutil.Error):
+                for child in own.children(recursive=True):
+                    peaks[child.pid] = max(peaks.get(child.pid, 0), child.memory_info().rss)
+
+    with workers(memory=f"{limit}MB") as client:
+        threading.Thread(target=watch, args=(client,), daemon=True).start()
+        start = time.perf_counter()
+        data = SequenceSources([partial(dense_part, k, tokens, d) for k in range(parts)])
+        crf = ChainCRF("linear", C=0.1, tol=3e-2, engine=DaskEngine(client)).fit(data)
+        seconds = time.perf_counter() - start
+        ended.set()
+    return {
+        "data": parts * tokens * d * 8 / 1e6,
+        "limits": 2 * limit,
+        "peaks": sorted((peak / 1e6 for peak in peaks.values()), reverse=True)[:2],
+        "client": common.peak_memory(),
+        "seconds": seconds,
+        "iterations": crf.n_iter_,
+        "gap": crf.certificate_.relative_gap,
+        "status": crf.certificate_.status,
+    }
+
+
+def write_data(folder: Path, n_tokens: int, files: int) -> None:
+    """Write sequences of 25 tokens with six names each; labels depend on words and their neighbours."""
+    rng = np.random.default_rng(0)
+    vocabulary, n_labels = 100_000, 8
+    words = pa.array([f"{k:x}" for k in range(vocabulary)])
+    own = rng.integers(n_labels, size=vocabulary)
+    for k in range(files):
+        n = n_tokens // files
+        ids = np.minimum(rng.zipf(1.2, size=n) - 1, vocabulary - 1)
+        label = np.where(rng.random(n) < 0.8, own[ids], (own[np.roll(ids, 1)] + 1) % n_labels)
+        columns = [
+            pa.array(np.char.add(prefix, words.take(pa.array(values)).to_numpy(zero_copy_only=False).astype(str)))
+            for prefix, values in (("w=", ids), ("p=", np.roll(ids, 1)), ("n=", np.roll(ids, -1)))
+        ]
+        columns += [pa.array(np.char.add(f"{c}=", (ids % m).astype(str))) for c, m in (("s", 50), ("t", 500), ("u", 7))]
+        names = pa.concat_arrays(columns).take(pa.array(np.arange(6 * n).reshape(6, n).T.ravel()))
+        tokens = pa.ListArray.from_arrays(pa.array(np.arange(0, 6 * n + 1, 6, dtype=np.int32)), names)
+        cuts = pa.array(np.arange(0, n + 1, 25, dtype=np.int32))
+        tags = pa.array(np.char.add("L", label.astype(str)))
+        table = pa.table(
+            {"features": pa.ListArray.from_arrays(cuts, tokens), "labels": pa.ListArray.from_arrays(cuts, tags)}
+        )
+        pq.write_table(table, folder / f"{k:04d}.parquet", row_group_size=n)
+
+
+def tokens(options: argparse.Namespace) -> dict[str, Any]:
+    stages: dict[str, float] = {}
+    folder = Path(tempfile.mkdtemp())
+    try:
+        (folder / "data").mkdir()
+        start = time.perf_counter()
+        write_data(folder / "data", options.tokens, 40)
+        stages["written"] = time.perf_counter() - start
+        size = sum(file.stat().st_size for file in (folder / "data").iterdir())
+        with workers() as client:
+            engine = DaskEngine(client)
+            crf = ChainCRF("linear", C=0.02, hash_features=2**18, tol=1e-2, engine=engine)
+            took = common.seconds(lambda: crf.fit(read_parquet(folder / "data")))
+            stages["trained"] = float(crf.gap_curve_[-1, 2])
+            stages["read and hashed"] = took - stages["trained"]
+            told = tag_parquet(crf, folder / "data", folder / "out", engine=engine)
+            stages["labelled"] = told.seconds
+        truth, found = (pq.read_table(folder / name, columns=["labels"]).column("labels") for name in ("data", "out"))
+        flat = [column.combine_chunks().flatten() for column in (truth, found)]
+        right = pa.compute.sum(pa.compute.equal(*flat)).as_py() / len(flat[0])
+        return {
+            "tokens": len(flat[0]),
+            "bytes": size,
+            "seconds": stages,
+            "iterations": crf.n_iter_,
+            "passes": float(crf.gap_curve_[-1, 1]),
+            "gap": crf.certificate_.relative_gap,
+            "accuracy": right,
+        }
+    finally:
+        shutil.rmtree(folder)
+
+
+PARTS = {"cost": cost, "memory": memory, "tokens": tokens}
+OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    found = {name: part for name, part in (common.load("speed.cluster") or {}).items() if name in PARTS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return found | {name: part(options) for name, part in PARTS.items() if options.only in ("", name)}
+
+
+def table(results: dict[str, Any]) -> str:
+    parts = []
+    if "cost" in results:
+        seconds, overhead = results["cost"]["seconds"], results["cost"]["overhead"]
+        half = seconds["bare loop, one process"] / 2
+        rows = [[name, f"{1e3 * value:.0f} ms", f"{value / half:.2f}"] for name, value in seconds.items()]
+        parts.append(common.markdown(["a pass, 8 x 20,000 x 512", "time", "of half the bare loop"], rows))
+        rows = [[parts_, f"{1e3 * value:.0f} ms"] for parts_, value in overhead.items()]
+        payload, driver = results["cost"]["payload"], results["cost"]["driver"]
+        parts.append(
+            common.markdown(["parts", "a pass with nothing to compute"], rows)
+            + f"\n\n{payload['weights']:,} weights to four parts and back: {1e3 * payload['seconds']:.0f} ms "
+            f"({1e3 * payload['seconds of none']:.0f} ms with none); an iteration of L-BFGS on as many: "
+            f"{1e3 * driver['seconds']:.0f} ms."
+        )
+    if "memory" in results:
+        one = results["memory"]
+        parts.append(
+            f"Memory: {one['data']:,.0f} MB of inputs, limits of {one['limits']:,} MB together "
+            f"({one['data'] / one['limits']:.1f}x): {one['status']} at a gap of {one['gap']:.1e} after "
+            f"{one['iterations']} iterations and {one['seconds']:.0f} s; peaks of the workers "
+            f"{' and '.join(f'{peak:,.0f}' for peak in one['peaks'])} MB, of the client {one['client']:,.0f} MB."
+        )
+    if "tokens" in results:
+        one = results["tokens"]
+        rows = [[name, f"{s:.0f} s", f"{one['tokens'] / s:,.0f}"] for name, s in one["seconds"].items()]
+        parts.append(
+            f"{one['tokens']:,} tokens, {one['bytes'] / 1e6:,.0f} MB of Parquet; {one['passes']:.0f} passes to a gap "
+            f"of {one['gap']:.1e}; accuracy {one['accuracy']:.3f}.\n\n"
+            + common.markdown(["stage", "seconds", "tokens per second"], rows)
+        )
+    return "\n\n".join(parts)

@@ -1,0 +1,167 @@
+"""Compare the speed of two checkouts of kernelcrf, side by side in one run.
+
+Each checkout has its own process, with one thread. The processes take turns: a task runs once in the one, then once in
+the other, so that a disturbance hits both. The table has the median seconds and their ratio.
+
+    python -m studies speed.commits /path/to/older/checkout --rounds 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parents[2]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        "python -m studies speed.commits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("before", type=Path, help="the checkout to compare with")
+    parser.add_argument("after", type=Path, nargs="?", default=HERE, help="default: this checkout")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--task", action="append", choices=TASKS, help="default: all tasks")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker:
+        work()
+        return
+    workers = [start_worker(checkout) for checkout in (options.before, options.after)]
+    print("| task | before | after | ratio |\n|---|---|---|---|")
+    for task in options.task or TASKS:
+        # The first turn of each compiles, reads data and fits the model that is timed.
+        times = np.array([[ask(worker, task) for worker in workers] for _ in range(options.rounds + 1)])[1:]
+        before, after = np.median(times, axis=0)
+        ratio = np.median(times[:, 1] / times[:, 0])
+        print(f"| {task} | {before * 1e3:.4g} ms | {after * 1e3:.4g} ms | {ratio:.3f} |", flush=True)
+    for worker in workers:
+        worker.stdin.close()
+        worker.wait()
+
+
+def start_worker(checkout: Path) -> Any:
+    environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(checkout.resolve() / "src")}
+    command = [sys.executable, __file__, "--worker", str(checkout)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def ask(worker: Any, task: str) -> float:
+    worker.stdin.write(f"{task}\n")
+    worker.stdin.flush()
+    answer = worker.stdout.readline()
+    if not answer:
+        sys.exit(f"the process of {worker.args[-1]} ended in task {task!r}")
+    return float(json.loads(answer))
+
+
+def work() -> None:
+    warnings.simplefilter("ignore")
+    prepared: dict[str, Callable[[], float]] = {}
+    for line in sys.stdin:
+        task = line.strip()
+        if task not in prepared:
+            prepared[task] = TASKS[task]()
+        print(json.dumps(prepared[task]()), flush=True)
+
+
+def seconds(function: Callable[[], Any]) -> Callable[[], float]:
+    def timed() -> float:
+        start = time.perf_counter()
+        function()
+        return time.perf_counter() - start
+
+    return timed
+
+
+def evaluation(n_labels: int, dtype: str) -> Callable[[], float]:
+    """Return seconds per pass over 20,000 tokens with 512 landmarks."""
+    from kernelcrf import ChainCRF
+
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(20, 32)).astype(dtype) for _ in range(1000)]
+    y = [rng.integers(n_labels, size=20) for _ in X]
+    model = ChainCRF("rbf", gamma=0.02, n_components=512, solver="lbfgs", max_iter=12, tol=1e-12, random_state=0)
+
+    def per_pass() -> float:
+        curve = model.fit(X, y).gap_curve_
+        return float((curve[-1, 2] - curve[0, 2]) / (curve[-1, 1] - curve[0, 1]))
+
+    return per_pass
+
+
+def chunking(part: str) -> tuple[list[list[dict[str, str]]], list[Any]]:
+    from kernelcrf.datasets import load_conll2000
+
+    data = load_conll2000(part)
+    X = []
+    for sentence in data.X:
+        rows = [tuple(token) if not isinstance(token, dict) else tuple(token.values()) for token in sentence]
+        padded = [("", "")] * 2 + rows + [("", "")] * 2
+        X.append(
+            [
+                {f"{name}{k - 2}": padded[t + k][i] for k in range(5) for i, name in enumerate(("w", "p"))}
+                for t in range(len(rows))
+            ]
+        )
+    return X, data.y
+
+
+def training() -> Callable[[], float]:
+    from kernelcrf import ChainCRF
+
+    X, y = chunking("train")
+    return seconds(lambda: ChainCRF("linear", C=1.0, tol=1e-3, random_state=0).fit(X[:4000], y[:4000]))
+
+
+def tagging(one_by_one: bool) -> Callable[[], float]:
+    from kernelcrf import ChainCRF
+
+    X, y = chunking("train")
+    model = ChainCRF("linear", C=1.0, tol=1e-2, random_state=0).fit(X[:2000], y[:2000])
+    new = chunking("test")[0]
+    if one_by_one:
+        return seconds(lambda: [model.predict([x]) for x in new[:1000]])
+    return seconds(lambda: model.predict(new))
+
+
+def letters(predict: bool) -> Callable[[], float]:
+    from kernelcrf import ChainCRF
+    from kernelcrf.datasets import load_letters
+
+    data = load_letters()
+    X, y = data.X[:800], data.y[:800]
+    model = ChainCRF("rbf", gamma=0.05, C=10.0, n_components=400, tol=1e-3, random_state=0)
+    if not predict:
+        return seconds(lambda: model.fit(X, y))
+    model.fit(X, y)
+    return seconds(lambda: model.predict(data.X[:3000]))
+
+
+TASKS: dict[str, Callable[[], Callable[[], float]]] = {
+    "evaluation, 2 labels": lambda: evaluation(2, "float64"),
+    "evaluation, 9 labels": lambda: evaluation(9, "float64"),
+    "evaluation, 23 labels": lambda: evaluation(23, "float64"),
+    "evaluation, 9 labels, float32": lambda: evaluation(9, "float32"),
+    "training, CoNLL-2000": training,
+    "tagging, one call": lambda: tagging(one_by_one=False),
+    "tagging, one sentence at a time": lambda: tagging(one_by_one=True),
+    "training, letters": lambda: letters(predict=False),
+    "labelling, letters": lambda: letters(predict=True),
+}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,108 @@
+"""Workers of a real cluster hold nothing after work that ended, failed or was interrupted."""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from kernelcrf import ChainCRF
+from kernelcrf.distributed import RawSequences, SequenceSources
+
+pytest.importorskip("distributed")
+DaskEngine = pytest.importorskip("kernelcrf.distributed.dask").DaskEngine
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(20, 3)) for _ in range(40)]
+    return X, [np.where(x[:, 0] > 0, "up", "down").tolist() for x in X]
+
+
+@pytest.fixture
+def no_garbage_collection():
+    """Objects in a cycle stay, as they do in a program that does little: nothing may depend on their collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def held(client):
+    """How many results the workers hold, and how many tasks the scheduler knows, once both are at rest."""
+    for _ in range(100):
+        left = sum(client.run(lambda dask_worker: len(dask_worker.data)).values()), len(client.cluster.scheduler.tasks)
+        if left == (0, 0):
+            break
+        time.sleep(0.05)
+    return left
+
+
+class Failing(DaskEngine):
+    """Fails at its tenth sum."""
+
+    n_sums = 0
+
+    def sum(self, handles):
+        self.n_sums += 1
+        if self.n_sums == 10:
+            raise RuntimeError("the sum failed")
+        return super().sum(handles)
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+@pytest.mark.parametrize("moment", ["reading", "iterating"])
+def test_workers_hold_nothing_after_fits_that_failed(client, data, moment):
+    X, y = data
+    errors = []
+    if moment == "reading":
+        engine, y, said = DaskEngine, [y[0], ["up"], *y[2:]], r"y\[1\] has 1 labels"
+    else:
+        engine, said = Failing, "the sum failed"
+    for _ in range(2):
+        crf = ChainCRF(n_components=10, engine=engine(client, n_partitions=4), random_state=0)
+        with pytest.raises((ValueError, RuntimeError), match=said) as caught:
+            crf.fit(X, y)
+        errors.append(caught.value)
+        # The caller still has the error, and with it the frames that it came through.
+        assert held(client) == (0, 0)
+    assert len(errors) == 2
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
+def test_workers_hold_nothing_after_a_fit(client, data):
+    crf = ChainCRF(n_components=10, random_state=0, engine=DaskEngine(client, n_partitions=4)).fit(*data)
+    assert held(client) == (0, 0)
+    assert crf.certificate_.status == "optimal"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to the process itself")
+@pytest.mark.usefixtures("no_garbage_collection", "interruptible")
+def test_workers_hold_nothing_after_a_fit_that_was_interrupted(client, data, tmp_path):
+    started, end = tmp_path / "started", tmp_path / "end"
+
+    def slow():
+        started.touch()
+        while not end.exists():
+            time.sleep(0.01)
+        return RawSequences(*data)
+
+    def interrupt():
+        while not started.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ChainCRF("linear", engine=DaskEngine(client)).fit(SequenceSources([slow, lambda: RawSequences(*data)]))
+    thread.join()
+    end.touch()
+    assert held(client) == (0, 0)

@@ -1,0 +1,218 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from clusters import Inline
+from kernelcrf import ChainCRF
+from kernelcrf.distributed.sources import RawSequences, SequenceSources, split_evenly
+from kernelcrf.distributed.summary import EntryMoments
+
+WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
+TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}
+
+
+@pytest.fixture(scope="module")
+def text():
+    rng = np.random.default_rng(0)
+    X = [[{"w": WORDS[k], "odd": float(k % 2)} for k in rng.integers(8, size=rng.integers(1, 9))] for _ in range(40)]
+    y = [[TAGS[token["w"]] if rng.random() > 0.2 else "N" for token in x] for x in X]
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(1)
+    X = [rng.normal(size=(rng.integers(1, 9), 3)) for _ in range(40)]
+    y = [np.where(np.sin(2 * x[:, 0]) > 0, "up", "down").tolist() for x in X]
+    return X, y
+
+
+def agree(model, X, y, **fit):
+    """The same estimator here and on a cluster."""
+    here = clone(model).set_params(solver="lbfgs", tol=1e-9).fit(X, y, **fit)
+    there = clone(model).set_params(solver="lbfgs", tol=1e-9, engine=Inline(forgetful=False)).fit(X, y, **fit)
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-10)
+    assert there.classes_.tolist() == here.classes_.tolist()
+    assert there.n_features_in_ == here.n_features_in_
+    for own, theirs in zip(here.predict(X), there.predict(X), strict=True):
+        np.testing.assert_array_equal(theirs, own)
+    return here, there
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"hash_features": 2**8},
+        {"class_weight": "balanced"},
+        {"class_weight": {"V": 3.0}},
+        {"classes": ["D", "N", "V", "P", "X"]},
+        {"constraints": [(a, b) for a in "DNVP" for b in "DNVP"]},
+        {"kernel": "rbf", "n_components": 6, "random_state": 0, "pivots": "random"},
+    ],
+)
+def test_feature_dicts(text, settings):
+    here, there = agree(ChainCRF(**{"kernel": "linear", **settings}), *text)
+    assert there.model_.reader.to_config() == here.model_.reader.to_config()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+def test_vectors(vectors, kernel):
+    here, there = agree(ChainCRF(kernel, n_components=20, random_state=0), *vectors)
+    if kernel != "linear":
+        assert there.kernel_.gamma == pytest.approx(here.kernel_.gamma, rel=1e-12)
+        np.testing.assert_array_equal(there.landmark_positions_, here.landmark_positions_)
+
+
+def test_weights_and_missing_labels(text):
+    X, y = text
+    known = [[None if k % 3 == 2 else label for k, label in enumerate(row)] for row in y]
+    known[0] = [{"N", "V"}] * len(y[0])
+    agree(ChainCRF("linear", random_state=0), X, known)
+    agree(ChainCRF("linear"), X, y, sample_weight=np.linspace(0.5, 2, len(X)))
+
+
+EVIDENCE = {
+    "exact": {"laplace": True},
+    "steps with inputs": {"laplace": True, "edge_kernel": "linear"},
+    "C": {"C": "evidence"},
+    "kernel and C": {"C": "evidence", "optimize_kernel": True, "n_components": 5},
+    "growing basis": {"laplace": True, "n_components": "auto", "tol": 0.05},
+}
+
+
+@pytest.mark.parametrize("settings", EVIDENCE.values(), ids=EVIDENCE)
+def test_the_evidence_is_that_of_one_machine(vectors, settings):
+    settings = {"n_components": 10, "random_state": 0, "tol": 1e-9, **settings}
+    here = ChainCRF(**settings).fit(*vectors)
+    there = ChainCRF(**settings, engine=Inline(forgetful=False)).fit(*vectors)
+    assert there.log_marginal_likelihood() == pytest.approx(here.log_marginal_likelihood(), rel=1e-10)
+    assert pytest.approx(here.C_, rel=1e-6) == there.C_
+    assert there.kernel_.gamma == pytest.approx(here.kernel_.gamma, rel=1e-6)
+    if "laplace" in settings:
+        drawn = [np.concatenate(crf.predict_proba(vectors[0], posterior="laplace")) for crf in (here, there)]
+        np.testing.assert_allclose(drawn[1], drawn[0], atol=1e-6)
+
+
+def test_the_evidence_of_hashed_features_leaves_aside_columns_that_no_part_has(text, monkeypatch):
+    settings = {"kernel": "linear", "hash_features": 2**8, "laplace": True, "solver": "lbfgs", "tol": 1e-9}
+    here = ChainCRF(**settings).fit(*text)
+    there = ChainCRF(**settings, engine=Inline(forgetful=False)).fit(*text)
+    assert there.log_marginal_likelihood() == pytest.approx(here.log_marginal_likelihood(), rel=1e-10)
+    # The stochastic way, for more weights than a matrix holds.
+    monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 10)
+    here.fit(*text)
+    there.fit(*text)
+    assert there.log_marginal_likelihood() == pytest.approx(here.log_marginal_likelihood(), rel=1e-10)
+    assert there.log_marginal_likelihood_error_ > 0
+
+
+def test_a_saved_model_is_the_same_wherever_it_was_fitted(text, tmp_path):
+    import kernelcrf
+
+    _, there = agree(ChainCRF("linear"), *text)
+    there.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    assert all(map(np.array_equal, loaded.predict(text[0]), there.predict(text[0])))
+
+
+def test_a_warm_start_goes_on(text):
+    X, y = text
+    model = ChainCRF("linear", solver="lbfgs", tol=1e-8, warm_start=True, engine=Inline(forgetful=False)).fit(X, y)
+    first = model.n_iter_
+    assert model.fit(X, y).n_iter_ < first / 5
+
+
+def test_parts_may_be_read_where_they_are_needed(text):
+    X, y = text
+    parts = [lambda low=low: RawSequences(X[low : low + 7], y[low : low + 7]) for low in range(0, len(X), 7)]
+    here = ChainCRF("linear", solver="lbfgs", tol=1e-9).fit(X, y)
+    engine = Unpickled(n_partitions=2, forgetful=False)
+    there = ChainCRF("linear", solver="lbfgs", tol=1e-9, engine=engine).fit(
+        SequenceSources([*parts, partial(RawSequences, [], [])])
+    )
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-10)
+
+
+class Unpickled(Inline):
+    """Takes calls that do not travel."""
+
+    def load(self, sources):
+        from clusters import Known
+
+        return [Known(source()) for source in sources]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lengths": [1, 2]}, "lengths was passed with data on a cluster"),
+        ({"y": None}, "expected a label for each token"),
+        ({"sample_weight": [1.0]}, r"sample_weight has shape \(1,\)"),
+    ],
+)
+def test_what_a_cluster_does_not_take_is_named(text, change, message):
+    X, y = text
+    with pytest.raises(ValueError, match=message):
+        ChainCRF("linear", engine=Inline()).fit(X, **({"y": y} | change))
+
+
+def test_labels_that_break_constraints_are_named_by_their_place_in_all_data(text):
+    X, y = text
+    pairs = [(a, b) for a in "DNVP" for b in "DNVP" if (a, b) != ("V", "V")]
+    broken = next(i for i, row in enumerate(y) if "V V" in " ".join(row))
+    with pytest.raises(ValueError, match=f"y of sequence {broken} breaks the constraints"):
+        ChainCRF("linear", constraints=pairs, engine=Inline(forgetful=False)).fit(X, y)
+
+
+def test_parts_of_different_kinds_are_refused(text, vectors):
+    parts = SequenceSources([partial(RawSequences, *text), partial(RawSequences, *vectors)])
+    with pytest.raises(ValueError, match="feature dicts in one part and arrays of numbers in another"):
+        ChainCRF("linear", engine=Inline()).fit(parts)
+    wide = partial(RawSequences, [np.zeros((2, 5))], [["up", "down"]])
+    with pytest.raises(ValueError, match="3 features in one part and 5 features in another"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, *vectors), wide]))
+
+
+def test_parts_without_tokens_or_labels_are_refused(text):
+    with pytest.raises(ValueError, match="no token"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, [], [])]))
+    with pytest.raises(ValueError, match="y is missing in a part"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, text[0])]))
+    with pytest.raises(ValueError, match="expected both to come with X"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, *text)]), text[1])
+
+
+def test_a_sequence_cut_between_parts_is_named():
+    parts = [
+        partial(RawSequences, [[["a"]]], [["x"]], ends=("s1", "s2")),
+        partial(RawSequences, [[["b"]]], [["y"]], ends=("s2", "s3")),
+    ]
+    with pytest.raises(ValueError, match="sequence 's2' goes on from one part into the next"):
+        ChainCRF("linear", engine=Inline()).fit(SequenceSources(parts))
+
+
+def test_moments_of_parts_are_those_of_all():
+    rng = np.random.default_rng(0)
+    X = 1e6 + rng.normal(size=(50, 3))
+    total = EntryMoments.of(X[:20]) + EntryMoments.of(X[20:20]) + EntryMoments.of(X[20:])
+    assert total.variance(150) == pytest.approx(X.var(), rel=1e-9)
+    assert total.variance(300) == pytest.approx(np.concatenate([X, 0 * X]).var(), rel=1e-9)
+
+
+def test_runs_are_even_and_whole():
+    for tokens, n in (([5] * 12, 4), ([1, 100, 1, 1], 3), ([7], 3), ([0, 5, 5], 2)):
+        runs = split_evenly(tokens, n)
+        assert [k for run in runs for k in run] == list(range(len(tokens)))
+        assert all(len(run) for run in runs)
+        assert len(runs) <= n
+    assert [len(run) for run in split_evenly([5] * 12, 4)] == [3, 3, 3, 3]
+
+
+def test_what_is_no_engine_and_a_client_that_is_missing_are_named(text):
+    with pytest.raises(TypeError, match=r"engine='dask': expected None or a kernelcrf.distributed.DaskEngine"):
+        ChainCRF("linear", engine="dask").fit(*text)
+    with pytest.raises(ValueError, match="there is no Dask client"):
+        ChainCRF("linear").fit(SequenceSources([partial(RawSequences, *text)]))

@@ -1,0 +1,202 @@
+"""What one estimator can do, all can: each cell of the table in docs/estimators.md that is true is tried here."""
+
+import inspect
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.fit import Settings, fit
+from kernelcrf.fitting.graphs import LabelledGraphs
+from kernelcrf.fitting.laplace import laplace
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.joint_labels import Contrasts, interactions
+from kernelcrf.terms import Term
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(60, 2))
+CLASSES = (np.sin(2 * ROWS[:, 0]) + ROWS[:, 1] > 0).astype(int)
+SETS = np.column_stack((CLASSES, CLASSES ^ (RNG.random(60) < 0.2), ROWS[:, 1] > 0.3)).astype(int)
+RING = [[0, 1], [1, 2], [2, 3], [3, 0]]
+GRAPHS = [(ROWS[4 * i : 4 * i + 4], RING) for i in range(15)]
+SEQUENCES, LABELS = np.split(ROWS, 15), np.split(CLASSES, 15)
+TABLE = np.column_stack((SETS, RNG.integers(3, size=60)))
+
+CASES = {
+    "ChainCRF": (ChainCRF(gamma=0.5, random_state=0), SEQUENCES, LABELS),
+    "KernelClassifier": (KernelClassifier(gamma=0.5, random_state=0), ROWS, CLASSES),
+    "GraphCRF": (GraphCRF(gamma=0.5, random_state=0), GRAPHS, LABELS),
+    "MultiLabelCRF": (MultiLabelCRF(gamma=0.5, structure="full", random_state=0), ROWS, SETS),
+    "MarkovNetwork": (MarkovNetwork(structure="full"), TABLE, None),
+}
+WITH_INPUTS = [name for name in CASES if name != "MarkovNetwork"]
+ALL = pytest.mark.parametrize("name", CASES)
+OF_INPUTS = pytest.mark.parametrize("name", WITH_INPUTS)
+
+
+def fitted(name, **parameters):
+    model, X, y = CASES[name]
+    return clone(model).set_params(**parameters).fit(X, y)
+
+
+@ALL
+def test_C_by_evidence_is_near_the_greatest_evidence(name):
+    model = fitted(name, C="evidence", n_components=8) if name in WITH_INPUTS else fitted(name, C="evidence")
+    shape = {"n_components": 8} if name in WITH_INPUTS else {}
+    beside = [fitted(name, C=model.C_ * factor, laplace=True, **shape) for factor in (0.5, 2.0)]
+    assert all(model.log_marginal_likelihood() > one.log_marginal_likelihood() for one in beside)
+
+
+@OF_INPUTS
+def test_the_kernel_by_evidence_has_more_of_it(name):
+    before = fitted(name, gamma=5.0, n_components=20, laplace=True).log_marginal_likelihood()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = fitted(name, gamma=5.0, n_components=20, optimize_kernel=True)
+    assert model.log_marginal_likelihood() > before + 0.5
+
+
+@OF_INPUTS
+@pytest.mark.parametrize("n", [5, 20])
+def test_gap_full_covers_the_distance_to_the_exact_optimum(name, n):
+    exact = fitted(name, n_components=None, tol=1e-9).certificate_.objective
+    found = fitted(name, n_components=n, certify_full=True, tol=1e-9).certificate_
+    truth = found.objective - exact
+    assert 0 < truth <= found.gap_full <= 5 * truth
+    assert found.gap_in_span < 0.01 * truth
+
+
+@pytest.mark.parametrize("inference", ["loopy", "gibbs"])
+def test_gap_full_covers_the_distance_of_objectives_on_graphs_that_are_not_exact(inference):
+    settings = {"inference": inference, "edge_kernel": "rbf", "tol": 1e-6}
+    exact = fitted("GraphCRF", n_components=None, **settings).certificate_
+    found = fitted("GraphCRF", n_components=8, certify_full=True, **settings).certificate_
+    assert found.objective - exact.objective <= found.gap_full
+    assert found.objective - found.gap_full <= exact.objective + exact.gap_in_span
+
+
+def test_a_fit_without_inputs_has_the_whole_space_for_its_span():
+    certificate = fitted("MarkovNetwork", certify_full=True).certificate_
+    assert certificate.gap_full == pytest.approx(certificate.gap_in_span, abs=1e-9)
+
+
+@OF_INPUTS
+def test_a_basis_grows_to_what_the_tolerance_needs(name):
+    exact = fitted(name, gamma=3.0, n_components=None, tol=1e-8).certificate_.objective
+    found = fitted(name, gamma=3.0, n_components="auto", tol=1e-2).certificate_
+    assert found.status == "optimal"
+    assert found.objective - exact <= found.gap_full <= 1e-2 * found.objective
+
+
+def test_bases_of_tokens_and_of_steps_grow_together():
+    settings = {"gamma": 3.0, "edge_kernel": "rbf", "C": 5.0}
+    exact = fitted("ChainCRF", n_components=None, tol=1e-8, **settings).certificate_.objective
+    found = fitted("ChainCRF", n_components="auto", tol=3e-2, **settings).certificate_
+    assert found.status == "optimal"
+    assert found.objective - exact <= found.gap_full <= 3e-2 * found.objective
+
+
+@ALL
+def test_a_warm_start_ends_at_the_same_optimum(name):
+    settings = {"tol": 1e-8} if name == "MarkovNetwork" else {"tol": 1e-8, "n_components": 12}
+    model, X, y = CASES[name]
+    cold = fitted(name, **settings)
+    warm = clone(model).set_params(**settings, warm_start=True).fit(X, y)
+    again = warm.fit(X, y)
+    assert again.n_iter_ <= 1 < cold.n_iter_
+    assert again.certificate_.objective == pytest.approx(cold.certificate_.objective, rel=1e-7)
+    other = warm.set_params(C=2.0).fit(X, y).certificate_
+    assert other.objective == pytest.approx(fitted(name, **settings, C=2.0).certificate_.objective, rel=1e-5)
+
+
+def test_a_warm_start_goes_on_after_a_structure_search():
+    settings = {"structure": "auto", "n_components": 12, "tol": 1e-8, "edge_kernel": "linear"}
+    model = fitted("MultiLabelCRF", **settings, warm_start=True)
+    edges, objective = model.edges_.tolist(), model.certificate_.objective
+    again = model.fit(ROWS, SETS)
+    assert again.edges_.tolist() == edges
+    assert again.certificate_.objective == pytest.approx(objective, rel=1e-7)
+
+
+@ALL
+def test_a_fit_that_was_cut_short_goes_on_from_its_checkpoint(name, tmp_path):
+    whole = fitted(name, tol=1e-9)
+    with pytest.warns(match="max_iter"):
+        fitted(name, tol=1e-9, max_iter=2, checkpoint=tmp_path / "run")
+    went_on = fitted(name, tol=1e-9, checkpoint=tmp_path / "run")
+    assert went_on.certificate_.objective == pytest.approx(whole.certificate_.objective, rel=1e-8)
+    with pytest.raises(ValueError, match="differs in C "):
+        fitted(name, tol=1e-9, C=3.0, checkpoint=tmp_path / "run")
+
+
+def test_a_checkpoint_of_other_graphs_is_refused(tmp_path):
+    fitted("GraphCRF", checkpoint=tmp_path / "run")
+    path = [(rows, RING[:3]) for rows, _ in GRAPHS]
+    with pytest.raises(ValueError, match="differs in the graphs"):
+        GraphCRF(gamma=0.5, random_state=0, checkpoint=tmp_path / "run").fit(path, LABELS)
+
+
+@ALL
+def test_the_evidence_is_there_with_laplace(name):
+    model = fitted(name, laplace=True)
+    assert np.isfinite(model.log_marginal_likelihood())
+    assert model.log_marginal_likelihood_error_ == 0.0
+
+
+def test_the_evidence_of_a_network_is_that_of_a_dense_hessian():
+    """The Hessian by differences of the gradient, with terms that share their inputs and terms without."""
+    kernel = InputKernel("rbf", gamma=0.5)
+    terms = [Term(f"label {j}", f"label {j}", Contrasts(2), 1.5, kernel, "rows") for j in range(3)]
+    terms.append(Term("pair", "pair", interactions(2, 2), 0.7))
+    cliques = {f"label {j}": np.array([[j]]) for j in range(3)} | {"pair": np.array([[0, 1]])}
+    data = LabelledGraphs(np.full(3, 2), cliques, SETS.astype(np.int32), {"rows": ROWS})
+    found = fit(Problem.of(terms, data), Settings(n_components=6, random_state=0, tol=1e-12), LocalEngine(1))
+    objective, theta, step = found.objective, found.theta, 1e-5
+    gradients = [[objective.evaluate(theta + sign * step * e).gradient for sign in (1, -1)] for e in np.eye(len(theta))]
+    H = np.array([(up - down) / (2 * step) for up, down in gradients])
+    scale = np.concatenate([np.full(term.size, np.sqrt(term.C)) for term in found.layout.terms])
+    expected = -found.certificate.objective - 0.5 * np.linalg.slogdet(scale[:, None] * H * scale)[1]
+    ours = laplace(objective, found.solution.evaluation)
+    assert ours.log_evidence == pytest.approx(expected, abs=1e-5)
+    inverse = np.linalg.inv(H)
+    chosen = np.concatenate([np.full(term.size, term.input is not None) for term in found.layout.terms])
+    gamma = chosen.sum() - np.diag(inverse)[chosen].sum() / 1.5
+    assert ours.determined(chosen) == pytest.approx(gamma, abs=1e-5)
+    assert ours.determined(np.ones_like(chosen)) == pytest.approx(ours.n_effective, abs=1e-9)
+    sampled = laplace(objective, found.solution.evaluation, most_exact=0, n_draws=100)
+    assert sampled.determined(chosen) == pytest.approx(gamma, rel=0.2)
+
+
+def table():
+    """The table of docs/estimators.md: ability and estimator to whether the one has the other."""
+    page = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    names, notes = rows[0][1:], set(re.findall(r"^- (\([a-z]\))", page, re.M))
+    cells = {}
+    for ability, *answers in rows[2:]:
+        for name, answer in zip(names, answers, strict=True):
+            assert set(re.findall(r"\([a-z]\)", answer)) <= notes
+            assert answer.startswith("yes") or "(" in answer, f"{ability} of {name} gives no reason"
+            cells[ability, name] = answer.startswith("yes")
+    return cells
+
+
+@pytest.mark.parametrize(("ability", "name"), table())
+def test_the_table_of_abilities_is_true(ability, name):
+    model = CASES[name][0]
+    parameter = re.match(r"`(\w+)", ability)[1]
+    if parameter == "predict_proba":
+        known = "posterior" in inspect.signature(model.predict_proba).parameters
+    elif parameter == "C":
+        known = "evidence" in str(model._parameter_constraints["C"])
+    elif parameter == "n_components":
+        known = "auto" in str(model._parameter_constraints.get("n_components"))
+    else:
+        known = parameter in model.get_params()
+    assert known == table()[ability, name]

@@ -1,0 +1,53 @@
+"""Models that earlier versions saved are read, and predict what they predicted then (see `golden_models`)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+import kernelcrf
+from golden_models import FOLDER, KINDS, inputs
+from kernelcrf.formats import Templates
+from kernelcrf.kernels.named import NAMED
+from kernelcrf.persistence.model_file import VERSION
+
+FILES = sorted(FOLDER.glob("v*/*.kcrf"))
+
+
+def plain(label):
+    return [plain(part) for part in label] if isinstance(label, tuple | list) else label
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_golden_model_predicts_what_it_did(path: Path):
+    expected = json.loads((path.parent / "predictions.json").read_text(encoding="utf-8"))[path.stem]
+    model, X = kernelcrf.load(path), inputs(path.stem)
+    exact = 1e-9 if path.stem != "single-precision" else 1e-4
+    for found, proba in zip(model.predict_proba(X), expected["proba"], strict=True):
+        np.testing.assert_allclose(found, proba, rtol=0, atol=exact)
+    assert [plain(found.tolist()) for found in model.predict(X)] == expected["labels"]
+    assert model.certificate_.status == "optimal"
+    if model.laplace:
+        assert all(np.isfinite(part).all() for part in model.uncertainty(X, n_samples=2).epistemic)
+
+
+def test_each_kind_and_each_kernel_by_name_has_a_golden_model_of_this_format_version():
+    present = {path.stem for path in FILES if path.parent.name == f"v{VERSION}"}
+    assert present == set(KINDS)
+    assert set(NAMED) <= {str(KINDS[name][0].get("kernel", "rbf")) for name in present}
+    assert Templates.of(kernelcrf.load(FOLDER / f"v{VERSION}" / "templates.kcrf")).n_columns == 1
+    with safe_open(FOLDER / f"v{VERSION}" / "dicts-many.kcrf", framework="numpy") as file:
+        assert {"config.text", "config.lengths"} <= set(file.keys())
+        assert "wort" not in file.metadata()["config"]
+
+
+def test_a_file_from_before_a_parameter_was_there_takes_its_default(tmp_path):
+    with safe_open(FOLDER / "v1" / "rbf.kcrf", framework="numpy") as file:
+        config = json.loads(file.metadata()["config"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del config["parameters"]["n_restarts_optimizer"]
+    save_file(arrays, tmp_path / "m", metadata={"config": json.dumps(config)})
+    assert kernelcrf.load(tmp_path / "m").n_restarts_optimizer == 0

@@ -1,0 +1,138 @@
+from collections import Counter, OrderedDict
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+
+from kernelcrf.readers.feature_dicts import new_vectorizer, vectorize
+
+NAMES = st.sampled_from(["w", "p", "w=a", "x"])
+PLAIN = st.one_of(st.sampled_from(["a", "b", ""]), st.booleans(), st.integers(-2, 2), st.floats(-3, 3))
+TOKENS = st.lists(st.dictionaries(NAMES, PLAIN, max_size=4), min_size=1, max_size=8)
+
+
+def rows_by_name(tokens):
+    """The matrix of the tokens as dicts from column names to values, without zeros."""
+    vectorizer = new_vectorizer(None)
+    X = vectorize(tokens, vectorizer, fit=True).to_csr().toarray()
+    names = vectorizer.feature_names_
+    return [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
+
+
+@given(TOKENS.filter(any), TOKENS)
+def test_dicts_equal_those_of_dict_vectorizer(tokens, more):
+    ours, theirs = new_vectorizer(None), DictVectorizer()
+    X = vectorize(tokens, ours, fit=True).to_csr()
+    np.testing.assert_allclose(X.toarray(), theirs.fit_transform(tokens).toarray(), atol=1e-12)
+    assert ours.feature_names_ == theirs.feature_names_
+    np.testing.assert_allclose(
+        vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray(), atol=1e-12
+    )
+    assert isinstance(X, sp.csr_array)
+    assert X.has_canonical_format
+
+
+STRINGS = st.lists(st.dictionaries(NAMES, st.sampled_from(["a", "b", ""]), max_size=4), min_size=1, max_size=8)
+LISTS = st.lists(st.lists(st.sampled_from(["w", "p", "w=a", "x", ""]), max_size=5), min_size=1, max_size=8)
+
+
+@given(STRINGS.filter(any), STRINGS)
+def test_dicts_of_strings_equal_those_of_dict_vectorizer(tokens, more):
+    ours, theirs = new_vectorizer(None), DictVectorizer().fit(tokens)
+    vectorize(tokens, ours, fit=True)
+    assert ours.vocabulary_ == theirs.vocabulary_
+    np.testing.assert_array_equal(vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray())
+
+
+@pytest.mark.parametrize("collection", [list, tuple])
+@given(tokens=LISTS.filter(any), more=LISTS)
+def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more):
+    ours, theirs = new_vectorizer(None), DictVectorizer()
+    X = vectorize([collection(token) for token in tokens], ours, fit=True)
+    np.testing.assert_array_equal(X.to_csr().toarray(), theirs.fit_transform(map(Counter, tokens)).toarray())
+    assert ours.feature_names_ == theirs.feature_names_
+    found = vectorize([collection(token) for token in more], ours, fit=False)
+    np.testing.assert_array_equal(found.to_csr().toarray(), theirs.transform(map(Counter, more)).toarray())
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [["w=the", "unseen"], [], ["cap", "cap"]],
+        [{"w": "the"}, {"w": "unseen", "cap": True}, {}],
+        [{"w": "the", "v": 2.5}, {"v": -1, "u": 3}],
+        [{"w": ["the", "unseen"], "v": {"deep": 2}}, ["cap"]],
+        [OrderedDict(w="the", v=2.5)],
+        [{"w": np.str_("the"), "v": np.float32(2.5), "cap": np.bool_(True)}],
+        [{"w=the": 1}, {"w": "the", "w=the": 2}],
+        [set(), {"w=the", "unseen"}],
+        [[], []],
+    ],
+)
+def test_a_vocabulary_finds_what_a_fit_would_name(tokens):
+    """The columns that the same tokens would have by their names, unseen ones left out."""
+    vectorizer = new_vectorizer(None)
+    vectorize([{"w": "the", "v": 1.0, "cap": True}, {"v=deep": 1.0}], vectorizer, fit=True)
+    X = vectorize(tokens, vectorizer, fit=False).to_csr().toarray()
+    names = vectorizer.feature_names_
+    found = [{names[j]: x[j] for j in np.flatnonzero(x)} for x in X]
+    assert found == [{name: value for name, value in row.items() if name in names} for row in rows_by_name(tokens)]
+
+
+@given(TOKENS.filter(any))
+def test_hashed_dicts_equal_those_of_feature_hasher(tokens):
+    X = vectorize(tokens, new_vectorizer(8), fit=True).to_csr()
+    np.testing.assert_allclose(X.toarray(), FeatureHasher(8).transform(tokens).toarray(), atol=1e-12)
+
+
+@pytest.mark.parametrize("collection", [list, tuple, set, frozenset])
+def test_collections_of_strings_are_columns(collection):
+    tokens = [{"w": "the", "suffix": collection(["e", "he"])}, {"w": "a"}, {}]
+    assert rows_by_name(tokens) == [{"w=the": 1, "suffix=e": 1, "suffix=he": 1}, {"w=a": 1}, {}]
+    assert rows_by_name([collection(["w=the", "cap"]), collection(["cap"])]) == [{"w=the": 1, "cap": 1}, {"cap": 1}]
+
+
+def test_nested_dicts_are_written_out():
+    tokens = [{"w": {"low": "the", "len": 3, "deep": {"s": ["e"]}}, "cap": True}, {"w": "the"}]
+    assert rows_by_name(tokens) == [{"w=low=the": 1, "w=len": 3, "w=deep=s=e": 1, "cap": 1}, {"w=the": 1}]
+
+
+def test_dicts_and_lists_of_names_may_meet_and_repeated_names_count():
+    assert rows_by_name([{"w": "the"}, ["w=the", "cap", "cap"]]) == [{"w=the": 1}, {"w=the": 1, "cap": 2}]
+    assert rows_by_name([["a", "a"], []]) == [{"a": 2}, {}]
+    assert rows_by_name([{"w": ["a", "a"]}]) == [{"w=a": 2}]
+
+
+def test_numpy_scalars_are_numbers():
+    assert rows_by_name([{"a": np.float32(2), "b": np.bool_(True), "c": np.int8(3), "d": np.str_("x")}]) == [
+        {"a": 2, "b": 1, "c": 3, "d=x": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("token", "error", "message"),
+    [
+        ({"w": None}, TypeError, r"value None of type NoneType for feature 'w'.*leave out a feature"),
+        ({"w": b"the"}, TypeError, r"type bytes for feature 'w'"),
+        ({"w": object}, TypeError, r"type type for feature 'w'"),
+        ({"w": float("nan")}, ValueError, r"value nan for feature 'w': expected finite"),
+        ({"w": -np.inf}, ValueError, r"value -inf for feature 'w'"),
+        ({3: "a"}, TypeError, r"feature name 3 of type int: expected a string"),
+        ({"w": [1, 2]}, TypeError, r"feature name 1 of type int"),
+        (["w", 3], TypeError, r"feature name 3 of type int"),
+        (7, TypeError, r"token 7 of type int among feature dicts"),
+        ("the", TypeError, r"token 'the' of type str among feature dicts"),
+    ],
+)
+def test_what_cannot_be_a_feature_is_named(token, error, message):
+    with pytest.raises(error, match=message):
+        vectorize([{"w": "a"}, token], new_vectorizer(None), fit=True)
+
+
+@pytest.mark.parametrize("hash_features", [0, 3, -4, 2.0, True, 2**31])
+def test_hash_features_are_a_power_of_two(hash_features):
+    with pytest.raises(ValueError, match=r"hash_features=.*: expected a power of two"):
+        new_vectorizer(hash_features)
