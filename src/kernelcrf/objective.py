@@ -14,19 +14,16 @@ fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
 from kernelcrf.arrays import DType, Floats
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.engines.local import LocalEngine, Total
 from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, Scores, Sums
 from kernelcrf.terms import Layout
-
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +48,14 @@ class Ray:
 
     def along(self, step: float) -> tuple[float, float]:
         """Return the value and its derivative in `step`."""
-        objective = self.objective
+        objective, layout = self.objective, self.objective.layout
 
-        def one(k: int) -> tuple[Floats, None]:
+        def one(k: int) -> Floats:
             moved = self.start.parts[k].scores.moved(self.scores[k], step)
-            return np.array(objective.partitions[k].along(moved, self.scores[k], objective.engine.n_jobs)), None
+            return np.array(objective.partitions[k].along(moved, self.scores[k], objective.engine.n_jobs))
 
-        (loss, slope), _ = objective.engine.reduce(one, range(len(self.scores)), objective.costs)
+        loss, slope = objective.summed(one)
         theta = self.start.theta + step * self.direction
-        layout = objective.layout
         return (
             float(loss) + 0.5 * layout.squared_norm(theta),
             float(slope) + float(np.dot(layout.times_lam(theta), self.direction)),
@@ -93,13 +89,6 @@ class Objective:
     def is_convex(self) -> bool:
         """Return whether all labels are observed."""
         return all(partition.is_convex for partition in self.partitions)
-
-    def partitions_of(self, kind: type[Kind]) -> list[Kind]:
-        """Return the partitions, which the caller knows to be of one class."""
-        found: list[Kind] = [partition for partition in self.partitions if isinstance(partition, kind)]
-        if len(found) < len(self.partitions):
-            raise TypeError(f"partitions are of type {type(self.partitions[0]).__name__}: expected {kind.__name__}")
-        return found
 
     def evaluate(self, theta: Floats, *, curvature: bool = False) -> Evaluation:
         """Return P and its gradient at theta: one pass."""
@@ -143,26 +132,20 @@ class Objective:
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:
         """Return H v at an evaluation made with curvature: one pass."""
-
-        def one(k: int) -> tuple[Floats, None]:
-            return self.partitions[k].hessian_product(self.layout, at.parts[k], v, self.engine.n_jobs), None
-
-        total, _ = self.engine.reduce(one, range(len(self.partitions)), self.costs)
+        n_jobs = self.engine.n_jobs
+        total = self.summed(lambda k: self.partitions[k].hessian_product(self.layout, at.parts[k], v, n_jobs))
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
         """Return the paper's blocks (30) times v: covariances within each clique, none between cliques."""
-
-        def one(k: int) -> tuple[Floats, None]:
-            return self.partitions[k].block_product(self.layout, at.parts[k], v, self.engine.n_jobs), None
-
-        total, _ = self.engine.reduce(one, range(len(self.partitions)), self.costs)
+        n_jobs = self.engine.n_jobs
+        total = self.summed(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, n_jobs))
         return total + self.layout.times_lam(v)
 
     def entropy(self, at: Evaluation) -> float:
         """Return sum_i omega_i H(p_i)."""
+        return float(self.summed(lambda k: np.float64(self.partitions[k].entropy(at.parts[k], self.engine.n_jobs))))
 
-        def one(k: int) -> tuple[np.float64, None]:
-            return np.float64(self.partitions[k].entropy(at.parts[k], self.engine.n_jobs)), None
-
-        return float(self.engine.reduce(one, range(len(self.partitions)), self.costs)[0])
+    def summed(self, function: Callable[[int], Total]) -> Total:
+        """Return the sum of function(k) over the partitions k, in a fixed order."""
+        return self.engine.reduce(lambda k: (function(k), None), range(len(self.partitions)), self.costs)[0]

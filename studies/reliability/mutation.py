@@ -78,18 +78,14 @@ TESTS: dict[str, list[str]] = {
     "basis/folded.py": ["tests/basis/test_folded.py"],
     "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],
     "solvers/__init__.py": [*SOLVE, "tests/solvers/test_dual.py"],
-    "solvers/block_jacobi.py": SOLVE,
-    "solvers/cholesky.py": SOLVE,
-    "solvers/conjugate_gradients.py": SOLVE,
     "solvers/dual.py": ["tests/solvers/test_dual.py"],
     "solvers/ascent.py": [f"tests/solvers/test_dual.py::test_{name}" for name in QUICK],
     "solvers/lbfgs.py": SOLVE,
+    "solvers/linear_systems.py": SOLVE,
     "solvers/line_search.py": ["tests/solvers/test_line_search.py", *SOLVE],
     "solvers/loop.py": [*SOLVE, "tests/fitting/test_fit.py"],
     "solvers/newton.py": SOLVE,
-    "solvers/newton_cg.py": SOLVE,
     "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
-    "solvers/subspace.py": SOLVE,
 }
 COMPILED = ("inference/loops/", "basis/distinct.py", "basis/entries.py", "solvers/ascent.py")
 PARTS = ("objective.py", "certificate.py", "inference/loops/", "inference/", "basis/", "solvers/")

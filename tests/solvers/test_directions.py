@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kernelcrf.solvers import BlockJacobi, Newton, NewtonCG, Subspace, newton_cg
-from kernelcrf.solvers.conjugate_gradients import solve_cg
+from kernelcrf.solvers import BlockJacobi, Newton, NewtonCG, Subspace, newton
+from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.loop import Progress, descend, minimise
 from kernelcrf.solvers.preconditioners import Preconditioning
 from objectives import random_objective
@@ -91,12 +91,12 @@ def test_newton_cg_solves_as_far_as_it_pays(objective, monkeypatch, gap, tol, ex
         asked.update(rtol=rtol, max_iter=max_iter)
         return solve_cg(product, g, precondition, rtol, max_iter)
 
-    monkeypatch.setattr(newton_cg, "solve_cg", recorded)
+    monkeypatch.setattr(newton, "solve_cg", recorded)
     at, progress = at_random(objective), Progress(objective, tol, 10)
     progress.observe(at, 0.0)
     last = progress.history[-1]
     progress.history[-1] = type(last)(1.0, 0.0, gap, 0.0, 0.0, 0.0)
-    rule = newton_cg._Directions(NewtonCG(), Preconditioning.of(objective), progress)
+    rule = newton._Directions(NewtonCG(), Preconditioning.of(objective), progress)
     d, passes = rule.direction(objective, at)
     assert asked == {"rtol": pytest.approx(expected), "max_iter": 250}
     assert np.dot(d, at.gradient) < 0

@@ -16,7 +16,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, find_solver
-from kernelcrf.solvers.cholesky import lower_factor
+from kernelcrf.solvers.linear_systems import lower_factor
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 

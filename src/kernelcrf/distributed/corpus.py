@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +164,7 @@ class DistributedCorpus:
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         """Return the gap: residuals of each part against blocks of K - F F' with every other part."""
         value, shares, scores = objective.gap(at), {}, {}
-        partition = objective.partitions_of(DistributedPartition)[0]
+        partition = cast(DistributedPartition, objective.partitions[0])
         for term in objective.layout.terms:
             own = features.get(term.name)
             if own is None or own.basis is None or term.kernel is None:

@@ -34,7 +34,7 @@ from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers import find_solver
-from kernelcrf.solvers.conjugate_gradients import solve_cg
+from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
 from kernelcrf.terms import Layout

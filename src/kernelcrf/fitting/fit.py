@@ -26,8 +26,7 @@ from kernelcrf.fitting.corpus import WholeGap
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, minimise
-from kernelcrf.solvers.start import first_point
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, first_point, minimise
 from kernelcrf.terms import Layout, Term
 
 Callback = Callable[[Record], None] | None

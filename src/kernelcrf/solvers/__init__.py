@@ -1,13 +1,10 @@
 """Ways to minimise P: one loop, one line search, and several rules for directions."""
 
 from kernelcrf.objective import Objective
-from kernelcrf.solvers.block_jacobi import BlockJacobi
 from kernelcrf.solvers.dual import Dual
 from kernelcrf.solvers.lbfgs import LBFGS
 from kernelcrf.solvers.loop import Progress, Record, Solution, Solver, minimise
-from kernelcrf.solvers.newton import Newton
-from kernelcrf.solvers.newton_cg import NewtonCG
-from kernelcrf.solvers.subspace import Subspace
+from kernelcrf.solvers.newton import BlockJacobi, Newton, NewtonCG, Subspace
 from kernelcrf.validation import either, has_methods, one_of
 
 SOLVERS: dict[str, type[Solver]] = {

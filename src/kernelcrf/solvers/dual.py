@@ -21,6 +21,7 @@ maximises D, or the distribution of a given theta if D is greater there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -243,7 +244,7 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
 
 
 def _chains(objective: Objective) -> ChainPartition:
-    return objective.partitions_of(ChainPartition)[0]
+    return cast(ChainPartition, objective.partitions[0])
 
 
 def _weights(partition: ChainPartition) -> Floats:

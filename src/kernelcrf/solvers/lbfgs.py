@@ -14,8 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kernelcrf.arrays import Floats
-from kernelcrf.objective import Objective
-from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress
+from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress, Solver
 from kernelcrf.solvers.preconditioners import Preconditioning
 from kernelcrf.validation import COUNT, FLAG, check_parameters
 
@@ -24,7 +23,7 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Solver):
     """L-BFGS with `memory` pairs of differences, fewer if they are long; `precondition=False` works in theta itself.
 
     Examples
@@ -33,8 +32,7 @@ class LBFGS:
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import LBFGS
     >>> data = make_sequences(20, random_state=0)
-    >>> crf = ChainCRF("linear", solver=LBFGS()).fit(data.X, data.y)
-    >>> crf.certificate_.status
+    >>> ChainCRF("linear", solver=LBFGS()).fit(data.X, data.y).certificate_.status
     'optimal'
     """
 
@@ -43,9 +41,6 @@ class LBFGS:
 
     def __post_init__(self) -> None:
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
-
-    def check(self, objective: Objective) -> None:
-        """Accept any objective."""
 
     def solve(self, start: Floats, progress: Progress) -> str:
         """Run SciPy's minimiser; every evaluation is one pass, every iterate is observed."""
@@ -65,18 +60,16 @@ class LBFGS:
                 latest = objective.evaluate(theta)
             return latest.value, latest.gradient if M is None else M.forward(latest.gradient)
 
+        status = OUT_OF_ITERATIONS if progress.out_of_iterations else STALLED
+
         def iterated(intermediate_result: Any) -> None:
+            nonlocal status
             progress.observe(latest, np.nan)
             if progress.solved or progress.out_of_iterations:
+                status = OPTIMAL if progress.solved else OUT_OF_ITERATIONS
                 raise StopIteration
 
         pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
         options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
         minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=iterated, options=options)
-        return self._status(progress)
-
-    @staticmethod
-    def _status(progress: Progress) -> str:
-        if progress.solved:
-            return OPTIMAL
-        return OUT_OF_ITERATIONS if progress.out_of_iterations else STALLED
+        return status

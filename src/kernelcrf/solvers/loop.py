@@ -1,9 +1,11 @@
-"""The record of a run, its stopping rule, and the loop of solvers that follow directions.
+"""A run: its start, its record, its stopping rule, and the loop of solvers that follow directions.
 
 A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
 If labels are missing, P is not convex and has no such bound. The same expression of the gradient,
 sum_k |g_k|^2 / (2 lam_k), then measures how stationary a point is, and a run that makes it small enough ends
-"stationary", never "optimal".
+"stationary", never "optimal". Zero can then be a saddle: labels that the data treat alike have equal gradients there,
+and no descent ever tells them apart. Such a run starts at a random point near zero, drawn from the prior, at which they
+differ, as far away as P permits: P rises by at most the share RISE. Any start of a convex P leads to the same optimum.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from kernelcrf.arrays import Floats
+from kernelcrf.arrays import Floats, Seed
 from kernelcrf.certificate import ROUNDING, Certificate
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.objective import Evaluation, Objective
@@ -25,6 +28,9 @@ from kernelcrf.validation import POSITIVE, either, validated, whole
 OPTIMAL, STATIONARY = "optimal", "stationary"
 OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
 STALLED, INTERRUPTED = "stalled", "interrupted"
+
+RISE = 0.1
+MOST_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -192,12 +198,34 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise if this solver cannot handle the objective."""
-        ...
+        """Raise if this solver cannot handle the objective; a subclass without this method accepts any."""
+        return
 
     def solve(self, start: Floats, progress: Progress) -> str:
         """Run from `start`, report each point to `progress`, and return the status."""
         ...
+
+
+def first_point(objective: Objective, random_state: Seed = None) -> Floats:
+    """Return the theta at which a fit starts that does not continue an earlier one."""
+    zero = np.zeros(objective.layout.size)
+    if objective.is_convex:
+        return zero
+    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    drawn = {}
+    for term in objective.layout.terms:
+        # A' A z, for a label kernel A A', leaves out what changes no score and would only be penalised.
+        scores = term.k_y.expand(rng.standard_normal(term.shape))
+        drawn[term.name] = np.sqrt(term.C) * term.k_y.adjoint(scores)
+    direction, step = objective.layout.join(drawn), 1.0
+    with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        at = objective.evaluate(zero)
+        ray = objective.ray(at, direction)
+        for _ in range(MOST_HALVINGS):
+            if ray.along(step)[0] <= (1 + RISE) * at.value:
+                return np.asarray(step * direction)
+            step /= 2
+    return zero
 
 
 @validated(tol=POSITIVE, max_iter=either(whole(least=0)))

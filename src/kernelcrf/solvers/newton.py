@@ -1,4 +1,20 @@
-"""Newton's method (19) with the Hessian as a matrix: for small problems, quadratically convergent."""
+"""Newton's method (19), d = -H^-1 g, and the paper's two ways to solve less than the whole system.
+
+    Newton        H as a matrix, one product for each column: for small problems, quadratically convergent
+    NewtonCG      H d = -g by preconditioned conjugate gradients, only as exact as needed
+    BlockJacobi   the blocks (30) in place of H, which leave out covariances between cliques
+    Subspace      the rows and columns of one term, the one with the greatest bound (Corollary 10)
+
+NewtonCG: the residual of the linear system is the gradient at the next point if the model is right, and the certified
+gap is proportional to its square. Each system is therefore solved to a fixed share of the gradient, and the last one
+just far enough for the gap to end below the tolerance.
+
+BlockJacobi: full steps can diverge. With strong transitions labels move together, and the blocks underestimate the
+curvature by more than the factor of two that a full step survives. An exact line search makes every step a descent.
+
+Subspace: by Lemma 9 a term with gradient g_k can lower P by at most |g_k|^2 / (2 lam_k). If all these bounds are below
+the tolerance, the run is certified; terms whose bound is never the greatest are never changed.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +25,14 @@ from scipy.linalg import cho_solve
 
 from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.solvers.cholesky import lower_factor
-from kernelcrf.solvers.loop import Progress, descend
-from kernelcrf.validation import COUNT
+from kernelcrf.solvers.linear_systems import lower_factor, solve_cg
+from kernelcrf.solvers.loop import Progress, Solver, descend
+from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Solver):
     """Newton's method for at most `most` parameters: the Hessian takes one product for each.
 
     Examples
@@ -24,8 +41,7 @@ class Newton:
     >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import Newton
     >>> data = make_sequences(20, random_state=0)
-    >>> crf = ChainCRF("linear", solver=Newton()).fit(data.X, data.y)
-    >>> crf.certificate_.status
+    >>> ChainCRF("linear", solver=Newton()).fit(data.X, data.y).certificate_.status
     'optimal'
     """
 
@@ -51,3 +67,113 @@ class Newton:
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
         return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)
+
+
+@dataclass(frozen=True)
+class NewtonCG(Solver):
+    """Newton-CG with at most `cg_iter` products per direction; each system is solved to a `share` of its right side.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import NewtonCG
+    >>> data = make_sequences(20, random_state=0)
+    >>> ChainCRF("linear", solver=NewtonCG()).fit(data.X, data.y).certificate_.status
+    'optimal'
+    """
+
+    share: float = 0.5
+    cg_iter: int = 250
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Run with directions by conjugate gradients and steps by the common search."""
+        rule = _Directions(self, Preconditioning.of(progress.objective), progress)
+        return descend(rule, start, progress, curvature=True, wolfe=0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class _Directions:
+    solver: NewtonCG
+    preconditioning: Preconditioning
+    progress: Progress
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        gap = self.progress.history[-1].relative_gap
+        enough = np.sqrt(0.25 * self.progress.tol / gap)
+        rtol = float(max(min(self.solver.share, np.sqrt(gap)), enough))
+        inverse = self.preconditioning.at(at).inverse
+        return solve_cg(
+            lambda v: objective.hessian_product(at, v), at.gradient, inverse, min(rtol, 0.9), self.solver.cg_iter
+        )
+
+
+@dataclass(frozen=True)
+class BlockJacobi(Solver):
+    """Newton steps with the blocks, solved by conjugate gradients to `rtol` within `cg_iter` products of one pass each.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import BlockJacobi
+    >>> data = make_sequences(20, random_state=0)
+    >>> ChainCRF("linear", solver=BlockJacobi()).fit(data.X, data.y).certificate_.status
+    'optimal'
+    """
+
+    rtol: float = 0.05
+    cg_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Run with directions by the blocks and steps by an exact search."""
+        return descend(self, start, progress, curvature=False, wolfe=0.1)
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        """Return the blocks' Newton direction."""
+        return solve_cg(lambda v: objective.block_product(at, v), at.gradient, None, self.rtol, self.cg_iter)
+
+
+@dataclass(frozen=True)
+class Subspace(Solver):
+    """The paper's subspace descent: Newton directions within one term, by conjugate gradients to `rtol`.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.solvers import Subspace
+    >>> data = make_sequences(20, random_state=0)
+    >>> ChainCRF("linear", solver=Subspace()).fit(data.X, data.y).certificate_.status
+    'optimal'
+    """
+
+    rtol: float = 0.1
+    cg_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
+
+    def solve(self, start: Floats, progress: Progress) -> str:
+        """Run with one term per step."""
+        return descend(self, start, progress, curvature=True, wolfe=0.5)
+
+    def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
+        """Return the Newton direction of the term with the greatest bound; zero for all others."""
+        bounds = objective.layout.squared_dual_norms(at.gradient)
+        part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
+
+        def product(v: Floats) -> Floats:
+            whole = np.zeros(objective.layout.size)
+            whole[part] = v
+            return objective.hessian_product(at, whole)[part]
+
+        d = np.zeros(objective.layout.size)
+        d[part], products = solve_cg(product, at.gradient[part], None, self.rtol, self.cg_iter)
+        return d, products

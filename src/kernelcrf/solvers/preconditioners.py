@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
@@ -25,95 +25,54 @@ from kernelcrf.arrays import Floats
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, RowPartition
-from kernelcrf.solvers.cholesky import lower_factor
+from kernelcrf.solvers.linear_systems import Product, lower_factor
 from kernelcrf.terms import STEPS, TOKENS, Term
 
 PER_LABEL_UP_TO = 64
 KRONECKER_UP_TO = 4000
 
 
-class Factor(Protocol):
-    """A positive definite M = E E' of one term."""
-
-    def forward(self, v: Floats) -> Floats:
-        """Return E^-1 v."""
-        ...
-
-    def back(self, v: Floats) -> Floats:
-        """Return E^-T v."""
-        ...
-
-    @property
-    def log_determinant(self) -> float:
-        """Return log det M."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
-class Diagonal:
-    """M = diag(d)."""
+class Factor:
+    """A positive definite M = E E' of one term: v -> E^-1 v, v -> E^-T v, and log det M."""
 
-    d: Floats
-
-    def forward(self, v: Floats) -> Floats:
-        """Return v / sqrt(d)."""
-        return v / np.sqrt(self.d)
-
-    def back(self, v: Floats) -> Floats:
-        """Return v / sqrt(d)."""
-        return v / np.sqrt(self.d)
-
-    @property
-    def log_determinant(self) -> float:
-        """Return the sum of log d."""
-        return float(np.log(self.d).sum())
+    forward: Product
+    back: Product
+    log_determinant: float
 
 
-@dataclass(frozen=True, eq=False)
-class Kronecker:
-    """M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
+def _diagonal(d: Floats) -> Factor:
+    """Return the factor of M = diag(d)."""
 
-    Q: Floats
-    scale: Floats
+    def scaled(v: Floats) -> Floats:
+        return v / np.sqrt(d)
 
-    def forward(self, v: Floats) -> Floats:
-        """Return diag(scale)^-1/2 Q' v."""
-        return np.asarray((self.Q.T @ v.reshape(self.scale.shape)) / np.sqrt(self.scale)).ravel()
-
-    def back(self, v: Floats) -> Floats:
-        """Return Q diag(scale)^-1/2 v."""
-        return np.asarray(self.Q @ (v.reshape(self.scale.shape) / np.sqrt(self.scale))).ravel()
-
-    @property
-    def log_determinant(self) -> float:
-        """Return the sum of log scale."""
-        return float(np.log(self.scale).sum())
+    return Factor(scaled, scaled, float(np.log(d).sum()))
 
 
-@dataclass(frozen=True, eq=False)
-class PerLabel:
-    """M with one Cholesky factor (n, n) per label."""
+def _kronecker(Q: Floats, scale: Floats) -> Factor:
+    """Return the factor of M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
+    root = np.sqrt(scale)
 
-    factors: tuple[Floats, ...]
+    def forward(v: Floats) -> Floats:
+        return np.asarray((Q.T @ v.reshape(scale.shape)) / root).ravel()
 
-    def forward(self, v: Floats) -> Floats:
-        """Return E_l^-1 v_l of each label."""
-        return self._solved(v, transposed=False)
+    def back(v: Floats) -> Floats:
+        return np.asarray(Q @ (v.reshape(scale.shape) / root)).ravel()
 
-    def back(self, v: Floats) -> Floats:
-        """Return E_l^-T v_l of each label."""
-        return self._solved(v, transposed=True)
+    return Factor(forward, back, float(np.log(scale).sum()))
 
-    @property
-    def log_determinant(self) -> float:
-        """Return twice the sum of the logarithms of the factors' diagonals."""
-        return 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in self.factors))
 
-    def _solved(self, v: Floats, transposed: bool) -> Floats:
-        V = v.reshape(-1, len(self.factors))
-        trans: Literal["N", "T"] = "T" if transposed else "N"
-        columns = [solve_triangular(E, V[:, k], trans, lower=True) for k, E in enumerate(self.factors)]
+def _per_label(factors: list[Floats]) -> Factor:
+    """Return the factor of M with one Cholesky factor (n, n) per label."""
+
+    def solve(trans: Literal["N", "T"], v: Floats) -> Floats:
+        V = v.reshape(-1, len(factors))
+        columns = [solve_triangular(E, V[:, k], trans, lower=True) for k, E in enumerate(factors)]
         return np.column_stack(columns).ravel()
+
+    log_determinant = 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in factors))
+    return Factor(partial(solve, "N"), partial(solve, "T"), log_determinant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +115,7 @@ class Preconditioning:
             if term.cliques != STEPS and PER_LABEL_UP_TO < term.n <= KRONECKER_UP_TO and _is_dense(objective, term):
                 same = tuple(id(partition.features[term.name]) for partition in objective.partitions)
                 if same not in known:
-                    values, vectors = eigh(_summed(objective, None, partial(_gram, term)), overwrite_a=True)
+                    values, vectors = eigh(_summed(objective, None, _gram, term), overwrite_a=True)
                     known[same] = np.maximum(values, 0), vectors
                 spectra[term.name] = known[same]
         return cls(objective, spectra)
@@ -171,16 +130,28 @@ class Preconditioning:
     def _factor(self, term: Term, at: Evaluation, share: float) -> Factor:
         objective, lam = self.objective, 1.0 / term.C
         if not all(partition.knows_spread(term) for partition in objective.partitions):
-            size = int(np.prod(term.shape))
-            return Diagonal(np.full(size, _mass(objective, term) / size + lam))
+            return _diagonal(np.full(term.size, _mass(objective, term) / term.size + lam))
+
+        def summed(function: Callable[..., Floats], *arguments: int) -> Floats:
+            return np.asarray(share * _summed(objective, at, function, term, *arguments))
+
         if term.name in self.spectra:
             values, vectors = self.spectra[term.name]
-            return Kronecker(vectors, np.outer(values, _mean_spread(objective, term, at, share)) + lam)
-        if term.name in objective.partitions[0].features:
-            if term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
-                return _per_label(objective, term, at, share)
-            return Diagonal(_squares(objective, term, at, share).ravel() + lam)
-        return Diagonal(_summed_spread(objective, term, at, share) + lam)
+            mean = _over_weights(term, summed(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
+            return _kronecker(vectors, np.outer(values, mean) + lam)
+        if term.name not in objective.partitions[0].features:
+            return _diagonal(_over_weights(term, summed(_spread)) + lam)
+        if term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
+            ridge = np.eye(term.n) / term.C
+            return _per_label([lower_factor(summed(_spread_gram, label) + ridge) for label in range(term.k_y.L)])
+        return _diagonal(_over_weights(term, summed(_spread_squares)).ravel() + lam)
+
+
+def _over_weights(term: Term, of_labels: Floats) -> Floats:
+    """Return values (..., L) of labels as values (..., rank) of weights: their mean if labels share strength."""
+    if term.k_y.is_identity:
+        return of_labels
+    return np.repeat(of_labels.mean(axis=-1, keepdims=True) * term.k_y.norm, term.k_y.rank, axis=-1)
 
 
 def has_single_nodes(objective: Objective) -> bool:
@@ -204,7 +175,7 @@ def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats]
     found = np.zeros((n_labels, n_labels, n, n))
     for row in range(n_labels):
         for column in range(row):
-            gram = _summed(objective, at, partial(_pair_gram, term, row, column))
+            gram = _summed(objective, at, _pair_gram, term, row, column)
             found[row, column] = found[column, row] = -gram
             # Probabilities sum to one, and with them each row of blocks to zero.
             found[row, row] += gram
@@ -217,16 +188,17 @@ def _is_dense(objective: Objective, term: Term) -> bool:
     return features is not None and not features.is_sparse
 
 
-def _summed(objective: Objective, at: Evaluation | None, function: Callable[[Any, Any], Any]) -> Any:
-    """Return the sum over partitions of a term of each and of what it keeps of a point."""
-
-    def one(k: int) -> tuple[Any, None]:
-        return objective.partitions[k].total(function, None if at is None else at.parts[k]), None
-
-    return objective.engine.reduce(one, range(len(objective.partitions)), objective.costs)[0]
+def _mass(objective: Objective, term: Term) -> float:
+    return sum(partition.mass(term) for partition in objective.partitions)
 
 
-# Functions of the rows of one partition and of its state at a point, which `total` sums.
+def _summed(objective: Objective, at: Evaluation | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the sum over partitions of function(*arguments, rows, state); the state is None without a point."""
+    bound = partial(function, *arguments)
+    return objective.summed(lambda k: objective.partitions[k].total(bound, None if at is None else at.parts[k]))
+
+
+# Functions of a term, the rows of one partition and its state at a point, which `_summed` sums.
 
 
 def _gram(term: Term, partition: RowPartition, local: None) -> Floats:
@@ -251,39 +223,3 @@ def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) 
 def _spread(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
     """Return omega p_l (1 - p_l) summed over cliques, (L,)."""
     return np.asarray(partition.spread(term, local).sum(axis=0, dtype=np.float64))
-
-
-def _mass(objective: Objective, term: Term) -> float:
-    return sum(partition.mass(term) for partition in objective.partitions)
-
-
-def _squares(objective: Objective, term: Term, at: Evaluation, share: float) -> Floats:
-    """Return the diagonals of the blocks (30), (n, L); their mean over labels where labels share strength."""
-    squares = share * _summed(objective, at, partial(_spread_squares, term))
-    if term.k_y.is_identity:
-        return np.asarray(squares)
-    return np.repeat(squares.mean(axis=1, keepdims=True) * _label_norm(term), term.k_y.rank, axis=1)
-
-
-def _mean_spread(objective: Objective, term: Term, at: Evaluation, share: float) -> Floats:
-    """Return c, the weighted mean of p_l (1 - p_l), averaged over labels if labels share strength."""
-    return _summed_spread(objective, term, at, share) / max(_mass(objective, term), np.finfo(np.float64).tiny)
-
-
-def _summed_spread(objective: Objective, term: Term, at: Evaluation, share: float) -> Floats:
-    """Return the weighted sum of p_l (1 - p_l) over cliques, averaged over labels if labels share strength."""
-    total = share * _summed(objective, at, partial(_spread, term))
-    if term.k_y.is_identity:
-        return np.asarray(total)
-    return np.full(term.k_y.rank, total.mean() * _label_norm(term))
-
-
-def _label_norm(term: Term) -> float:
-    return term.k_y.norm
-
-
-def _per_label(objective: Objective, term: Term, at: Evaluation, share: float) -> PerLabel:
-    ridge = np.eye(term.n) / term.C
-    labels = range(term.k_y.L)
-    grams = (share * _summed(objective, at, partial(_spread_gram, term, label)) for label in labels)
-    return PerLabel(tuple(lower_factor(gram + ridge) for gram in grams))
