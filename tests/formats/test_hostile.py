@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from kernelcrf.datasets.source import read_arrays, read_lines
-from kernelcrf.formats import FormatError, Record, TemplateError, Templates, read, streams, unpacking, write
+from kernelcrf.formats import FormatError, Record, TemplateError, Templates, read, streams, write
 
 MEGABYTE = 1 << 20
 
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    monkeypatch.setattr(unpacking, "LEAST", MEGABYTE)
+    monkeypatch.setattr(streams, "LEAST", MEGABYTE)
     monkeypatch.setattr(streams, "LONGEST", MEGABYTE)
 
 
@@ -34,8 +34,8 @@ def peak_of(function):
 
 @pytest.mark.parametrize("line", [b"a b\n\n", b"a b\n", b"a"])
 def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, monkeypatch, line):
-    monkeypatch.setattr(unpacking, "LEAST", MEGABYTE // 8)
-    monkeypatch.setattr(unpacking, "RATIO", 10)
+    monkeypatch.setattr(streams, "LEAST", MEGABYTE // 8)
+    monkeypatch.setattr(streams, "RATIO", 10)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(line * (48 * MEGABYTE // len(line))))
 
     def refused():
@@ -47,7 +47,7 @@ def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, m
 
 
 def test_gzip_bombs_by_standard_input_and_in_data_sets_are_refused(tmp_path, small_limits, monkeypatch):
-    monkeypatch.setattr(unpacking, "LEAST", MEGABYTE // 8)
+    monkeypatch.setattr(streams, "LEAST", MEGABYTE // 8)
     bomb = gzip.compress(b"a b\n\n" * (MEGABYTE // 8))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(bomb))))
     with pytest.raises(FormatError, match=r"standard input: .* packed bytes unpack to more than 131,072"):

@@ -58,7 +58,7 @@ class ParquetPart:
     def __call__(self) -> RawSequences:
         """Read the sequences of the row groups."""
         with open_parquet(self.path, self.filesystem) as file:
-            columns = file.columns
+            columns = file.footer.columns
             names = [name for name in INPUTS if name in columns]
             if len(names) != 1:
                 raise self._wrong_columns(columns, f"one of {' and '.join(INPUTS)}")
@@ -83,8 +83,8 @@ class ParquetPart:
     def columns(self, names: Sequence[str]) -> dict[str, ArrowObject]:
         """Return further columns of the row groups as Arrow arrays."""
         with open_parquet(self.path, self.filesystem) as file:
-            if missing := [name for name in names if name not in file.columns]:
-                raise self._wrong_columns(file.columns, f"{missing[0]!r} to keep")
+            if missing := [name for name in names if name not in file.footer.columns]:
+                raise self._wrong_columns(file.footer.columns, f"{missing[0]!r} to keep")
             table = file.read(self.groups, names)
         return {name: table.column(name) for name in names}
 

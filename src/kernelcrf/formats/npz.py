@@ -22,8 +22,7 @@ from numpy.lib import format as npy
 from kernelcrf.arrays import Array, Inputs, check_rows
 from kernelcrf.formats.records import FormatError, Record, one_line
 from kernelcrf.formats.round_trip import plain, same_numbers
-from kernelcrf.formats.streams import STDIN, display_name
-from kernelcrf.formats.unpacking import allowed
+from kernelcrf.formats.streams import STDIN, allowed, display_name
 from kernelcrf.persistence import PathLike
 from kernelcrf.validation import shown, shown_list
 

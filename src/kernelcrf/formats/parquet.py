@@ -25,10 +25,10 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     if os.fspath(path) == STDIN:
         raise FormatError(f"{name}: a Parquet file cannot be read from a stream: name the file")
     with open_parquet(os.path.abspath(path), name=name) as source:
-        present = [key for key in KEYS if key in source.columns]
+        present = [key for key in KEYS if key in source.footer.columns]
         if not any(key in present for key in KEYS[:3]):
             raise FormatError(
-                f"{name}: the columns are {shown_list(source.columns)}: expected tokens, features or vectors"
+                f"{name}: the columns are {shown_list(source.footer.columns)}: expected tokens, features or vectors"
             )
         for batch in source.batches(present, ROWS):
             with arrow_errors(name, "lists of strings and numbers, and maps or structs for features"):

@@ -2,7 +2,8 @@
 
 A batch is what one read of the source completes. From a pipe that is what has arrived, so a reader can answer each
 sentence at once, and many together if many are waiting. Memory holds one batch. A line, or a run of lines, has at most
-LONGEST bytes.
+LONGEST bytes, and p packed bytes of any format unpack to at most max(LEAST, RATIO p): a file of a few kilobytes can
+unpack to terabytes, while text and numbers pack to about a tenth of their size.
 """
 
 from __future__ import annotations
@@ -13,27 +14,21 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import nullcontext
+from functools import partial
+from typing import BinaryIO
 
 from kernelcrf.formats.records import FormatError
-from kernelcrf.formats.unpacking import Gunzipped
 from kernelcrf.persistence import PathLike
 from kernelcrf.terminal import printable
 
 STDIN = "-"
 CHUNK = 1 << 16
 LONGEST = 1 << 29
+LEAST = 1 << 28
+RATIO = 100
 MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"
-
-
-class Source(Protocol):
-    """Bytes that are read as they arrive."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Return at most `size` bytes, none at the end."""
-        ...
 
 
 def display_name(path: PathLike) -> str:
@@ -41,23 +36,16 @@ def display_name(path: PathLike) -> str:
     return "standard input" if os.fspath(path) == STDIN else printable(os.fspath(path))
 
 
-@contextmanager
-def open_source(path: PathLike) -> Iterator[Source]:
-    """Open a source and unpack it if its name ends in .gz, or if standard input starts with gzip's bytes."""
-    if os.fspath(path) == STDIN:
-        stream = sys.stdin.buffer
-        buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
-        yield Gunzipped(buffered, display_name(path)) if buffered.peek(2)[:2] == GZIP_MAGIC else buffered
-        return
-    with open(path, "rb") as file:
-        yield Gunzipped(file, display_name(path)) if os.fspath(path).endswith(".gz") else file
+def allowed(packed: int) -> int:
+    """Return the number of bytes that so many packed bytes may unpack to."""
+    return max(LEAST, RATIO * packed)
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line, and lines without their ends (newline, or carriage return and newline)."""
     name, number, pieces, length = display_name(path), 1, list[bytes](), 0
-    with open_source(path) as file:
-        while chunk := _read_chunk(file, name, number):
+    try:
+        for chunk in _chunks(path):
             head, newline, tail = chunk.rpartition(b"\n")
             if newline:
                 lines = _decode(b"".join([*pieces, head]), name, number)
@@ -68,6 +56,8 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
                 pieces.append(tail)
                 length += len(tail)
                 _check_length(length, name, number, "line")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FormatError(f"{name}, line {number}: expected a complete gzip file ({error})") from None
     if rest := b"".join(pieces):
         yield number, _decode(rest, name, number)
 
@@ -93,17 +83,48 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
         yield [(number - len(run), run)]
 
 
+def _chunks(path: PathLike) -> Iterator[bytes]:
+    """Yield bytes as they arrive; unpack them if the name ends in .gz or standard input starts as gzip does."""
+    from_stdin = os.fspath(path) == STDIN
+    with nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
+        is_packed = file.peek(2)[:2] == GZIP_MAGIC if from_stdin else os.fspath(path).endswith(".gz")
+        yield from _unpack(file, display_name(path)) if is_packed else iter(partial(file.read1, CHUNK), b"")
+
+
+def _buffered_stdin() -> io.BufferedReader:
+    stream = sys.stdin.buffer
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[arg-type]
+
+
+def _unpack(file: BinaryIO, name: str) -> Iterator[bytes]:
+    packed, n_unpacked = _Counted(file), 0
+    unpacked = gzip.GzipFile(fileobj=packed, mode="rb")
+    while chunk := unpacked.read1(CHUNK):
+        n_unpacked += len(chunk)
+        if n_unpacked > allowed(packed.n):
+            raise FormatError(
+                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,}: gunzip the file first "
+                "if you trust it"
+            )
+        yield chunk
+
+
+class _Counted(io.RawIOBase):
+    """A stream that counts the bytes that were read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.n = file, 0
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._file.read(size)
+        self.n += len(chunk)
+        return chunk
+
+
 def _check_length(length: int, name: str, number: int, what: str) -> None:
     if length > LONGEST:
         end = "a newline" if what == "line" else "an empty line after each sequence"
         raise FormatError(f"{name}, line {number}: a {what} of more than {LONGEST:,} bytes: expected {end}")
-
-
-def _read_chunk(file: Source, name: str, number: int) -> bytes:
-    try:
-        return file.read1(CHUNK)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{name}, line {number}: expected a complete gzip file ({error})") from None
 
 
 def _decode(block: bytes, name: str, number: int) -> list[str]:
