@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from certificates import kernels
 from certificates.problem import Problem
-from certificates.twins import psd_factor, whitened
+from certificates.twins import psd_factor
 
 SOLVERS = ("lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace")
 NO_MEANS = ("tent",)
@@ -114,7 +114,7 @@ class KernelProblem(Problem):
         if exact:
             return psd_factor(kernels.gram(kernel, X, X, *numbers))
         B = landmarks.toarray() if sp.issparse(landmarks) else landmarks
-        return whitened(kernels.gram(kernel, X, B, *numbers), kernels.gram(kernel, B, B, *numbers))
+        return self.whiten(kernel, X, B, *numbers)
 
     def balanced(self, labels):
         """Return scikit-learn's balanced weights by class, one for classes that do not occur."""

@@ -5,7 +5,6 @@ import scipy.sparse as sp
 
 from certificates import kernels
 from certificates.problem import Problem
-from certificates.twins import whitened
 
 SOLVERS = ("lbfgs", "newton-cg", "newton", "block-jacobi", "subspace")
 
@@ -76,7 +75,7 @@ class NetworkProblem(Problem):
         landmarks = model.model_.potentials.maps[term].landmarks
         B = np.asarray(landmarks.toarray() if sp.issparse(landmarks) else landmarks, np.float64)
         numbers = self.gamma_number, self.degree, self.coef0
-        return whitened(kernels.gram(kernel, X, B, *numbers), kernels.gram(kernel, B, B, *numbers))
+        return self.whiten(kernel, X, B, *numbers)
 
     def weights_of(self, model):
         """Return the weights of the model, by term."""

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from certificates import kernels
 from certificates.dice import Dice
+from certificates.twins import whitened
 
 
 class Problem:
@@ -10,6 +12,8 @@ class Problem:
 
     estimator = None
     missing = None
+    worst_condition = 1.0
+    shake = None
 
     def __init__(self, seed):
         self.dice = Dice(seed)
@@ -34,6 +38,31 @@ class Problem:
         self.gamma_number = self.dice.power("gamma value", -2, 1)
         self.degree = self.dice.count("degree", 1, 3)
         self.coef0 = float(pick("coef0", 1.0, 0.0, 2.0))
+
+    def whiten(self, kernel, X, B, *numbers):
+        """Return F = K_xB R^-T with K_BB = R R', with kernel values that `shake` rounds otherwise, if it is set."""
+        K_xB, K_BB = (kernels.gram(kernel, A, B, *numbers) for A in (X, B))
+        self.worst_condition = max(self.worst_condition, np.linalg.cond(K_BB))
+        if self.shake is not None:
+            eps = np.finfo(np.float64).eps
+            K_xB = K_xB * (1 + eps * self.shake.normal(size=K_xB.shape))
+            K_BB = np.tril(K_BB) * (1 + eps * self.shake.normal(size=K_BB.shape))
+            K_BB = K_BB + np.tril(K_BB, -1).T
+        return whitened(K_xB, K_BB)
+
+    def shaken_twin(self, model):
+        """Return the twin on features that differ by rounding, or None if their rounding does not show.
+
+        Rounding of K grows in F by up to the condition number of K_BB. The library and the twin compute F in different
+        orders, so they may differ as much as two twins do.
+        """
+        if self.worst_condition < 1e6:
+            return None
+        self.shake = np.random.default_rng(self.dice.seed)
+        try:
+            return self.twin(model, exact=False)
+        finally:
+            self.shake = None
 
     @property
     def solver_parameters(self):
