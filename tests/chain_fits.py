@@ -9,7 +9,7 @@ OF_TERMS = ("C", "C_edge", "C_bias", "label_kernel")
 
 
 def chain_problem(data, kernel, edge_kernel=None, **terms):
-    return Problem.of(chain_terms(data.n_labels, kernel, edge_kernel, **terms), data)
+    return Problem(chain_terms(data.n_labels, kernel, edge_kernel, **terms), data)
 
 
 def fit_chain(data, kernel, edge_kernel=None, *, start=None, n_jobs=1, **settings):

@@ -35,11 +35,11 @@ def shared(data, n_parts=3):
         weights = None if data.weights is None else data.weights[low:high]
         part = LabelledSequences(data.X[nodes], own, data.labels[nodes], 3, weights=weights)
         parts.append(cluster.call(replace, part))
-    return DistributedSequences(cluster, parts, 3, 3, data.is_sparse, data.size)
+    return DistributedSequences(cluster, parts, 3, 3, sp.issparse(data.X))
 
 
 def positions(fitted):
-    return fitted.problem.corpus.positions(fitted.features["node"], RBF, LocalEngine(1))
+    return fitted.problem.corpus.positions(fitted.layout.terms[0], fitted.features["node"], LocalEngine(1))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernelcrf import ChainCRF
-from kernelcrf.fitting.sequences import SequenceCorpus
+from kernelcrf.fitting.sequences import LabelledSequences
 from trials import cases
 from trials.interruption import ESTIMATORS, fits_interrupted
 
@@ -25,7 +25,7 @@ def test_interrupted_behind_the_solver(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SequenceCorpus, "positions", interrupted)
+    monkeypatch.setattr(LabelledSequences, "positions", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*cases.plain(1))
     assert vars(model) == before

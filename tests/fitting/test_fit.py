@@ -16,7 +16,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import LBFGS
 from kernelcrf.solvers.loop import minimise
-from kernelcrf.terms import TOKEN_TERM, TOKENS
+from kernelcrf.terms import TOKEN_TERM
 
 RBF, OTHER = InputKernel("rbf", gamma=0.5), InputKernel("rbf", gamma=0.5)
 
@@ -179,7 +179,7 @@ def test_landmarks_that_are_added_never_raise_the_objective(data):
     features, before = None, np.inf
     for n in (18, 20, 40, 80):
         start = None if features is None else features.basis
-        features = problem.corpus.features(TOKENS, RBF, n, "random", 0, engine, start)
+        features = problem.corpus.features(problem.terms[0], n, "random", 0, engine, start)
         objective = objective_of(problem, {TOKEN_TERM: features}, engine)
         found = minimise(objective, LBFGS(), np.zeros(objective.layout.size), tol=tol).certificate
         assert found.objective <= before * (1 + tol)

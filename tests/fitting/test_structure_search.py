@@ -29,7 +29,7 @@ def network(seed=0, m=40, cards=(2, 3, 2), **more):
     terms = [Term(f"node {v}", f"node {v}", Contrasts(card), 1.5) for v, card in enumerate(cards)]
     terms += [Term(f"edge {u} {v}", f"edge {u} {v}", interactions(cards[u], cards[v]), 0.7) for u, v in pairs]
     data = LabelledGraphs(np.array(cards), cliques, labels, weights=rng.uniform(0.5, 2.0, size=m), **more)
-    return Problem.of(terms, data), data
+    return Problem(terms, data)
 
 
 NODES = ["node 0", "node 1", "node 2"]
@@ -37,7 +37,7 @@ EDGES = ["edge 0 1", "edge 0 2", "edge 1 2"]
 
 
 def test_pooled_rows_have_the_objective_of_single_ones():
-    single, pooled = (objective_of(network(pooled=pooled)[0], {}, ENGINE) for pooled in (False, True))
+    single, pooled = (objective_of(network(pooled=pooled), {}, ENGINE) for pooled in (False, True))
     theta, v = np.random.default_rng(1).normal(size=(2, single.layout.size))
     a, b = (objective.evaluate(theta, curvature=True) for objective in (single, pooled))
     assert a.value == pytest.approx(b.value, rel=1e-11)
@@ -46,13 +46,13 @@ def test_pooled_rows_have_the_objective_of_single_ones():
 
 
 def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
-    problem, data = network()
+    problem = network()
     fitted = fit(problem.only(NODES), Settings(tol=1e-10), ENGINE)
     whole = objective_of(problem, {}, ENGINE)
     theta = np.zeros(whole.layout.size)
     theta[: fitted.solution.theta.size] = fitted.solution.theta
     at = whole.evaluate(theta)
-    for candidate in bounds(fitted, problem, data, {}, EDGES, ENGINE):
+    for candidate in bounds(fitted, problem, {}, EDGES, ENGINE):
         g = at.gradient[whole.layout.slices[candidate.template]]
         assert candidate.bound == pytest.approx(0.7 * np.dot(g, g) / 2, rel=1e-9)
         larger = problem.only([*NODES, candidate.template])
@@ -64,8 +64,8 @@ def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
 
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-6])
 def test_a_search_ends_where_what_is_left_out_is_bounded(tol):
-    problem, data = network(m=200)
-    fitted, found = search(problem, data, NODES, Settings(tol=1e-8), SearchSettings(tol, min_gain=0.0), ENGINE)
+    problem = network(m=200)
+    fitted, found = search(problem, Settings(tol=1e-8), SearchSettings(NODES, tol, min_gain=0.0), ENGINE)
     assert found.left_out <= tol * found.rounds[-1].objective
     full = fit(problem, Settings(tol=1e-10), ENGINE).certificate.objective
     assert found.lower_bound <= full <= fitted.certificate.objective + 1e-7
@@ -74,8 +74,8 @@ def test_a_search_ends_where_what_is_left_out_is_bounded(tol):
 
 
 def test_a_search_stops_at_what_is_asked_for():
-    problem, data = network(m=200)
-    _, none = search(problem, data, NODES, Settings(), SearchSettings(1e-9, min_gain=1e9), ENGINE)
+    problem = network(m=200)
+    _, none = search(problem, Settings(), SearchSettings(NODES, 1e-9, min_gain=1e9), ENGINE)
     assert len(none.rounds) == 1
     assert {candidate.template for candidate in none.absent} == set(EDGES)
 
@@ -94,8 +94,8 @@ def test_a_loopy_certificate_holds_before_messages_converge(max_sweeps):
     fine = replace(rough, inference=partial(Loopy, tol=1e-12, max_sweeps=20_000))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = fit(Problem.of(terms, rough), Settings(tol=1e-7, max_iter=60), ENGINE)
-    best = fit(Problem.of(terms, fine), Settings(tol=1e-9), ENGINE)
+        fitted = fit(Problem(terms, rough), Settings(tol=1e-7, max_iter=60), ENGINE)
+    best = fit(Problem(terms, fine), Settings(tol=1e-9), ENGINE)
     assert best.certificate.status == "optimal"
     assert fitted.certificate.lower_bound <= best.certificate.objective + 1e-9
     assert fitted.certificate.objective >= best.certificate.lower_bound - 1e-9

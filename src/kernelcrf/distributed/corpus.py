@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData
+from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.basis.choice import capacity_for, find_rule
-from kernelcrf.basis.distinct import Distinct
+from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap
 from kernelcrf.basis.growth import Rule
@@ -29,7 +29,7 @@ from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
 from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import WholeGap, atom_scores, needs_matches, out_of_span, residual_of, size_of
+from kernelcrf.fitting.corpus import Corpus, WholeGap, atom_scores, input_of, out_of_span, residual_of, size_of
 from kernelcrf.fitting.digest import digest_legal, digest_texts
 from kernelcrf.fitting.sequences import LabelledSequences, nearest
 from kernelcrf.graphs.structure import Legal
@@ -37,17 +37,18 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import TOKENS, Term
+from kernelcrf.terms import Term
 
 # Stands for the handles of features that are the inputs themselves, which are made together with the partition.
 INPUTS: Value = None
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedSequences:
+class DistributedSequences(Corpus):
     """Handles of `LabelledSequences`, one per part.
 
-    size : the numbers of sequences and tokens of all parts.
+    An input that several parts have belongs to the first of them. Distinct inputs are found when they are first used: a
+    linear fit, whose features are the inputs, keeps no copies.
     """
 
     cluster: Cluster
@@ -55,46 +56,25 @@ class DistributedSequences:
     n_labels: int
     n_features: int
     is_sparse: bool
-    size: tuple[int, int]
     legal: Legal | None = None
-
-    def corpus(self, terms: Sequence[Term]) -> DistributedCorpus:
-        """Return the sequences with the distinct inputs of each part, as some terms read them."""
-        return DistributedCorpus(self, needs_matches(terms, TOKENS, self.is_sparse))
-
-
-@dataclass(frozen=True, eq=False)
-class DistributedCorpus:
-    """Parts with their distinct inputs; an input that several parts have belongs to the first of them.
-
-    Distinct inputs are found when they are first used: a linear fit, whose features are the inputs, keeps no copies.
-    """
-
-    data: DistributedSequences
-    matched: bool
 
     @cached_property
     def found(self) -> list[Handle]:
         """Handles of the distinct inputs of each part, and of which of them each token has."""
-        return self.cluster.each(_found, self.data.parts, shared=(self.matched,))
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that holds the parts."""
-        return self.data.cluster
+        return self.cluster.each(_found, self.parts)
 
     def n_columns(self, name: str) -> int:
         """Return the number of columns of the inputs."""
-        return self.data.n_features
+        return self.n_features
 
     def digest(self) -> Config:
         """Return digests of the data, computed by the workers and summed, and of the constraints."""
-        words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.data.parts))
-        return {**digest_texts(words), "constraints": digest_legal(self.data.legal)}
+        words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts))
+        return {**digest_texts(words), "constraints": digest_legal(self.legal)}
 
     def where(self) -> str:
         """Return the numbers of parts and of workers."""
-        return f"{len(self.data.parts)} parts on {self.cluster.status()}"
+        return f"{len(self.parts)} parts on {self.cluster.status()}"
 
     @cached_property
     def inputs(self) -> list[Handle]:
@@ -111,41 +91,36 @@ class DistributedCorpus:
         """The number of inputs that belong to each part."""
         return self.cluster.fetch(self.cluster.each(len, self.own))
 
-    def n_inputs(self, name: str) -> int:
+    def n_inputs(self, term: Term) -> int:
         """Return U, the number of distinct inputs."""
         return sum(self.n_own)
 
     def features(
-        self,
-        name: str,
-        kernel: InputKernel,
-        n_components: int | None,
-        rule: str | Rule,
-        random_state: UserData,
-        engine: LocalEngine,
-        start: Basis | None = None,
+        self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
     ) -> Features:
         """Return features of the distinct inputs; F is a list of handles, or None if they are the inputs themselves."""
+        kernel = input_of(term)[1]
         if kernel.is_linear:
-            return Features(PrimalMap(self.data.n_features), INPUTS, None)
-        if start is None and (n_components is None or n_components >= self.n_inputs(name)):
-            n_components, rule = None, "exact"
-        chosen = find_rule(rule, kernel, self.data.is_sparse)
-        capacity = capacity_for(n_components, self.n_inputs(name), chosen, start)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+            return Features(PrimalMap(self.n_features), INPUTS, None)
+        n_inputs = self.n_inputs(term)
+        if start is None and (n is None or n >= n_inputs):
+            n, rule = None, "exact"
+        chosen = find_rule(rule, kernel, self.is_sparse)
+        capacity = capacity_for(n, n_inputs, chosen, start)
+        rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
         growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, 0.0, self.cluster, start)
         drive(chosen, growth, rng)
         basis = growth.finish()
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
-    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
+    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
         """Return the features of these inputs under an earlier map."""
         if isinstance(earlier, PrimalMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, F, None)
-        pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(kernel,))
+        pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(input_of(term)[1],))
         residual: Value = self.cluster.each(first, pairs)
         trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
@@ -155,10 +130,10 @@ class DistributedCorpus:
         names = tuple(features)
         columns: list[Value] = [own.F for own in features.values()]
         if all(F is INPUTS for F in columns):
-            parts = self.cluster.each(_linear_partition, self.data.parts, shared=(self.matched, names))
+            parts = self.cluster.each(_linear_partition, self.parts, shared=(names,))
         else:
             columns = [self.inputs if F is INPUTS else F for F in columns]
-            parts = self.cluster.each(_partition, self.data.parts, self.found, *columns, shared=(names,))
+            parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(names,))
         return [DistributedPartition(self.cluster, parts)]
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
@@ -189,7 +164,7 @@ class DistributedCorpus:
             scores[term.name] = np.concatenate(found)
         return WholeGap(value, shares, scores)
 
-    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+    def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         """Return sequence and token of the first occurrence of each landmark, or of the input nearest to it."""
         basis = features.basis
         if basis is None:
@@ -198,12 +173,12 @@ class DistributedCorpus:
             offsets = np.concatenate([[0], np.cumsum(self.n_own)])
             part = np.searchsorted(offsets, basis.indices, side="right") - 1
             own = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_own))]
-            found = self.cluster.fetch(self.cluster.each(_places, self.data.parts, self.found, self.own, own))
+            found = self.cluster.fetch(self.cluster.each(_places, self.parts, self.found, self.own, own))
             positions = np.empty((len(part), 2), np.intp)
             for k, places in enumerate(found):
                 positions[part == k] = places
             return positions
-        pairs = self.cluster.each(_nearest, self.data.parts, self.found, shared=(kernel, basis.landmarks))
+        pairs = self.cluster.each(_nearest, self.parts, self.found, shared=(input_of(term)[1], basis.landmarks))
         found = self.cluster.fetch(pairs)
         best = np.stack([distances for _, distances in found]).argmin(axis=0)
         return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
@@ -212,8 +187,8 @@ class DistributedCorpus:
 # Workers call the functions below with one part.
 
 
-def _found(data: LabelledSequences, matched: bool) -> Distinct:
-    return data.found(matched=matched)
+def _found(data: LabelledSequences) -> Distinct:
+    return distinct(data.X)
 
 
 def _transform(X: Inputs, map: FeatureMap) -> Inputs:
@@ -230,8 +205,8 @@ def _partition(data: LabelledSequences, found: Distinct, *features: Value) -> Ch
     return data.partition(tokens)
 
 
-def _linear_partition(data: LabelledSequences, matched: bool, names: tuple[str, ...]) -> ChainPartition:
-    found = data.found(matched=matched)
+def _linear_partition(data: LabelledSequences, names: tuple[str, ...]) -> ChainPartition:
+    found = each(data.X) if is_sparse(data.X) else distinct(data.X)
     return _partition(data, found, *[found.inputs] * len(names), names)
 
 

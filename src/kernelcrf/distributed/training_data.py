@@ -110,8 +110,7 @@ def read_training_data(
         cluster.call(read, summary.firsts[own].tolist(), [raw[k] for k in own], place=at / len(runs))
         for at, own in enumerate(runs)
     ]
-    size = summary.counted, sum(summary.tokens)
-    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, size, legal)
+    data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     return TrainingData(reader, labels, legal, data, summary)
 
 

@@ -22,10 +22,12 @@ from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
 from kernelcrf.estimators.settings import progress, warn_where_short
 from kernelcrf.estimators.stored_parameters import plain_parameters, set_parameters
 from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.fitting.corpus import Corpus, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Settings, Start
-from kernelcrf.fitting.problem import Data, Problem
-from kernelcrf.fitting.training import Plan, StructureSearch, Trained, train
+from kernelcrf.fitting.problem import Problem
+from kernelcrf.fitting.structure_search import SearchSettings
+from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import make_kernel
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import FittedModel
@@ -176,7 +178,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         by_evidence: Collection[str],
         start: Start | None,
         seed: int,
-        structure: StructureSearch | None = None,
+        structure: SearchSettings | None = None,
     ) -> Trained:
         """Fit a problem as the parameters ask for, and warn if the fit fell short.
 
@@ -223,7 +225,7 @@ class InputEstimator(Estimator[Model]):
         plan = super()._plan(problem, by_evidence)
         if not self.optimize_kernel:
             return plan
-        names = [term.name for term in problem.groups()[0]]
+        names = [term.name for term in sharing_inputs(problem.terms)[0]]
         return replace(plan, kernel_terms=names, n_restarts=int(self.n_restarts_optimizer))
 
     def _kernel_on(self, argument: str, X: Inputs, weights: Floats | None = None) -> InputKernel:
@@ -247,7 +249,7 @@ class KernelEstimator(InputEstimator[Model]):
     n_features_in_ = Fitted[int]("reader.n_features")
 
     def _train_chain(
-        self, data: Data, n_labels: int, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
+        self, data: Corpus, n_labels: int, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
     ) -> Trained:
         """Fit the terms of a chain, from an earlier fit if there is one."""
         C = self._first_C()
@@ -259,4 +261,4 @@ class KernelEstimator(InputEstimator[Model]):
             C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,
         )
-        return self._train(Problem.of(terms, data), [term.name for term in terms], start, self._seed())
+        return self._train(Problem(terms, data), [term.name for term in terms], start, self._seed())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +13,6 @@ from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings
-from kernelcrf.fitting.training import StructureSearch
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.potentials import Potentials
@@ -41,7 +40,7 @@ class NetworkEstimator(Estimator[Model]):
 
     def _train_network(
         self,
-        terms: Iterable[Term],
+        terms: Sequence[Term],
         data: LabelledGraphs,
         present: Sequence[str],
         seed: int,
@@ -55,10 +54,10 @@ class NetworkEstimator(Estimator[Model]):
 
         Returns the fit, and the fields that all models of networks share.
         """
-        problem = Problem.of(terms, data)
+        problem = Problem(terms, data)
         start = None if earlier is None else earlier.start(problem.terms)
-        rule = SearchSettings(float(self.structure_tol), None if self.min_gain is None else float(self.min_gain))
-        structure = StructureSearch(data, present, rule) if learn else None
+        min_gain = None if self.min_gain is None else float(self.min_gain)
+        structure = SearchSettings(present, float(self.structure_tol), min_gain) if learn else None
         found = self._train(problem, self._sharing_C(problem), start, seed, structure)
         given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
         return found.fit, {

@@ -25,6 +25,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array
 from kernelcrf.basis.features import FeatureMap, PrimalMap
+from kernelcrf.fitting.corpus import input_of, sharing_inputs
 from kernelcrf.fitting.digest import as_json, digest_array, digest_value
 from kernelcrf.fitting.fit import Keep, Settings, Start
 from kernelcrf.fitting.problem import Problem
@@ -221,15 +222,14 @@ def _map_digest(one: FeatureMap) -> str:
 
 def _start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
     """Return the start that a file describes, once it is checked."""
-    groups = problem.groups()
+    groups = sharing_inputs(problem.terms)
     maps: dict[str, FeatureMap] = {}
     if len(config["maps"]) != len(groups):
         raise ModelFileError(f"it has {len(config['maps'])} feature maps: expected {len(groups)}")
     for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
-        kernel, columns = terms[0].kernel, problem.corpus.n_columns(str(terms[0].input))
-        own = read_map(own_config, arrays, f"map {place}.", columns)
+        name, kernel = input_of(terms[0])
+        own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
-        assert kernel is not None
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, plain_kernel(kernel)):
             raise ModelFileError(f"the map of {terms[0].name!r} is of another kernel than the problem")

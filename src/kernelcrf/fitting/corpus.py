@@ -7,16 +7,16 @@ features, E = K - F F'. The squared norm <R, E R> of each term, times C / 2, is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places
+from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.definiteness import INDEFINITE, not_a_kernel
-from kernelcrf.basis.distinct import Distinct
+from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import EXCESS, Basis, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
 from kernelcrf.basis.growth import Rule
@@ -45,56 +45,49 @@ class WholeGap:
     scores: dict[str, Floats]
 
 
-class Corpus(Protocol):
+class Corpus(ABC):
     """Labelled samples whose inputs are known by name, each with its U distinct rows."""
 
-    def n_inputs(self, name: str) -> int:
-        """Return U, the number of distinct rows of an input."""
-        ...
+    @abstractmethod
+    def n_inputs(self, term: Term) -> int:
+        """Return U, the number of distinct rows of the input of a term."""
 
+    @abstractmethod
     def n_columns(self, name: str) -> int:
         """Return the number of columns of an input."""
-        ...
 
+    @abstractmethod
     def digest(self) -> dict[str, Any]:
         """Return digests that tell these data from others: of all that P depends on beside the terms."""
-        ...
 
-    def where(self) -> str:
-        """Return a few words on where the data are, for a line of progress."""
-        ...
-
+    @abstractmethod
     def features(
-        self,
-        name: str,
-        kernel: InputKernel,
-        n_components: int | None,
-        rule: str | Rule,
-        random_state: Any,
-        engine: LocalEngine,
-        start: Basis | None = None,
+        self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Return features of the distinct rows of an input by `n_components` atoms, or by all rows if there are fewer.
+        """Return features of the distinct rows of a term's input by n atoms, or by all rows if fewer.
 
-        start : a basis to go on from.
+        start : a basis to go on from, or None.
         """
-        ...
 
-    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> Features:
-        """Return the features of these inputs under an earlier map."""
-        ...
+    @abstractmethod
+    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
+        """Return the features of a term's input under an earlier map."""
 
+    @abstractmethod
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
         """Return the samples with the cliques of some terms, and the features of those terms that have inputs."""
-        ...
 
+    @abstractmethod
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         """Return the gap at a point in the whole spaces of the kernels."""
-        ...
 
-    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+    def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         """Return sample and node (n, 2) of each landmark, or None without landmarks or sequences."""
-        ...
+        return None
+
+    def where(self) -> str:
+        """Return a few words on where the data are, for a line of progress; nothing if they are here."""
+        return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,72 +102,63 @@ class CliqueFeatures(Features):
         return TokenFeatures.of(self.found, self.F)
 
 
-@dataclass(frozen=True, eq=False)
-class LocalCorpus(ABC):
-    """Samples in this process; `found` has the distinct rows of each input."""
-
-    found: Mapping[str, Distinct]
+class LocalCorpus(Corpus):
+    """Samples in this process."""
 
     @abstractmethod
-    def digest(self) -> dict[str, Any]:
-        """Return digests that tell these data from others."""
+    def rows(self, name: str) -> Inputs:
+        """Return the rows of an input, one per clique of the terms that read it."""
 
-    @abstractmethod
-    def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
-        """Return the samples with the cliques of some terms, and the features of those terms that have inputs."""
+    @cached_property
+    def _distinct(self) -> dict[str, Distinct]:
+        return {}
 
-    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
-        """Return None, unless the samples are sequences."""
-        return None
+    def found(self, term: Term) -> Distinct:
+        """Return the distinct rows of a term's input, or every row if they are its features and sparse."""
+        name, kernel = input_of(term)
+        X = self.rows(name)
+        if kernel.is_linear and is_sparse(X):
+            return each(X)
+        if name not in self._distinct:
+            self._distinct[name] = distinct(X)
+        return self._distinct[name]
 
-    def where(self) -> str:
-        """Return nothing: the data are here."""
-        return ""
-
-    def n_inputs(self, name: str) -> int:
-        """Return U, the number of distinct rows of an input."""
-        return self.found[name].U
+    def n_inputs(self, term: Term) -> int:
+        """Return U, the number of distinct rows of the input of a term."""
+        return self.found(term).U
 
     def n_columns(self, name: str) -> int:
         """Return the number of columns of an input."""
-        return int(self.found[name].inputs.shape[1])
+        return int(self.rows(name).shape[1])
 
     def features(
-        self,
-        name: str,
-        kernel: InputKernel,
-        n_components: int | None,
-        rule: str | Rule,
-        random_state: Any,
-        engine: LocalEngine,
-        start: Basis | None = None,
+        self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> CliqueFeatures:
-        """Return features of the distinct rows of an input, from a basis to go on from if there is one."""
-        found = self.found[name]
+        """Return features of the distinct rows of a term's input, from a basis to go on from if there is one."""
+        found, kernel = self.found(term), input_of(term)[1]
         if start is None:
-            made = features_of(kernel, found.inputs, n_components, rule, random_state, engine)
+            made = features_of(kernel, found.inputs, n, rule, seed, engine)
         else:
-            made = make_features(
-                kernel, found.inputs, n_components, rule, random_state=random_state, engine=engine, start=start
-            )
+            made = make_features(kernel, found.inputs, n, rule, random_state=seed, engine=engine, start=start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
-    def carried_over(self, name: str, earlier: FeatureMap, kernel: InputKernel, engine: LocalEngine) -> CliqueFeatures:
-        """Return the features of these inputs under an earlier map."""
-        found = self.found[name]
+    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
+        """Return the features of a term's input under an earlier map."""
+        found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None
         if isinstance(earlier, WhitenedMap):
-            residual, trace = residual_of(kernel, found.inputs, F)
+            residual, trace = residual_of(input_of(term)[1], found.inputs, F)
             basis = Basis(earlier.landmarks, earlier.R, F, residual, None, trace)
         return CliqueFeatures(earlier, F, basis, found)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         """Return the gap at a point: residuals, summed onto distinct inputs, against blocks of K - F F'."""
         value, shares, scores = objective.gap(at), {}, {}
-        for terms in sharing_terms(objective.layout.terms, features):
-            own, kernel, found = features[terms[0].name], terms[0].kernel, self.found[str(terms[0].input)]
-            if own.basis is None or kernel is None:
+        for terms in sharing_inputs(objective.layout.terms):
+            own, kernel = features[terms[0].name], input_of(terms[0])[1]
+            if own.basis is None:
                 continue
+            found = self.found(terms[0])
             residuals = [self._summed_residual(term, objective, at, found) for term in terms]
             scales = [size_of(float(np.abs(R).max(initial=0.0))) for R in residuals]
             R = np.hstack([R / scale for R, scale in zip(residuals, scales, strict=True)])
@@ -200,19 +184,20 @@ class LocalCorpus(ABC):
         return np.asarray(found.sum(np.ascontiguousarray(rows)))
 
 
-def sharing_terms(terms: Sequence[Term], features: Mapping[str, Features]) -> list[list[Term]]:
-    """Return the terms that have inputs, those with the same features together."""
-    groups: dict[int, list[Term]] = {}
+def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
+    """Return the terms that have inputs, those that read one input by one kernel object together."""
+    groups: dict[tuple[str, int], list[Term]] = {}
     for term in terms:
-        if term.name in features:
-            groups.setdefault(id(features[term.name]), []).append(term)
+        if term.input is not None:
+            groups.setdefault((term.input, id(term.kernel)), []).append(term)
     return list(groups.values())
 
 
-def needs_matches(terms: Sequence[Term], name: str, is_sparse: bool) -> bool:
-    """Return whether equal rows of an input save time: not if it is sparse and its features are the rows themselves."""
-    kernels = [term.kernel for term in terms if term.input == name and term.kernel is not None]
-    return not (is_sparse and all(kernel.is_linear for kernel in kernels))
+def input_of(term: Term) -> tuple[str, InputKernel]:
+    """Return the name of the input of a term that has one, and the kernel that compares it."""
+    assert term.input is not None
+    assert term.kernel is not None
+    return term.input, term.kernel
 
 
 def size_of(largest: float) -> float:

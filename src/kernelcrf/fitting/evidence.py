@@ -171,7 +171,7 @@ def _moved(preconditioning: Preconditioning | None, fitted: Fit) -> Precondition
 
 def _with_variance(fitted: Fit, C: float, free: Collection[str], settings: Settings, callback: Callback) -> Fit:
     """Return the fit of the same data and basis at another C, from the weights that are there."""
-    problem = fitted.problem.with_variance(C, free)
+    problem = fitted.problem.changed(free, C=C)
     layout = Layout.of(problem.terms, {term.name: term.n for term in fitted.layout.terms})
     objective = Objective(layout, fitted.objective.partitions, fitted.objective.engine)
     solver = find_solver(settings.solver, objective)
@@ -240,9 +240,9 @@ class _Search:
     def fit_at(self, x: Floats, near: Fit) -> Fit:
         """Return the fit at x, on the landmarks and from the function of another."""
         kernel = _kernel_of(near.problem, self.names).with_hyperparameters(x[:-1] if self.free else x)
-        problem = near.problem.with_kernel(kernel, self.names)
+        problem = near.problem.changed(self.names, kernel=kernel)
         if self.free:
-            problem = problem.with_variance(float(np.exp(x[-1])), self.free)
+            problem = problem.changed(self.free, C=float(np.exp(x[-1])))
         # The landmarks stay: a basis that grows would make the evidence jump from point to point.
         settings = replace(self.settings, n_components=None)
         return fit(problem, settings, self.engine, self.callback, _carried(near, kernel, self.names))

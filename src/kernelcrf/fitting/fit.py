@@ -22,7 +22,7 @@ from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import WholeGap
+from kernelcrf.fitting.corpus import WholeGap, input_of, sharing_inputs
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
@@ -142,16 +142,14 @@ def choose_features(
 ) -> dict[str, Features]:
     """Return features of the terms that have inputs: by the maps of a start, or by a basis of n_components atoms."""
     found: dict[str, Features] = {}
-    for terms in problem.groups():
-        name, kernel = str(terms[0].input), terms[0].kernel
-        assert kernel is not None
-        maps = {} if start is None else start.maps
+    maps = {} if start is None else start.maps
+    for terms in sharing_inputs(problem.terms):
         earlier = next((maps[term.name] for term in terms if term.name in maps), None)
         if earlier is None:
             chosen = settings.rule, settings.random_state, engine
-            own = problem.corpus.features(name, kernel, n_components, *chosen)
+            own = problem.corpus.features(terms[0], n_components, *chosen, None)
         else:
-            own = problem.corpus.carried_over(name, earlier, kernel, engine)
+            own = problem.corpus.carried_over(terms[0], earlier, engine)
         found |= {term.name: own for term in terms}
     return found
 
@@ -215,8 +213,9 @@ def _keep(keep: Keep, maps: Mapping[str, FeatureMap], layout: Layout, theta: Flo
 
 
 def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: Callback, start: Start | None) -> Fit:
-    groups, corpus = {terms[0].name: terms for terms in problem.groups()}, problem.corpus
-    most = {name: corpus.n_inputs(str(terms[0].input)) for name, terms in groups.items()}
+    kernels = [terms for terms in sharing_inputs(problem.terms) if not input_of(terms[0])[1].is_linear]
+    groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
+    most = {name: corpus.n_inputs(terms[0]) for name, terms in groups.items()}
     whole, first = dict(most), FIRST_ATOMS
     if settings.max_components is not None:
         most = {name: min(settings.max_components, n) for name, n in most.items()}
@@ -237,10 +236,9 @@ def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: C
             limited = any(sizes[name] >= most[name] and most[name] < whole[name] for name in groups)
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, limited))
         for name in growing:
-            term, basis, rule = groups[name][0], features[name].basis, Gradient(gap.scores[name])
+            basis, rule = features[name].basis, Gradient(gap.scores[name])
             n = min(2 * sizes[name], most[name])
-            assert term.kernel is not None
-            own = corpus.features(str(term.input), term.kernel, n, rule, settings.random_state, engine, basis)
+            own = corpus.features(groups[name][0], n, rule, settings.random_state, engine, basis)
             features |= {other.name: own for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))

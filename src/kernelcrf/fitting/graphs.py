@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Labels, is_sparse
-from kernelcrf.basis.distinct import distinct, each
+from kernelcrf.arrays import Array, Floats, Inputs, Labels
 from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, needs_matches
+from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
@@ -22,7 +21,7 @@ from kernelcrf.terms import Term
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledGraphs:
+class LabelledGraphs(LocalCorpus):
     """Labelled samples: m rows (m, V) on one graph, or one row on a union of graphs.
 
     cards : (V,) the number of labels of each node.
@@ -44,11 +43,9 @@ class LabelledGraphs:
     inference: Callable[[Graph], Inference] = Exact
     pooled: bool = False
 
-    def corpus(self, terms: Sequence[Term]) -> GraphCorpus:
-        """Return the samples with the distinct rows of the inputs that some terms read."""
-        matched = {name: needs_matches(terms, name, is_sparse(X)) for name, X in self.inputs.items()}
-        found = {name: distinct(X) if matched[name] else each(X) for name, X in self.inputs.items()}
-        return GraphCorpus(found, self)
+    def rows(self, name: str) -> Inputs:
+        """Return the rows of an input."""
+        return self.inputs[name]
 
     @property
     def mass(self) -> float:
@@ -62,40 +59,31 @@ class LabelledGraphs:
         scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 
-
-@dataclass(frozen=True, eq=False)
-class GraphCorpus(LocalCorpus):
-    """Labelled samples on graphs and the distinct rows of their inputs."""
-
-    data: LabelledGraphs
-
     def digest(self) -> dict[str, Any]:
         """Return digests of the inputs, the labels, the weights and the graphs."""
-        data = self.data
         return {
-            "inputs": digest_value({name: digest_array(X) for name, X in data.inputs.items()}),
-            "labels": digest_array(data.labels),
-            "weights": None if data.weights is None else digest_array(data.weights),
-            "graphs": digest_value([data.cards, data.cliques, data.samples, getattr(data.inference, "__name__", "")]),
+            "inputs": digest_value({name: digest_array(X) for name, X in self.inputs.items()}),
+            "labels": digest_array(self.labels),
+            "weights": None if self.weights is None else digest_array(self.weights),
+            "graphs": digest_value([self.cards, self.cliques, self.samples, getattr(self.inference, "__name__", "")]),
         }
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
         """Return one partition, of all samples with the cliques of some terms."""
-        data, present = self.data, {term.cliques for term in terms}
-        graph = Graph(data.cards, {name: own for name, own in data.cliques.items() if name in present}, data.samples)
-        if data.pooled:
+        present = {term.cliques for term in terms}
+        graph = Graph(self.cards, {name: own for name, own in self.cliques.items() if name in present}, self.samples)
+        if self.pooled:
             return [self._pooled(graph)]
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
-        return [GraphPartition(data.inference(graph), data.labels, rows, data.weights)]
+        return [GraphPartition(self.inference(graph), self.labels, rows, self.weights)]
 
     def _pooled(self, graph: Graph) -> GraphPartition:
-        data = self.data
-        counts, chosen = np.zeros(graph.n_entries), graph.chosen(data.labels)
-        weights = np.ones(len(data.labels)) if data.weights is None else data.weights
+        counts, chosen = np.zeros(graph.n_entries), graph.chosen(self.labels)
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
         np.add.at(counts, chosen.ravel(), np.repeat(weights, chosen.shape[1]))
         return GraphPartition(
-            data.inference(graph),
-            data.labels[:1],
-            weights=np.array([data.mass]),
-            statistics=counts[None] / data.mass,
+            self.inference(graph),
+            self.labels[:1],
+            weights=np.array([self.mass]),
+            statistics=counts[None] / self.mass,
         )

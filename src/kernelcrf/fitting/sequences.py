@@ -16,25 +16,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from kernelcrf.arrays import Flags, Floats, Inputs, Labels, Places
-from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, needs_matches
+from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, input_of
 from kernelcrf.fitting.digest import Words, digest_legal, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.readers.training import TrainingSequences
-from kernelcrf.terms import TOKENS, Term
+from kernelcrf.terms import Term
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledSequences:
+class LabelledSequences(LocalCorpus):
     """Labelled sequences: inputs X (N, d) of all tokens, labels (N,) below n_labels.
 
     allowed : (N, L), the labels that each token may have, or None where all labels are observed.
@@ -56,27 +54,13 @@ class LabelledSequences:
         tokens, n_labels = read.tokens, len(read.labels.classes)
         return cls(read.X, read.chains, tokens.indices, n_labels, tokens.allowed, tokens.weights, read.legal)
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether inputs are CSR."""
-        return bool(sp.issparse(self.X))
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Sequences and tokens."""
-        return self.chains.n_samples, self.chains.n_nodes
+    def rows(self, name: str) -> Inputs:
+        """Return the inputs of all tokens."""
+        return self.X
 
     def digest_words(self) -> Words:
         """Return the digests of the inputs, the labels, the weights and the three together; those of parts add up."""
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
-
-    def found(self, *, matched: bool) -> Distinct:
-        """The distinct inputs; every token's own where they are not matched."""
-        return distinct(self.X) if matched else each(self.X)
-
-    def corpus(self, terms: Sequence[Term]) -> SequenceCorpus:
-        """Return the sequences with the distinct inputs of their tokens, as some terms read them."""
-        return SequenceCorpus({TOKENS: self.found(matched=needs_matches(terms, TOKENS, self.is_sparse))}, self)
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """With features of the templates that have inputs."""
@@ -89,31 +73,23 @@ class LabelledSequences:
         places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
         return np.asarray(places, np.intp)
 
-
-@dataclass(frozen=True, eq=False)
-class SequenceCorpus(LocalCorpus):
-    """Labelled sequences and the distinct inputs of their tokens."""
-
-    data: LabelledSequences
-
     def digest(self) -> dict[str, Any]:
         """Return digests of the inputs, the labels, the weights, the three together and the constraints."""
-        return {**digest_texts(self.data.digest_words()), "constraints": digest_legal(self.data.legal)}
+        return {**digest_texts(self.digest_words()), "constraints": digest_legal(self.legal)}
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
         """Return as many partitions as threads may share."""
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
-        return self.data.partition(rows).cut()
+        return self.partition(rows).cut()
 
-    def positions(self, features: Features, kernel: InputKernel, engine: LocalEngine) -> Places | None:
+    def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         """Return sequence and token (n, 2) of each landmark, or of the input nearest to it; None without landmarks."""
-        basis, found = features.basis, self.found[TOKENS]
-        if basis is None:
+        if features.basis is None:
             return None
-        indices = basis.indices
+        found, indices = self.found(term), features.basis.indices
         if indices is None:
-            indices = nearest(kernel, basis.landmarks, found.inputs, engine)[0]
-        return self.data.places(found.first[indices])
+            indices = nearest(input_of(term)[1], features.basis.landmarks, found.inputs, engine)[0]
+        return self.places(found.first[indices])
 
 
 def nearest(

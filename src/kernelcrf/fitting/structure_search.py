@@ -76,41 +76,42 @@ class Search:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """When a search ends.
+    """Where a search for the templates that matter begins, and when it ends.
 
+    present : the templates to begin with.
     tol : relative bound on all that is left out, at which nothing more is added.
     min_gain : a template joins if it is expected to gain this much of P; None takes half a logarithm of the number of
         samples for each of its weights, as the Bayesian information criterion does.
     """
 
+    present: Sequence[str]
     tol: float = 1e-3
     min_gain: float | None = None
 
 
 def search(
     problem: Problem,
-    data: LabelledGraphs,
-    present: Sequence[str],
     settings: Settings,
     rule: SearchSettings,
     engine: LocalEngine,
     callback: Callback = None,
     start: Start | None = None,
 ) -> tuple[Fit, Search]:
-    """Add templates of a problem to those present, the best first, until no absent one matters."""
+    """Add templates of a problem on graphs to those present, the best first, until no absent one matters."""
+    data = _graphs(problem)
     if isinstance(settings.n_components, str):
         raise ValueError("a structure search needs the same basis in each round: give n_components as a number")
-    inside, outside = list(present), [name for name in data.cliques if name not in present]
+    inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
     features = choose_features(problem, settings.n_components, settings, engine, start)
     rounds: list[Round] = []
     while True:
         fitted = solve(problem.only(inside), features, settings, engine, callback, start)
         at = fitted.solution.evaluation
-        absent = bounds(fitted, problem, data, features, outside, engine)
+        absent = bounds(fitted, problem, features, outside, engine)
         left_out = sum(candidate.bound for candidate in absent)
         joined: list[Candidate] = []
         if left_out > rule.tol * abs(at.value):
-            joined = _best(problem, data, features, absent, rule)
+            joined = _best(problem, features, absent, rule)
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
             # A loss is -log p, and a penalty a square: P is never below zero.
@@ -122,16 +123,11 @@ def search(
 
 
 def bounds(
-    fitted: Fit,
-    problem: Problem,
-    data: LabelledGraphs,
-    features: Mapping[str, Features],
-    absent: Sequence[str],
-    engine: LocalEngine,
+    fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str], engine: LocalEngine
 ) -> list[Candidate]:
     """Return what absent templates could gain: an evaluation with their tables at zero, group by group."""
     found: list[Candidate] = []
-    for group in _groups(data, fitted.cliques, absent):
+    for group in _groups(_graphs(problem), fitted.cliques, absent):
         objective = objective_of(problem.only([*fitted.cliques, *group]), features, engine)
         at = objective.evaluate(theta_of(objective.layout, fitted.weights))
         found += _candidates(objective, at, group)
@@ -150,13 +146,10 @@ def _candidates(objective: Objective, at: Evaluation, group: Sequence[str]) -> I
 
 
 def _best(
-    problem: Problem,
-    data: LabelledGraphs,
-    features: Mapping[str, Features],
-    absent: Sequence[Candidate],
-    rule: SearchSettings,
+    problem: Problem, features: Mapping[str, Features], absent: Sequence[Candidate], rule: SearchSettings
 ) -> list[Candidate]:
     """Return the best candidate, and others near it that share no node with a better one."""
+    data = _graphs(problem)
     sizes = dict.fromkeys(data.cliques, 0)
     for term in problem.terms:
         sizes[term.cliques] += term.k_y.rank * (features[term.name].map.n if term.name in features else 1)
@@ -170,6 +163,12 @@ def _best(
             joined.append(candidate)
             taken |= nodes
     return joined
+
+
+def _graphs(problem: Problem) -> LabelledGraphs:
+    if not isinstance(problem.corpus, LabelledGraphs):
+        raise TypeError(f"the data are of type {type(problem.corpus).__name__}: expected LabelledGraphs")
+    return problem.corpus
 
 
 def _threshold(data: LabelledGraphs, size: int, rule: SearchSettings) -> float:

@@ -7,7 +7,7 @@ unless the mathematics forbids it: then an error gives the reason.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from sklearn.exceptions import ConvergenceWarning
@@ -16,20 +16,10 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.checkpoints import Checkpoint, shown_text, statement_of
 from kernelcrf.fitting.evidence import choose_C, choose_kernel, shared_variance
 from kernelcrf.fitting.fit import Callback, Fit, Settings, Start, fit, with_gap_full
-from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 from kernelcrf.persistence import ModelFileError
-
-
-@dataclass(frozen=True, eq=False)
-class StructureSearch:
-    """A search for the templates that matter, on data on graphs, from those that are present."""
-
-    data: LabelledGraphs
-    present: Sequence[str]
-    rule: SearchSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +39,7 @@ class Plan:
     n_restarts: int = 0
     laplace: bool = False
     checkpoint: Checkpoint | None = None
-    structure: StructureSearch | None = None
+    structure: SearchSettings | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +62,7 @@ def train(
     """Fit a problem as planned, from an earlier fit if there is one."""
     found: Search | None = None
     if plan.structure is not None:
-        own = plan.structure
-        fitted, found = search(problem, own.data, own.present, settings, own.rule, engine, callback, start)
+        fitted, found = search(problem, settings, plan.structure, engine, callback, start)
     elif plan.checkpoint is not None:
         fitted = _fit_with_checkpoint(plan.checkpoint, problem, settings, engine, callback, start)
     else:

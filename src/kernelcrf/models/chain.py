@@ -131,7 +131,7 @@ class ChainModel(KernelModel):
             edge_kernel=next((term.kernel for term in fitted.layout.terms if term.name == STEP_TERM), None),
             edge_map=fitted.maps.get(STEP_TERM),
             edge_coef=None if steps is None else steps.reshape(-1, L, L),
-            landmark_positions=corpus.positions(fitted.features[TOKEN_TERM], shared["kernel"], engine),
+            landmark_positions=corpus.positions(fitted.layout.terms[0], fitted.features[TOKEN_TERM], engine),
             gap_curve=np.array([(record.relative_gap, record.passes, record.seconds) for record in history]),
             metadata=metadata,
         )
