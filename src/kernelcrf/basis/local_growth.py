@@ -6,48 +6,33 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.definiteness import check_diagonal
-from kernelcrf.basis.factor import Basis, GrowingFactor, row_blocks
+from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.growth import Growth
 from kernelcrf.basis.panels import Panels, in_double
-from kernelcrf.basis.residuals import extend_rows, fresh_residual, passed, refine_rows, sound_columns
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
 
-class LocalGrowth(GrowingFactor):
-    """A basis that grows over the distinct inputs X (U, d), from no atoms or from an earlier basis `start`."""
+class InputRows:
+    """Inputs X (U, d) with their k(x, x), features F (U, capacity) and residuals d, while a basis grows."""
 
-    def __init__(
-        self,
-        kernel: InputKernel,
-        X: Inputs,
-        capacity: int,
-        tol: float,
-        engine: LocalEngine,
-        start: Basis | None = None,
-    ) -> None:
-        self._X, self._blocks = X, row_blocks(X.shape[0])
+    def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:
+        self.X, self.engine, self._blocks = X, engine, row_blocks(X.shape[0])
         diagonals = engine.map(lambda rows: kernel.diagonal(in_double(X[rows])), self._blocks)
-        self._diagonal = np.concatenate([np.empty(0), *diagonals])
-        check_diagonal(kernel, self._diagonal)
-        diagonal = float(self._diagonal.sum()), float(self._diagonal.max(initial=0.0))
-        super().__init__(kernel, capacity, tol, engine, X.dtype, diagonal)
-        self._F = np.empty((X.shape[0], capacity), X.dtype)
-        self.residual = self._diagonal.copy()
-        if start is not None:
-            self._take_up(start)
-            self._F[:, : self.n] = start.F
-            self.residual = start.residual.copy()
-        self._accurate_from = self.remaining
+        self.diagonal = np.concatenate([np.empty(0), *diagonals])
+        check_diagonal(kernel, self.diagonal)
+        self.F = np.empty((X.shape[0], capacity), X.dtype)
+        self.residual = self.diagonal.copy()
 
     @property
     def n_inputs(self) -> int:
-        """Return U, the number of distinct inputs."""
-        return int(self._X.shape[0])
+        """Return U, the number of inputs."""
+        return int(self.X.shape[0])
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the inputs are CSR."""
-        return is_sparse(self._X)
+        return is_sparse(self.X)
 
     @property
     def remaining(self) -> float:
@@ -55,12 +40,12 @@ class LocalGrowth(GrowingFactor):
         return float(self.residual.sum())
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return some of the distinct inputs, or all of them."""
-        return self._X if indices is None else self._X[indices]
+        """Return some of the inputs, or all of them."""
+        return self.X if indices is None else self.X[indices]
 
-    def features(self, indices: Places) -> Array:
+    def features(self, indices: Places, n: int) -> Array:
         """Return F of some inputs, (., n)."""
-        return self._F[indices, : self.n]
+        return self.F[indices, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
         """Return d of some inputs, or of all of them."""
@@ -84,49 +69,87 @@ class LocalGrowth(GrowingFactor):
         """Set d = 0 at inputs that depend on the atoms."""
         self.residual[indices] = 0.0
 
-    def finish(self) -> Basis:
-        """Return the basis; the growth cannot be used afterwards."""
-        self._check_columns()
-        n, R = self.n, self._R[: self.n, : self.n].copy()
-        if n < self.capacity:
-            _compact(self._F, n)
-        return Basis(self.landmarks, R, self._F, self.residual, self.indices, self.trace)
+    def extend(self, panels: Panels) -> Floats:
+        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
 
-    def _extend(self, panels: Panels) -> Floats:
         def fill(rows: slice) -> Floats:
-            return extend_rows(panels, self._X[rows], self._F[rows], self.residual[rows])
+            new, residual = panels.fill(self.X[rows], self.F[rows]), self.residual[rows]
+            residual -= np.einsum("ij,ij->i", new, new)
+            np.maximum(residual, 0.0, out=residual)
+            return np.asarray(np.einsum("ij,ij->j", new, new))
 
         return np.asarray(np.sum(self.engine.map(fill, self._blocks), axis=0))
 
-    def _refine(self, panels: Panels) -> None:
+    def refine(self, panels: Panels, kept: int) -> None:
+        """Compute all columns of F but the first `kept`, and d, from all atoms."""
+
         def refine(rows: slice) -> None:
-            refine_rows(panels, self._X[rows], self._F[rows], self._diagonal[rows], self.residual[rows], self._kept)
+            columns = np.empty((len(self.F[rows]), len(panels.R)))
+            panels.fill(self.X[rows], columns)
+            self.F[rows, kept : len(panels.R)] = columns[:, kept:]
+            self.residual[rows] = _residual(self.diagonal[rows], columns)
 
         self.engine.map(refine, self._blocks)
-        self._exhaust_atoms()
 
-    def _measure_columns(self, excess: float) -> tuple[float, int]:
-        found = self.engine.map(
-            lambda rows: sound_columns(self._diagonal[rows], self._F[rows, : self.n], self._kept, excess), self._blocks
-        )
-        return min((least for least, _ in found), default=0.0), min((n for _, n in found), default=self.n)
+    def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
+        """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
 
-    def _recompute_residual(self) -> None:
+        def measure(rows: slice) -> tuple[float, int]:
+            F, diagonal = self.F[rows, :n], self.diagonal[rows]
+            left = diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64)
+            low = np.flatnonzero(left < -excess)
+            sums = np.cumsum(np.square(F[low], dtype=np.float64), axis=1)
+            sound = (sums <= diagonal[low, None] + excess).sum(axis=1)
+            return float(left.min(initial=0.0)), max(int(sound.min(initial=n)), kept)
+
+        found = self.engine.map(measure, self._blocks)
+        return min((least for least, _ in found), default=0.0), min((sound for _, sound in found), default=n)
+
+    def recompute(self, n: int) -> None:
+        """Compute d from F: the errors of running differences add up while the differences shrink."""
+
         def recompute(rows: slice) -> None:
-            self.residual[rows] = fresh_residual(self._diagonal[rows], self._F[rows, : self.n])
+            self.residual[rows] = _residual(self.diagonal[rows], self.F[rows, :n])
 
         self.engine.map(recompute, self._blocks)
-        self._exhaust_atoms()
-
-    def _exhaust_atoms(self) -> None:
-        if self.indices is not None:
-            self.exhaust(self.indices)
 
 
-def _compact(F: Array, n: int) -> None:
-    """Keep the first n columns in F's own memory and give the rest back."""
-    flat = F.reshape(-1)
-    for rows in row_blocks(len(F)):
-        flat[rows.start * n : rows.stop * n] = F[rows, :n].ravel()
-    del flat
-    F.resize((len(F), n), refcheck=False)
+class LocalGrowth(InputRows, Growth):
+    """A basis that grows over the distinct inputs X (U, d), from no atoms or from an earlier basis `start`."""
+
+    def __init__(
+        self,
+        kernel: InputKernel,
+        X: Inputs,
+        capacity: int,
+        tol: float,
+        engine: LocalEngine,
+        start: Basis | None = None,
+    ) -> None:
+        InputRows.__init__(self, kernel, X, capacity, engine)
+        diagonal = float(self.diagonal.sum()), float(self.diagonal.max(initial=0.0))
+        Growth.__init__(self, kernel, capacity, tol, engine, X.dtype, diagonal)
+        if start is not None:
+            self._take_up(start)
+            self.F[:, : self.n] = start.F
+            self.residual = start.residual.copy()
+        self._accurate_from = self.remaining
+
+    def release(self) -> tuple[Array, Floats]:
+        """Return F, whose first n columns stay in its own memory while the rest is given back, and d."""
+        if self.n < self.capacity:
+            flat = self.F.reshape(-1)
+            for rows in row_blocks(len(self.F)):
+                flat[rows.start * self.n : rows.stop * self.n] = self.F[rows, : self.n].ravel()
+            del flat
+            self.F.resize((len(self.F), self.n), refcheck=False)
+        return self.F, self.residual
+
+
+def passed(cumulated: Floats, levels: Floats) -> Places:
+    """Return the place where running sums first pass each level, or the last place if rounding lets none pass."""
+    return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
+
+
+def _residual(diagonal: Floats, F: Array) -> Floats:
+    return np.asarray(np.maximum(diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64), 0.0))

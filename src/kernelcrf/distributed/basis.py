@@ -5,23 +5,26 @@ of first appearance, as on one machine. Inputs are numbered over the own inputs 
 
 A round of random pivots sends the sum of d from each part, the numbers of the drawn inputs back to the parts, their
 rows of X and F to this process, and the accepted atoms with their rows of R to all parts. F (U, n) grows where X is.
+Inputs that belong to an earlier part get their features at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, getitem
 
 import numpy as np
 
 from kernelcrf.arrays import Array, DType, Floats, Inputs, Places, is_sparse
-from kernelcrf.basis.definiteness import check_diagonal
-from kernelcrf.basis.factor import Basis, GrowingFactor, row_blocks, stack
-from kernelcrf.basis.panels import Panels, in_double
-from kernelcrf.basis.residuals import extend_rows, fresh_residual, passed, refine_rows, sound_columns
+from kernelcrf.basis.factor import Basis, stack
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.growth import Growth
+from kernelcrf.basis.local_growth import InputRows, passed
+from kernelcrf.basis.panels import Panels
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
@@ -29,101 +32,7 @@ from kernelcrf.kernels.inputs import InputKernel
 MOST_BUCKETS = 16
 
 
-@dataclass(frozen=True, eq=False)
-class BasisPart:
-    """The distinct inputs X (u, d) of a part while a basis grows.
-
-    own : which of them no earlier part has.
-    F : (u, capacity), features.
-    diagonal, residual : k(x, x) and d of the own inputs.
-    """
-
-    X: Inputs
-    own: Places
-    F: Array
-    diagonal: Floats
-    residual: Floats
-
-    @classmethod
-    def of(cls, X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> BasisPart:
-        """Return a part without atoms."""
-        diagonal = np.asarray(kernel.diagonal(in_double(X)), np.float64)[own]
-        check_diagonal(kernel, diagonal)
-        return cls(X, own, np.empty((X.shape[0], capacity), X.dtype), diagonal, diagonal)
-
-    def extend(self, panels: Panels) -> tuple[Floats, BasisPart]:
-        """Add the columns of panels; return what each explains of the trace of the own inputs, and the new part.
-
-        The new columns overwrite none that an earlier state reads, so the call can be repeated.
-        """
-        F = self.F if self.F.flags.writeable else self.F.copy()
-        every = np.zeros(self.X.shape[0])
-        every[self.own] = self.residual
-        mine = np.zeros(self.X.shape[0], bool)
-        mine[self.own] = True
-        explained = np.zeros(len(panels.R) - panels.start)
-        for rows in row_blocks(self.X.shape[0]):
-            extend_rows(panels, self.X[rows], F[rows], every[rows])
-            new = F[rows, panels.start : len(panels.R)][mine[rows]]
-            explained += np.einsum("ij,ij->j", new, new, dtype=np.float64)
-        return explained, replace(self, F=F, residual=every[self.own])
-
-    def refine(self, panels: Panels, kept: int) -> BasisPart:
-        """Return the part with the columns from `kept` on, and d, computed from all atoms.
-
-        No earlier state is read any more, so its columns may be overwritten.
-        """
-        F = self.F if self.F.flags.writeable else self.F.copy()
-        residual, diagonal = np.zeros(self.X.shape[0]), np.zeros(self.X.shape[0])
-        diagonal[self.own] = self.diagonal
-        for rows in row_blocks(self.X.shape[0]):
-            refine_rows(panels, self.X[rows], F[rows], diagonal[rows], residual[rows], kept)
-        return replace(self, F=F, residual=residual[self.own])
-
-    def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least d by its definition, and how many columns keep all d above -excess."""
-        return sound_columns(self.diagonal, self.F[self.own, :n], kept, excess)
-
-    def recompute_residual(self, n: int, places: Places) -> BasisPart:
-        """Return the part with d by its definition, and d = 0 at some own inputs."""
-        residual = fresh_residual(self.diagonal, self.F[self.own, :n])
-        residual[places] = 0.0
-        return replace(self, residual=residual)
-
-    def exhaust(self, places: Places) -> BasisPart:
-        """Return the part with d = 0 at some own inputs."""
-        residual = self.residual.copy()
-        residual[places] = 0.0
-        return replace(self, residual=residual)
-
-    def facts(self) -> tuple[int, float, float, DType, bool]:
-        """Return the number of own inputs, the sum and the largest of their k(x, x), dtype, and whether X is CSR."""
-        largest = float(self.diagonal.max(initial=0.0))
-        return len(self.own), float(self.diagonal.sum()), largest, self.X.dtype, is_sparse(self.X)
-
-    def remaining(self) -> float:
-        """Return the sum of d."""
-        return float(self.residual.sum())
-
-    def rows(self, places: Places, n: int) -> tuple[Inputs, Array, Floats]:
-        """Return inputs, features and d at places among the own inputs."""
-        return self.X[self.own[places]], self.F[self.own[places], :n], self.residual[places]
-
-    def passed(self, levels: Floats) -> Places:
-        """Return the places at which the running sum of d passes levels."""
-        return passed(np.cumsum(self.residual), levels)
-
-    def largest(self, count: int) -> tuple[Places, Floats]:
-        """Return places and values of the `count` largest d; among equals, the first ones."""
-        order = np.argsort(-self.residual, kind="stable")[:count]
-        return order, self.residual[order]
-
-    def features(self, n: int) -> Array:
-        """Return F with its n columns."""
-        return self.F if self.F.shape[1] == n else np.ascontiguousarray(self.F[:, :n])
-
-
-class DistributedGrowth(GrowingFactor):
+class DistributedGrowth(Growth):
     """A growing basis for the inputs of several parts; X and own have one handle per part."""
 
     def __init__(
@@ -136,129 +45,162 @@ class DistributedGrowth(GrowingFactor):
         cluster: Cluster,
         start: Basis | None = None,
     ) -> None:
-        self.cluster = cluster
-        self.parts = cluster.each(BasisPart.of, X, own, shared=(kernel, capacity))
-        facts = cluster.fetch(cluster.each(BasisPart.facts, self.parts))
-        self.offsets = np.concatenate([[0], np.cumsum([count for count, *_ in facts])]).astype(np.intp)
-        self._sparse = any(sparse for *_, sparse in facts)
+        self.cluster, self._X, self._own = cluster, X, own
+        self._parts = cluster.each(_own_rows, X, own, shared=(kernel, capacity))
+        facts = cluster.fetch(cluster.each(_facts, self._parts))
+        self._offsets = np.concatenate([[0], np.cumsum([count for count, *_ in facts])]).astype(np.intp)
         self._left = [trace for _, trace, *_ in facts]
+        self._is_sparse = any(sparse for *_, sparse in facts)
         dtype = np.result_type(*(dtype for _, _, _, dtype, _ in facts))
         diagonal = float(sum(self._left)), max(largest for _, _, largest, *_ in facts)
         super().__init__(kernel, capacity, tol, LocalEngine(1), dtype, diagonal)
         if start is not None:
             self._take_up(start)
-            self._extend(Panels.of(kernel, start.landmarks, start.R, 0))
+            self.extend(Panels.of(kernel, start.landmarks, start.R, 0))
             self._recompute_residual()
         self._accurate_from = self.remaining
 
     @property
     def n_inputs(self) -> int:
-        """The number of distinct inputs of all parts."""
-        return int(self.offsets[-1])
+        """Return the number of distinct inputs of all parts."""
+        return int(self._offsets[-1])
 
     @property
     def is_sparse(self) -> bool:
         """Return whether the inputs are CSR."""
-        return self._sparse
+        return self._is_sparse
 
     @property
     def remaining(self) -> float:
-        """tr(K - F F')."""
+        """Return tr(K - F F')."""
         return float(sum(self._left))
 
     def inputs(self, indices: Places | None = None) -> Inputs:
         """Fetch some of the inputs, or all of them."""
-        return self._rows(indices)[0]
+        return self._fetch(InputRows.inputs, indices)
 
-    def features(self, indices: Places) -> Array:
+    def features(self, indices: Places, n: int) -> Array:
         """Fetch F of some inputs."""
-        return self._rows(indices)[1]
+        return np.asarray(self._fetch(InputRows.features, indices, n))
 
     def residuals(self, indices: Places | None = None) -> Floats:
         """Fetch d of some inputs, or of all of them."""
-        return self._rows(indices)[2]
+        return np.asarray(self._fetch(InputRows.residuals, indices))
 
     def draw(self, shares: Floats) -> Places:
         """Draw parts by their sums of d, then inputs within the parts."""
         sums = np.cumsum(self._left)
         levels = shares * sums[-1]
         part = passed(sums, levels)
-        levels = levels - np.concatenate([[0.0], sums])[part]
-        return self._place(part, lambda own: levels[own], BasisPart.passed)
+        places = self._ask(_passed, part, levels - np.concatenate([[0.0], sums])[part])
+        return np.asarray(self._offsets[part] + places)
 
     def largest(self, count: int) -> tuple[Places, float]:
         """Return the `count` inputs of the largest d, and the largest d of all others."""
-        found = self.cluster.fetch(self.cluster.each(BasisPart.largest, self.parts, shared=(count + 1,)))
-        places = np.concatenate([self.offsets[k] + own for k, (own, _) in enumerate(found)])
-        values = np.concatenate([values for _, values in found])
+        found = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
+        places = np.concatenate([self._offsets[k] + own for k, (own, *_) in enumerate(found)])
+        values = np.concatenate([values for _, values, _ in found])
         order = np.lexsort((places, -values))
-        others = 0.0 if len(order) <= count else float(values[order[count]])
-        return places[order[:count]], others
+        others = max(values[order[count:]].max(initial=0.0), *(others for *_, others in found))
+        return places[order[:count]], float(others)
 
     def exhaust(self, indices: Places) -> None:
         """Set d = 0 at inputs that depend on the atoms."""
         if len(indices):
-            self._set_parts(self.cluster.each(BasisPart.exhaust, self.parts, self._by_part(indices)))
+            part = self._part_of(indices)
+            own = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
+            self._change(InputRows.exhaust, own)
 
-    def finish(self) -> Basis:
-        """Return the basis; F and the residuals of own inputs are lists of handles."""
-        self._check_columns()
-        F: Value = self.cluster.each(BasisPart.features, self.parts, shared=(self.n,))
-        residual: Value = self.cluster.each(attrgetter("residual"), self.parts)
-        R = self._R[: self.n, : self.n].copy()
-        return Basis(self.landmarks, R, F, residual, self.indices, self.trace)
+    def extend(self, panels: Panels) -> Floats:
+        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
+        return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
 
-    def _extend(self, panels: Panels) -> Floats:
-        pairs = self.cluster.each(BasisPart.extend, self.parts, shared=(panels,))
-        explained: Floats = self.cluster.sum(self.cluster.each(first, pairs))
-        self._set_parts(self.cluster.each(second, pairs))
-        return explained
+    def refine(self, panels: Panels, kept: int) -> None:
+        """Compute all columns of F but the first `kept`, and d, from all atoms."""
+        self._change(InputRows.refine, shared=(panels, kept))
 
-    def _refine(self, panels: Panels) -> None:
-        self._set_parts(self.cluster.each(BasisPart.refine, self.parts, shared=(panels, self._kept)))
-        if self.indices is not None:
-            self.exhaust(self.indices)
+    def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
+        """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
+        found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
+        return min(least for least, _ in found), min(sound for _, sound in found)
 
-    def _measure_columns(self, excess: float) -> tuple[float, int]:
-        found = self.cluster.fetch(
-            self.cluster.each(BasisPart.sound_columns, self.parts, shared=(self.n, self._kept, excess))
-        )
-        return min(least for least, _ in found), min(n for _, n in found)
+    def recompute(self, n: int) -> None:
+        """Compute d from F."""
+        self._change(InputRows.recompute, shared=(n,))
 
-    def _recompute_residual(self) -> None:
-        taken = np.empty(0, np.intp) if self.indices is None else self.indices
-        own = [self.n] * len(self.parts), self._by_part(taken)
-        self._set_parts(self.cluster.each(BasisPart.recompute_residual, self.parts, *own))
+    def release(self) -> tuple[Value, Value]:
+        """Return handles of F of all inputs of each part, and of d of its own inputs."""
+        basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
+        F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
+        return F, self.cluster.each(attrgetter("residual"), self._parts)
 
-    def _set_parts(self, parts: list[Handle]) -> None:
-        self.parts, self._left = parts, self.cluster.fetch(self.cluster.each(BasisPart.remaining, parts))
+    def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
+        """Call a method that changes the rows of each part, and return its results."""
+        pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
+        self._parts = self.cluster.each(second, pairs)
+        found = self.cluster.fetch(self.cluster.each(first, pairs))
+        self._left = [left for _, left in found]
+        return [result for result, _ in found]
 
-    def _by_part(self, indices: Places) -> list[Places]:
-        """Return the places among the own inputs of each part."""
-        part = np.searchsorted(self.offsets, indices, side="right") - 1
-        return [indices[part == k] - self.offsets[k] for k in range(len(self.parts))]
-
-    def _place(self, part: Places, own: Function, function: Function) -> Places:
-        """Return the places among all inputs that a function finds in the parts that are named."""
-        found = np.empty(len(part), np.intp)
-        asked = [k for k in range(len(self.parts)) if np.any(part == k)]
-        handles = self.cluster.each(function, [self.parts[k] for k in asked], [own(part == k) for k in asked])
-        for k, places in zip(asked, self.cluster.fetch(handles), strict=True):
-            found[part == k] = self.offsets[k] + places
-        return found
-
-    def _rows(self, indices: Places | None) -> tuple[Inputs, Array, Floats]:
-        """Fetch inputs, features and d from the parts that have them."""
+    def _fetch(self, method: Function, indices: Places | None, *shared: Value) -> Inputs:
+        """Return what a method returns for some inputs, or for all of them."""
         places = np.arange(self.n_inputs) if indices is None else indices
-        part = np.searchsorted(self.offsets, places, side="right") - 1
-        asked = [k for k in range(len(self.parts)) if np.any(part == k)]
-        own = [places[part == k] - self.offsets[k] for k in asked]
-        if not asked:
-            asked, own = [0], [places]
-        handles = self.cluster.each(BasisPart.rows, [self.parts[k] for k in asked], own, shared=(self.n,))
-        X, F, d = zip(*self.cluster.fetch(handles), strict=True)
-        back = np.argsort(np.concatenate([np.flatnonzero(part == k) for k in asked]), kind="stable")
-        return stack(list(X))[back], np.concatenate(F)[back], np.concatenate(d)[back]
+        part = self._part_of(places)
+        return self._ask(method, part, places - self._offsets[part], *shared)
+
+    def _ask(self, function: Function, part: Places, values: Array, *shared: Value) -> Inputs:
+        """Return the rows that a function returns for some values, each of which is asked of the part it belongs to."""
+        asked = np.unique(part).tolist() or [0]
+        own = [values[part == k] for k in asked]
+        found = self.cluster.fetch(self.cluster.each(function, [self._parts[k] for k in asked], own, shared=shared))
+        rows = np.concatenate(found) if found[0].ndim == 1 else stack(found)
+        return rows[np.argsort(np.argsort(part, kind="stable"))]
+
+    def _part_of(self, indices: Places) -> Places:
+        return np.searchsorted(self._offsets, indices, side="right") - 1
+
+
+# Workers call the functions below with one part.
+
+
+def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> InputRows:
+    return InputRows(kernel, X if len(own) == X.shape[0] else X[own], capacity, LocalEngine(1))
+
+
+def _facts(rows: InputRows) -> tuple[int, float, float, DType, bool]:
+    """Return the number of inputs, the sum and the largest of their k(x, x), dtype, and whether they are CSR."""
+    return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype, rows.is_sparse
+
+
+def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
+    """Return the result of a method that changes rows, the sum of d, and the new rows.
+
+    The call can be repeated: d is copied, and columns of F that the method reads stay as they are.
+    """
+    rows = copy(rows)
+    rows.residual = rows.residual.copy()
+    rows.F = rows.F if rows.F.flags.writeable else rows.F.copy()
+    result = method(rows, *arguments)
+    return (result, rows.remaining), rows
+
+
+def _passed(rows: InputRows, levels: Floats) -> Places:
+    return passed(np.cumsum(rows.residual), levels)
+
+
+def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
+    places, others = rows.largest(count)
+    return places, rows.residual[places], others
+
+
+def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -> Array:
+    """Return F of all inputs of a part; those that belong to an earlier part are mapped here."""
+    if len(own) == X.shape[0]:
+        return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
+    F = np.empty((X.shape[0], basis.n), rows.F.dtype)
+    others = np.delete(np.arange(len(F)), own)
+    F[own], F[others] = rows.F[:, : basis.n], basis.transform(X[others])
+    return F
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
@@ -266,22 +208,12 @@ def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
 
     Digests of rows, 128 bits each, are compared bucket by bucket.
     """
-    if len(inputs) == 1:
-        return cluster.each(_all_places, inputs)
     n_buckets = min(len(inputs), MOST_BUCKETS)
     dealt = cluster.each(_deal, inputs, shared=(n_buckets,))
     kept = [
-        cluster.call(_first_owners, cluster.each(_entry, dealt, [bucket] * len(dealt))) for bucket in range(n_buckets)
+        cluster.call(_first_owners, cluster.each(getitem, dealt, [bucket] * len(dealt))) for bucket in range(n_buckets)
     ]
-    return [cluster.call(_gather, [cluster.call(_entry, bucket, k) for bucket in kept]) for k in range(len(inputs))]
-
-
-def _all_places(X: Inputs) -> Places:
-    return np.arange(X.shape[0])
-
-
-def _entry(values: Sequence[Value], k: int) -> Value:
-    return values[k]
+    return [cluster.call(_gather, [cluster.call(getitem, bucket, k) for bucket in kept]) for k in range(len(inputs))]
 
 
 def _deal(X: Inputs, n_buckets: int) -> list[tuple[Places, Array]]:

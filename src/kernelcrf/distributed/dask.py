@@ -18,7 +18,7 @@ import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -240,10 +240,9 @@ class DaskEngine:
 
 
 def _size_of(value: object) -> int:
-    """Return the bytes of a value; Dask would count only the header of a dataclass, and so never spill it."""
-    if is_dataclass(value) and type(value).__module__.startswith("kernelcrf."):
-        return sum(sizeof(getattr(value, field.name)) for field in fields(value))
-    return int(sizeof_default(value))
+    """Return the bytes of a value; Dask would count only the header of an object, and so never spill it."""
+    own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
+    return int(sizeof_default(value) + sum(map(sizeof, own.values())))
 
 
 sizeof.register(object, _size_of)
