@@ -15,7 +15,8 @@ import numpy as np
 
 from kernelcrf.arrays import Array, DType, Floats, Places
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
-from kernelcrf.partitions.partition import Partition, PartitionState, RowPartition, Sums, Total
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.partitions.partition import PartitionState, Sums, Total
 from kernelcrf.terms import TOKENS, Layout, Term
 
 
@@ -24,22 +25,6 @@ class RemoteFeatures:
     """Facts about features that workers hold."""
 
     is_sparse: bool
-
-
-@dataclass(frozen=True)
-class PartFacts:
-    """Facts about a part that a worker holds."""
-
-    n_nodes: int
-    dtype: DType
-    is_convex: bool
-    features: Mapping[str, RemoteFeatures]
-
-    @classmethod
-    def of(cls, part: Partition) -> PartFacts:
-        """Return the facts of a part."""
-        features = {name: RemoteFeatures(features.is_sparse) for name, features in part.features.items()}
-        return cls(part.n_nodes, part.dtype, part.is_convex, features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,50 +54,51 @@ class DistributedScores:
 
 @dataclass(frozen=True, eq=False)
 class DistributedPartition:
-    """Samples in parts that workers hold."""
+    """Samples in parts that workers hold, each a `ChainPartition`."""
 
     cluster: Cluster
     parts: Sequence[Handle]
 
     @cached_property
-    def facts(self) -> list[PartFacts]:
-        """The facts about each part."""
-        return self.cluster.fetch(self.cluster.each(PartFacts.of, self.parts))
+    def _facts(self) -> list[tuple[int, DType, bool, dict[str, RemoteFeatures]]]:
+        return self.cluster.fetch(self.cluster.each(_facts, self.parts))
 
     @property
     def features(self) -> Mapping[str, RemoteFeatures]:
         """The features of each term that has inputs, by its name."""
-        return self.facts[0].features
+        return self._facts[0][3]
 
     @property
     def dtype(self) -> DType:
         """The lowest precision of scores."""
-        return min((facts.dtype for facts in self.facts), key=lambda dtype: dtype.itemsize)
+        return min((dtype for _, dtype, *_ in self._facts), key=lambda dtype: dtype.itemsize)
 
     @property
     def n_nodes(self) -> int:
         """The number of label nodes of all parts."""
-        return sum(facts.n_nodes for facts in self.facts)
+        return sum(n_nodes for n_nodes, *_ in self._facts)
 
     @property
     def is_convex(self) -> bool:
         """Return whether all labels are observed."""
-        return all(facts.is_convex for facts in self.facts)
+        return all(is_convex for _, _, is_convex, _ in self._facts)
 
     def with_columns(self, term: Term, columns: Places) -> DistributedPartition:
         """Return the same samples with some columns of a term's features."""
-        return DistributedPartition(self.cluster, self.cluster.each(_with_columns, self.parts, shared=(term, columns)))
+        parts = self.cluster.each(ChainPartition.with_columns, self.parts, shared=(term, columns))
+        return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss and gradient at theta, and a state on the workers."""
-        evaluate = partial(self.cluster.each, partial(_evaluate, curvature), self.parts, shared=(layout, theta))
+        method = partial(ChainPartition.evaluate, curvature=curvature)
+        evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
             return self._split(evaluate())
-        return self.sums(layout, theta, n_jobs), self._state(LazyHandles(lambda: self.cluster.each(second, evaluate())))
+        return self.sums(layout, theta, n_jobs), self._state(lambda: self.cluster.each(second, evaluate()))
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         """Return loss and gradient at theta without a state."""
-        total: Sums = self.cluster.sum(self.cluster.each(_sums, self.parts, shared=(layout, theta)))
+        total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
         return total
 
     def evaluate_at(
@@ -125,26 +111,25 @@ class DistributedPartition:
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
         """Return the scores along a direction of theta."""
-        handles = self.cluster.each(_direction, self.parts, shared=(layout, v))
+        handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
         return DistributedScores(LazyHandles(lambda: handles))
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
         """Return the loss at some scores, and its derivative along a direction of them."""
-        own = scores.start.handles, direction.start.handles
-        loss, slope = self.cluster.sum(self.cluster.each(_along, self.parts, *own, shared=(scores.step,)))
+        loss, slope = self._sum(_along, scores.start.handles, direction.start.handles, shared=(scores.step,))
         return float(loss), float(slope)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
-        return np.asarray(self._sum(_hessian_product, at, layout, v))
+        return np.asarray(self._sum(_hessian_product, at.residuals.handles, shared=(layout, v)))
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the paper's blocks (30) times v."""
-        return np.asarray(self._sum(_block_product, at, layout, v))
+        return np.asarray(self._sum(_block_product, at.residuals.handles, shared=(layout, v)))
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         """Return sum_i omega_i H(p_i)."""
-        return float(self._sum(_entropy, at))
+        return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
 
     def residuals(self, term: Term, at: PartitionState) -> list[Handle]:
         """Return a handle of the residual (rows, ...) of each part."""
@@ -155,74 +140,55 @@ class DistributedPartition:
         return term.cliques == TOKENS
 
     def total(
-        self, function: Callable[[RowPartition, PartitionState | None], Total], at: PartitionState | None
+        self, function: Callable[[ChainPartition, PartitionState | None], Total], at: PartitionState | None
     ) -> Total:
         """Return the sum of function(part, state) over the parts."""
-        states: Sequence[Handle] = [None] * len(self.parts) if at is None else at.residuals.handles
-        found: Total = self.cluster.sum(self.cluster.each(function, self.parts, states))
+        found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals.handles)
         return found
 
     def mass(self, term: Term) -> float:
         """Return the sum of the weights of a term's cliques."""
-        return float(self.total(partial(_mass, term), None))
+        return float(self._sum(ChainPartition.mass, shared=(term,)))
 
-    def _sum(self, function: Function, at: PartitionState, *shared: Value) -> Value:
-        return self.cluster.sum(self.cluster.each(function, self.parts, at.residuals.handles, shared=shared))
+    def _sum(self, function: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
+        return self.cluster.sum(self.cluster.each(function, self.parts, *own, shared=shared))
 
     def _split(self, pairs: Sequence[Handle]) -> tuple[Sums, PartitionState]:
         sums, states = self.cluster.each(first, pairs), self.cluster.each(second, pairs)
-        return self.cluster.sum(sums), self._state(LazyHandles(lambda: states))
+        return self.cluster.sum(sums), self._state(lambda: states)
 
-    def _state(self, states: LazyHandles) -> PartitionState:
+    def _state(self, make: Callable[[], list[Handle]]) -> PartitionState:
+        states = LazyHandles(make)
         scores = LazyHandles(lambda: self.cluster.each(attrgetter("scores"), states.handles))
         return PartitionState(DistributedScores(scores), states)
 
 
-# Workers call the functions below with one part.
+# Workers call the functions below, and methods of `ChainPartition`, with one part.
 
 
-def _sums(part: RowPartition, layout: Layout, theta: Floats) -> Sums:
-    return part.sums(layout, theta, 1)
-
-
-def _evaluate(curvature: bool, part: RowPartition, layout: Layout, theta: Floats) -> tuple[Sums, PartitionState]:
-    return part.evaluate(layout, theta, 1, curvature=curvature)
+def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:
+    features = {name: RemoteFeatures(features.is_sparse) for name, features in part.features.items()}
+    return part.n_nodes, part.dtype, part.is_convex, features
 
 
 def _evaluate_at(
-    curvature: bool, part: RowPartition, start: Value, direction: Value, layout: Layout, step: float
+    curvature: bool, part: ChainPartition, start: Value, direction: Value, layout: Layout, step: float
 ) -> tuple[Sums, PartitionState]:
     scores = start if direction is None else start.moved(direction, step)
     return part.evaluate_at(layout, scores, 1, curvature=curvature)
 
 
-def _direction(part: RowPartition, layout: Layout, v: Floats) -> Value:
-    return part.direction(layout, v, 1)
-
-
-def _along(part: RowPartition, start: Value, direction: Value, step: float) -> Floats:
+def _along(part: ChainPartition, start: Value, direction: Value, step: float) -> Floats:
     return np.array(part.along(start.moved(direction, step), direction, 1))
 
 
-def _hessian_product(part: RowPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
+def _hessian_product(part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
     return part.hessian_product(layout, state, v, 1)
 
 
-def _block_product(part: RowPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
+def _block_product(part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
     return part.block_product(layout, state, v, 1)
 
 
-def _entropy(part: RowPartition, state: PartitionState) -> float:
-    return part.entropy(state, 1)
-
-
-def _residual(part: RowPartition, state: PartitionState, term: Term) -> Array:
+def _residual(part: ChainPartition, state: PartitionState, term: Term) -> Array:
     return part.residual(term, state)
-
-
-def _with_columns(part: RowPartition, term: Term, columns: Places) -> Partition:
-    return part.with_columns(term, columns)
-
-
-def _mass(term: Term, part: RowPartition, state: None) -> float:
-    return part.mass(term)
