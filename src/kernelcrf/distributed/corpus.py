@@ -174,10 +174,7 @@ class DistributedSequences(Corpus):
             part = np.searchsorted(offsets, basis.indices, side="right") - 1
             own = [basis.indices[part == k] - offsets[k] for k in range(len(self.n_own))]
             found = self.cluster.fetch(self.cluster.each(_places, self.parts, self.found, self.own, own))
-            positions = np.empty((len(part), 2), np.intp)
-            for k, places in enumerate(found):
-                positions[part == k] = places
-            return positions
+            return np.concatenate(found)[np.argsort(np.argsort(part, kind="stable"))]
         pairs = self.cluster.each(_nearest, self.parts, self.found, shared=(input_of(term)[1], basis.landmarks))
         found = self.cluster.fetch(pairs)
         best = np.stack([distances for _, distances in found]).argmin(axis=0)

@@ -1,15 +1,4 @@
-"""Parquet files that the workers of a cluster read and write themselves.
-
-A row is a sequence, with the columns
-
-    features    lists of lists of feature names
-    vectors     lists of lists of d numbers, the inner ones of any list type
-    labels      lists of labels
-    weight      a number
-
-or a row is a token and one more column names its sequence. Then neighbouring rows with the same name are one sequence,
-`features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
-"""
+"""Parquet files that the workers of a cluster read and write themselves."""
 
 from __future__ import annotations
 
@@ -20,87 +9,19 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import numpy as np
-import numpy.typing as npt
 
 from kernelcrf.arrays import UserData
-from kernelcrf.distributed.arrow_columns import find_runs, flatten_lists, join_chunks, number_names, stack_vectors
 from kernelcrf.distributed.cluster import Cluster, releasing
+from kernelcrf.distributed.parquet_part import ParquetPart
 from kernelcrf.distributed.run_folder import RunFolder, is_hidden
-from kernelcrf.distributed.sources import RawSequences, SequenceSources
+from kernelcrf.distributed.sources import SequenceSources
 from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet_file import open_parquet
-from kernelcrf.formats.records import FormatError
 from kernelcrf.models.digest import model_digest
 from kernelcrf.persistence import PathLike
-from kernelcrf.validation import shown_list
 
 __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
-
-INPUTS = ("features", "vectors")
-WEIGHT = "weight"
-
-
-@dataclass(frozen=True)
-class ParquetPart:
-    """Some row groups of a Parquet file; calling it reads them.
-
-    labels : the column of labels, or None to read no labels.
-    sequence : the column that names the sequence of a token, or None if each row is a sequence.
-    """
-
-    filesystem: ArrowObject
-    path: str
-    groups: tuple[int, ...]
-    labels: str | None
-    sequence: str | None
-
-    def __call__(self) -> RawSequences:
-        """Read the sequences of the row groups."""
-        with open_parquet(self.path, self.filesystem) as file:
-            columns = file.footer.columns
-            names = [name for name in INPUTS if name in columns]
-            if len(names) != 1:
-                raise self._wrong_columns(columns, f"one of {' and '.join(INPUTS)}")
-            for column, holds in ((self.labels, "the labels"), (self.sequence, "the names of sequences")):
-                if column is not None and column not in columns:
-                    raise self._wrong_columns(columns, f"{column!r} with {holds}")
-            wanted = [name for name in (*names, self.labels, self.sequence, WEIGHT) if name in columns]
-            table = file.read(self.groups, wanted, [name for name in wanted if name in (self.labels, self.sequence)])
-        with arrow_errors(self.path, f"sequences in the columns {shown_list(wanted)}"):
-            if self.sequence is None:
-                lengths, inputs = flatten_lists(join_chunks(table.column(names[0])), self.path)
-                ends = None
-            else:
-                inputs = join_chunks(table.column(names[0]))
-                lengths, ends = find_runs(table.column(self.sequence).to_numpy())
-            X = stack_vectors(inputs, self.path) if names == ["vectors"] else number_names(inputs, self.path)
-            y = None if self.labels is None else self._labels(table.column(self.labels), lengths)
-            has_weights = WEIGHT in wanted and self.sequence is None
-            weights = table.column(WEIGHT).to_numpy() if has_weights else None
-            return RawSequences(X, y, weights, lengths, ends)
-
-    def columns(self, names: Sequence[str]) -> dict[str, ArrowObject]:
-        """Return further columns of the row groups as Arrow arrays."""
-        with open_parquet(self.path, self.filesystem) as file:
-            if missing := [name for name in names if name not in file.footer.columns]:
-                raise self._wrong_columns(file.footer.columns, f"{missing[0]!r} to keep")
-            table = file.read(self.groups, names)
-        return {name: table.column(name) for name in names}
-
-    def _wrong_columns(self, columns: Sequence[str], expected: str) -> FormatError:
-        return FormatError(f"{self.path}: the columns are {shown_list(columns)}: expected {expected}")
-
-    def _labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
-        if self.sequence is not None:
-            return list(column.to_pylist())
-        own, values = flatten_lists(join_chunks(column), self.path)
-        if not np.array_equal(own, lengths):
-            row = int(np.flatnonzero(own != lengths)[0])
-            raise FormatError(
-                f"{self.path}, row {row}: {own[row]} labels and {lengths[row]} tokens: expected one label per token"
-            )
-        return list(values.to_pylist())
 
 
 def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> SequenceSources:

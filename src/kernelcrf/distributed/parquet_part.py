@@ -1,0 +1,132 @@
+"""A part of a Parquet file as NumPy arrays: sequences one after the other, with their lengths.
+
+A row is a sequence, with the columns
+
+    features    lists of lists of feature names
+    vectors     lists of lists of d numbers, the inner ones of any list type
+    labels      lists of labels
+    weight      a number
+
+or a row is a token and one more column names its sequence. Then neighbouring rows with the same name are one sequence,
+`features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
+
+Arrow numbers the distinct feature names of a part, and only these become Python strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcrf.arrays import Array
+from kernelcrf.distributed.sources import RawSequences
+from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
+from kernelcrf.formats.parquet_file import open_parquet
+from kernelcrf.formats.records import FormatError
+from kernelcrf.readers.feature_dicts import NamedTokens
+from kernelcrf.validation import shown_list
+
+INPUTS = ("features", "vectors")
+WEIGHT = "weight"
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """Some row groups of a Parquet file; calling it reads them.
+
+    labels : the column of labels, or None to read no labels.
+    sequence : the column that names the sequence of a token, or None if each row is a sequence.
+    """
+
+    filesystem: ArrowObject
+    path: str
+    groups: tuple[int, ...]
+    labels: str | None
+    sequence: str | None
+
+    def __call__(self) -> RawSequences:
+        """Read the sequences of the row groups."""
+        with open_parquet(self.path, self.filesystem) as file:
+            columns = file.footer.columns
+            names = [name for name in INPUTS if name in columns]
+            if len(names) != 1:
+                raise self._wrong_columns(columns, f"one of {' and '.join(INPUTS)}")
+            for column, holds in ((self.labels, "the labels"), (self.sequence, "the names of sequences")):
+                if column is not None and column not in columns:
+                    raise self._wrong_columns(columns, f"{column!r} with {holds}")
+            wanted = [name for name in (*names, self.labels, self.sequence, WEIGHT) if name in columns]
+            table = file.read(self.groups, wanted, [name for name in wanted if name in (self.labels, self.sequence)])
+        with arrow_errors(self.path, f"sequences in the columns {shown_list(wanted)}"):
+            inputs, ends, weights = _join_chunks(table.column(names[0])), None, None
+            if self.sequence is None:
+                lengths, inputs = self._flatten(inputs)
+                weights = table.column(WEIGHT).to_numpy() if WEIGHT in wanted else None
+            else:
+                lengths, ends = _find_runs(table.column(self.sequence).to_numpy())
+            X = self._read_vectors(inputs) if names == ["vectors"] else self._read_names(inputs)
+            y = None if self.labels is None else self._read_labels(table.column(self.labels), lengths)
+            return RawSequences(X, y, weights, lengths, ends)
+
+    def columns(self, names: Sequence[str]) -> dict[str, ArrowObject]:
+        """Return further columns of the row groups as Arrow arrays."""
+        with open_parquet(self.path, self.filesystem) as file:
+            if missing := [name for name in names if name not in file.footer.columns]:
+                raise self._wrong_columns(file.footer.columns, f"{missing[0]!r} to keep")
+            table = file.read(self.groups, names)
+        return {name: table.column(name) for name in names}
+
+    def _read_names(self, tokens: ArrowObject) -> NamedTokens:
+        """Return tokens that are lists of feature names, the names numbered."""
+        counts, names = self._flatten(tokens)
+        encoded = names.dictionary_encode()
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return NamedTokens(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int32), offsets)
+
+    def _read_vectors(self, tokens: ArrowObject) -> Array:
+        """Return tokens that are lists of equally many numbers, as rows."""
+        counts, numbers = self._flatten(tokens)
+        if len(widths := set(counts.tolist())) > 1:
+            raise FormatError(f"{self.path}: vectors have {sorted(widths)[:5]} numbers: expected one width")
+        return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
+
+    def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
+        """Return the labels of all tokens, one after the other."""
+        if self.sequence is not None:
+            return list(column.to_pylist())
+        own, values = self._flatten(_join_chunks(column))
+        if not np.array_equal(own, lengths):
+            row = int(np.flatnonzero(own != lengths)[0])
+            raise FormatError(
+                f"{self.path}, row {row}: {own[row]} labels and {lengths[row]} tokens: expected one label per token"
+            )
+        return list(values.to_pylist())
+
+    def _flatten(self, array: ArrowObject) -> tuple[npt.NDArray[np.int64], ArrowObject]:
+        """Return the lengths of the rows of an array of lists, and all entries one after the other."""
+        types = arrow()[0].types
+        if not any(is_list(array.type) for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+            raise FormatError(f"{self.path}: a column is of type {array.type}: expected lists with one entry per token")
+        if array.null_count:
+            raise FormatError(f"{self.path}: a column of type {array.type} has empty rows: expected a list in each row")
+        return np.asarray(array.value_lengths(), np.int64), array.flatten()
+
+    def _wrong_columns(self, columns: Sequence[str], expected: str) -> FormatError:
+        return FormatError(f"{self.path}: the columns are {shown_list(columns)}: expected {expected}")
+
+
+def _join_chunks(column: ArrowObject) -> ArrowObject:
+    """Return a column as one array."""
+    found = column.combine_chunks()
+    return found if not hasattr(found, "chunks") else arrow()[0].concat_arrays(found.chunks)
+
+
+def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:
+    """Return the lengths of runs of equal names, and the first and the last name."""
+    if not len(names):
+        return np.zeros(0, np.int64), None
+    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))
+    lengths = np.diff(np.append(starts, len(names))).astype(np.int64)
+    return lengths, (names[0], names[-1])
