@@ -32,8 +32,7 @@ from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
-from kernelcrf.persistence.checks import read_array
-from kernelcrf.persistence.feature_maps import read_map
+from kernelcrf.persistence.checks import read_array, read_map
 from kernelcrf.solvers import Record
 from kernelcrf.terms import Layout
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, path, shown

@@ -22,8 +22,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_count, read_number, read_text
-from kernelcrf.persistence.feature_maps import read_map
+from kernelcrf.persistence.checks import read_array, read_count, read_map, read_number, read_text
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
 from kernelcrf.validation import shown
 

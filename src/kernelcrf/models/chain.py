@@ -25,8 +25,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import KernelModel
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array
-from kernelcrf.persistence.feature_maps import read_map
+from kernelcrf.persistence.checks import read_array, read_map
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM

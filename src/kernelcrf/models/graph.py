@@ -13,8 +13,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.models.network import COVERS, NetworkDistribution, NetworkModel, inference_named
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_count, read_flag
-from kernelcrf.persistence.feature_maps import check_map
+from kernelcrf.persistence.checks import check_map, read_count, read_flag
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import LabelReader
 

@@ -16,8 +16,7 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.models.network import NetworkDistribution, NetworkModel
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.persistence.checks import read_array
-from kernelcrf.persistence.feature_maps import check_map
+from kernelcrf.persistence.checks import check_map, read_array
 from kernelcrf.readers.label_sets import LabelSetReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.tables import TableReader

@@ -9,11 +9,15 @@ Version 1 has all of the JSON in the header; from version 2 on its long lists, s
 
 from __future__ import annotations
 
+import errno
 import json
 import math
-from collections.abc import Mapping
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -21,8 +25,8 @@ from safetensors.numpy import save
 
 from kernelcrf.arrays import Array
 from kernelcrf.persistence.long_lists import ARRAYS, pack, unpack
-from kernelcrf.persistence.whole_file import PathLike, check_target, whole_file
 
+PathLike: TypeAlias = str | os.PathLike[str]
 FORMAT, VERSION = "kernelcrf", 2
 READ_VERSIONS = (1, 2)
 HEADER = 1 << 24
@@ -49,7 +53,6 @@ class ModelFileError(ValueError):
 
 def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array]) -> None:
     """Write a model. The file appears whole or not at all."""
-    check_target(path)
     packed, long_lists = pack(config)
     header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
     contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
@@ -100,3 +103,42 @@ def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
         known = " or ".join(map(str, READ_VERSIONS))
         raise ModelFileError(f"format version {config.get('version')!r}, expected {known}: upgrade kernelcrf")
     return config
+
+
+@contextmanager
+def whole_file(path: PathLike) -> Iterator[BinaryIO]:
+    """Open a file to write to, which takes its name once all of it is on disk; an error leaves the old file.
+
+    The name appears by a rename, so that readers see the old file or the new one, and two writers never mix. Errors of
+    the disk name the file that the caller asked for.
+    """
+    target = Path(os.path.realpath(path))
+    check_target(path)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
+    try:
+        with open(partial, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            os.chmod(partial, target.stat().st_mode & 0o777)
+        os.replace(partial, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(partial)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def check_target(path: PathLike) -> None:
+    """Raise if no file can be written there, so that an hour of fitting does not end with this error."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write does not exist", str(path))
+    if target.exists() and not target.is_file():
+        # A device would be replaced by a file: /dev/null would fill the disk.
+        raise OSError(errno.EINVAL, "this is a folder or a device; name a file to write", str(path))
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "its folder is read-only; name a file in a writable folder", str(path))
