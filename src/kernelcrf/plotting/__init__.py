@@ -5,13 +5,10 @@ a new figure, and sets `ax_` and `figure_`. Colour-blind readers can tell the co
 colour alone.
 """
 
-from kernelcrf.plotting.confusion import ConfusionDisplay
-from kernelcrf.plotting.gap import GapDisplay
+from kernelcrf.plotting.curves import GapDisplay, ReliabilityDisplay, ResidualDisplay
 from kernelcrf.plotting.label_graph import LabelGraphDisplay
 from kernelcrf.plotting.marginals import MarginalsDisplay
-from kernelcrf.plotting.reliability import ReliabilityDisplay
-from kernelcrf.plotting.residual import ResidualDisplay
-from kernelcrf.plotting.transitions import TransitionsDisplay
+from kernelcrf.plotting.matrices import ConfusionDisplay, TransitionsDisplay
 
 __all__ = [
     "ConfusionDisplay",
