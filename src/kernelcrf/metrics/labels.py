@@ -22,6 +22,7 @@ from kernelcrf.metrics.pairs import encode, pair
 from kernelcrf.validation import FLAG, Constraint, either, is_real, nothing, one_of, validated, whole
 
 ZeroDivision: TypeAlias = float | str
+ScoreValue: TypeAlias = float | Floats
 
 
 def _is_limit(value: object) -> bool:
@@ -42,9 +43,7 @@ def flat_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: UserData
     >>> flat_accuracy([["a", "b"], ["a", None]], [["a", "a"], ["b", "b"]])  # None is a missing label
     0.3333333333333333
     """
-    pairs = pair(y_true, y_pred, sample_weight)
-    _, true, pred = encode(pairs.flat_true, pairs.flat_pred)
-    return float(metrics.accuracy_score(true, pred, sample_weight=pairs.token_weight))
+    return float(encode(*pair(y_true, y_pred, sample_weight).flat()).apply(metrics.accuracy_score))
 
 
 @validated(average=AVERAGE, zero_division=ZERO_DIVISION)
@@ -56,7 +55,7 @@ def flat_f1(
     labels: Sequence[Hashable] | None = None,
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
-) -> float | Floats:
+) -> ScoreValue:
     """Return the F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as in sklearn.metrics.f1_score.
 
     labels : the labels that count, in this order; None takes all in sorted order, `[l]` gives the F1 of l alone.
@@ -68,16 +67,9 @@ def flat_f1(
     >>> flat_f1([["a", "b"], ["a"]], [["a", "a"], ["a"]], average=None)
     array([0.8, 0. ])
     """
-    pairs = pair(y_true, y_pred, sample_weight)
-    code, true, pred = encode(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
-    f1: float | Floats = metrics.f1_score(
-        true,
-        pred,
-        labels=[code[label] for label in (code if labels is None else labels)],
-        average=average,
-        sample_weight=pairs.token_weight,
-        zero_division=zero_division,
-    )
+    codes = encode(*pair(y_true, y_pred, sample_weight).flat(), () if labels is None else labels)
+    numbers = [codes.code[label] for label in (codes.code if labels is None else labels)]
+    f1: ScoreValue = codes.apply(metrics.f1_score, labels=numbers, average=average, zero_division=zero_division)
     return f1
 
 
@@ -102,15 +94,12 @@ def flat_classification_report(
     >>> report["a"]["recall"], report["b"]["recall"]
     (1.0, 0.0)
     """
-    pairs = pair(y_true, y_pred, sample_weight)
-    code, true, pred = encode(pairs.flat_true, pairs.flat_pred, () if labels is None else labels)
-    shown = list(code if labels is None else labels)
-    return metrics.classification_report(
-        true,
-        pred,
-        labels=[code[label] for label in shown],
+    codes = encode(*pair(y_true, y_pred, sample_weight).flat(), () if labels is None else labels)
+    shown = list(codes.code if labels is None else labels)
+    return codes.apply(
+        metrics.classification_report,
+        labels=[codes.code[label] for label in shown],
         target_names=[str(label) for label in shown],
-        sample_weight=pairs.token_weight,
         digits=digits,
         output_dict=output_dict,
         zero_division=zero_division,
@@ -142,6 +131,5 @@ def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], 
     (['a', 'b'], array([[2, 0],
            [1, 0]]))
     """
-    pairs = pair(y_true, y_pred, None)
-    code, true, pred = encode(pairs.flat_true, pairs.flat_pred)
-    return list(code), metrics.confusion_matrix(true, pred, labels=range(len(code)))
+    codes = encode(*pair(y_true, y_pred, None).flat())
+    return list(codes.code), codes.apply(metrics.confusion_matrix, labels=range(len(codes.code)))

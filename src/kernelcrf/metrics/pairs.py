@@ -8,8 +8,9 @@ label are dropped, and their neighbours become neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Integral
 from typing import Any
 
@@ -31,24 +32,14 @@ class Pairs:
     pred: list[list[Any]]
     sample_weight: Floats | None
 
-    @property
-    def flat_true(self) -> list[Hashable]:
-        """The true labels of all tokens, (N,)."""
-        return [label for labels in self.true for label in labels]
-
-    @property
-    def flat_pred(self) -> list[Any]:
-        """The predictions for the same tokens, (N,)."""
-        return [label for labels in self.pred for label in labels]
-
-    @property
-    def token_weight(self) -> Floats | None:
-        """w_i for each token of sequence i, (N,)."""
-        return self.repeat_weight([len(labels) for labels in self.true])
-
     def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
         """Return w_i, repeated `counts[i]` times; None if every weight is one."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
+
+    def flat(self) -> tuple[list[Hashable], list[Any], Floats | None]:
+        """Return the true labels, the predictions and the weights of all tokens, each (N,)."""
+        weight = self.repeat_weight([len(labels) for labels in self.true])
+        return list(chain.from_iterable(self.true)), list(chain.from_iterable(self.pred)), weight
 
 
 def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
@@ -78,20 +69,31 @@ def is_missing(label: object) -> bool:
     return is_missing_value(label) or (isinstance(label, Integral) and label == -1)
 
 
-def encode(
-    true: Iterable[Hashable], pred: Iterable[Hashable], labels: Iterable[Hashable] = ()
-) -> tuple[dict[Hashable, int], list[int], list[int]]:
-    """Return numbers 0, 1, ... for the distinct labels in sorted order, and both labellings by these numbers.
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """True and predicted labels as numbers 0, 1, ..., which `code` gives to the labels in sorted order."""
 
-    Labels that cannot be compared are sorted by type and text.
-    """
+    code: dict[Hashable, int]
+    true: list[int]
+    pred: list[int]
+    weight: Floats | None
+
+    def apply(self, metric: Callable[..., Any], **options: Any) -> Any:
+        """Return the value of one of scikit-learn's metrics."""
+        return metric(self.true, self.pred, sample_weight=self.weight, **options)
+
+
+def encode(
+    true: Iterable[Hashable], pred: Iterable[Hashable], weight: Floats | None, labels: Iterable[Hashable] = ()
+) -> Codes:
+    """Return labellings as numbers; `labels` get a number too. What cannot be compared is sorted by type and text."""
     distinct = {*true, *pred, *labels}
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
     except TypeError:
         ordered = sorted(distinct, key=lambda label: (type(label).__name__, repr(label)))
     code = {label: number for number, label in enumerate(ordered)}
-    return code, [code[label] for label in true], [code[label] for label in pred]
+    return Codes(code, [code[label] for label in true], [code[label] for label in pred], weight)
 
 
 def _tokens(sequence: object, name: str) -> list[Any]:

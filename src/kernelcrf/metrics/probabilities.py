@@ -145,7 +145,8 @@ def _read(
             raise ValueError(
                 f"y_true[{i}] has the label {shown(unknown)}: expected one of classes={shown(names)}, or None"
             )
-    return np.array([code[label] for label in pairs.flat_true]), np.array(pairs.flat_pred), pairs.token_weight
+    true, pred, weight = pairs.flat()
+    return np.array([code[label] for label in true]), np.array(pred), weight
 
 
 def _rows(proba: object, i: int, L: int) -> Floats:

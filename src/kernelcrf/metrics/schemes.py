@@ -20,8 +20,7 @@ Lenient spans are those of conlleval and of seqeval's default; the other schemes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kernelcrf.validation import either, one_of, shown, validated
@@ -49,53 +48,23 @@ class Tag(NamedTuple):
     type: str
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """The map of `letters` to B I O E S, and the rules `starts(previous, tag)` and `complete(last, next)`."""
+class Scheme(NamedTuple):
+    """The letters of tags, and of B I O E S those at which a span may start and those at which it is complete."""
 
-    letters: Mapping[str, str]
-    starts: Callable[[Tag, Tag], bool]
-    complete: Callable[[Tag, Tag], bool]
-
-
-def _scheme(letters: str, starts: Callable[[Tag, Tag], bool], complete: Callable[[Tag, Tag], bool]) -> Scheme:
-    return Scheme({letter: {"M": "I", "L": "E", "U": "S"}.get(letter, letter) for letter in letters}, starts, complete)
+    letters: tuple[str, ...]
+    starts: str
+    complete: str
 
 
-def _always(last: Tag, following: Tag) -> bool:
-    return True
-
-
-def _not_outside(previous: Tag, tag: Tag) -> bool:
-    return tag.letter != "O"
-
-
-def _opens(previous: Tag, tag: Tag) -> bool:
-    return tag.letter in "BS"
-
-
-def _closed(last: Tag, following: Tag) -> bool:
-    return last.letter in "ES"
-
-
-def _iob1_starts(previous: Tag, tag: Tag) -> bool:
-    return tag.letter == "I" or (tag.letter == "B" and previous.letter != "O" and previous.type == tag.type)
-
-
-def _iob1_complete(last: Tag, following: Tag) -> bool:
-    return not (last.letter == following.letter == "B" and last.type != following.type)
-
-
+SYNONYMS = {"M": "I", "L": "E", "U": "S"}
 SCHEMES: Mapping[str, Scheme] = {
-    "lenient": _scheme("BIOESULM", _not_outside, _always),
-    "IOB1": _scheme("BIO", _iob1_starts, _iob1_complete),
-    **dict.fromkeys(("IOB2", "BIO"), _scheme("BIO", _opens, _always)),
-    **dict.fromkeys(("IOBES", "BIOES"), _scheme("BIOES", _opens, _closed)),
-    **dict.fromkeys(("BIOUL", "BILOU"), _scheme("BIOUL", _opens, _closed)),
-    "BMES": _scheme("BMOES", _opens, _closed),
+    "lenient": Scheme(tuple("BIOESULM"), "BIES", "BIES"),
+    "IOB1": Scheme(tuple("BIO"), "I", "I"),
+    **dict.fromkeys(("IOB2", "BIO"), Scheme(tuple("BIO"), "B", "BI")),
+    **dict.fromkeys(("IOBES", "BIOES"), Scheme(tuple("BIOES"), "BS", "ES")),
+    **dict.fromkeys(("BIOUL", "BILOU"), Scheme(tuple("BIOUL"), "BS", "ES")),
+    "BMES": Scheme(tuple("BMOES"), "BS", "ES"),
 }
-
-
 SCHEME = either(one_of(*SCHEMES))
 
 
@@ -133,17 +102,25 @@ def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags"
     previous, t = outside, 0
     while t < len(row):
         start, t = t, t + 1
-        if rule.starts(previous, row[start]):
-            while _continues(row[t - 1], row[t]):
+        if _starts(rule, previous, row[start]):
+            while row[t - 1].letter in "BI" and row[t].letter in "IE" and row[t - 1].type == row[t].type:
                 t += 1
-            if rule.complete(row[t - 1], row[t]):
+            if _is_complete(rule, row[t - 1], row[t]):
                 found.append(Span(row[start].type, start, t))
         previous = row[t - 1]
     return found
 
 
-def _continues(last: Tag, tag: Tag) -> bool:
-    return last.letter in "BI" and tag.letter in "IE" and last.type == tag.type
+def _starts(rule: Scheme, previous: Tag, tag: Tag) -> bool:
+    if rule is SCHEMES["IOB1"] and tag.letter == "B":
+        return previous.letter != "O" and previous.type == tag.type
+    return tag.letter in rule.starts
+
+
+def _is_complete(rule: Scheme, last: Tag, following: Tag) -> bool:
+    if rule is SCHEMES["IOB1"] and last.letter == "B":
+        return following.letter != "B" or last.type == following.type
+    return last.letter in rule.complete
 
 
 def _tag(tag: object, rule: Scheme, scheme: str, name: str) -> Tag:
@@ -153,4 +130,4 @@ def _tag(tag: object, rule: Scheme, scheme: str, name: str) -> Tag:
             f"{name} has the tag {shown(tag)}: the scheme {scheme} expects O, or a letter of {' '.join(rule.letters)} "
             "with a type, such as B-PER"
         )
-    return Tag(rule.letters[letter], type_ or "_")
+    return Tag(SYNONYMS.get(letter, letter), type_ or "_")

@@ -9,36 +9,26 @@ Tokens without a known label are dropped from both before the spans are read by 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn import metrics
 
-from kernelcrf.arrays import Floats, UserData
-from kernelcrf.metrics.labels import AVERAGE, OF_REPORTS, ZERO_DIVISION, ZeroDivision
-from kernelcrf.metrics.pairs import encode, pair
+from kernelcrf.arrays import UserData
+from kernelcrf.metrics.labels import AVERAGE, OF_REPORTS, ZERO_DIVISION, ScoreValue, ZeroDivision
+from kernelcrf.metrics.pairs import Codes, encode, pair
 from kernelcrf.metrics.schemes import SCHEME, spans
 from kernelcrf.validation import validated
 
 OF_SCORES = {"scheme": SCHEME, "average": AVERAGE, "zero_division": ZERO_DIVISION}
 
 
-@dataclass(frozen=True, eq=False)
-class _Extents:
-    """For each (start, end) of a true or predicted span, the numbers of its two types; 0 stands for no span.
+def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> Codes:
+    """Return the two types of each (start, end) of a true or predicted span; 0 stands for no span.
 
     A score of spans is scikit-learn's score of these types. The first entry is 0 in both, which changes no count and
     keeps the lists from being empty.
     """
-
-    true: list[int]
-    pred: list[int]
-    types: list[str]
-    weight: Floats | None
-
-
-def _extents(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> _Extents:
     pairs = pair(y_true, y_pred, sample_weight)
     # "" is the type of no span, and sorts first: types of spans are not empty.
     true, pred, counts = [""], [""], []
@@ -49,26 +39,14 @@ def _extents(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: Use
         true += [was.get(extent, "") for extent in extents]
         pred += [said.get(extent, "") for extent in extents]
         counts.append(len(extents))
-    code, true_codes, pred_codes = encode(true, pred)
     weight = pairs.repeat_weight(counts)
-    if weight is not None:
-        weight = np.concatenate([[1.0], weight])
-    return _Extents(true_codes, pred_codes, [str(name) for name in code if name], weight)
+    return encode(true, pred, None if weight is None else np.concatenate([[1.0], weight]))
 
 
-def _score(
-    score: Callable[..., Any], extents: _Extents, average: str | None, zero_division: ZeroDivision
-) -> float | Floats:
-    n = len(extents.types)
-    value = score(
-        extents.true,
-        extents.pred,
-        # Without any span a type that never occurs leaves 0 / 0 to zero_division.
-        labels=np.arange(1, 1 + max(n, 1)),
-        average=average,
-        sample_weight=extents.weight,
-        zero_division=zero_division,
-    )
+def _score(metric: Callable[..., Any], codes: Codes, average: str | None, zero_division: ZeroDivision) -> ScoreValue:
+    n = len(codes.code) - 1
+    # Without any span a type that never occurs leaves 0 / 0 to zero_division.
+    value = codes.apply(metric, labels=range(1, 1 + max(n, 1)), average=average, zero_division=zero_division)
     return np.asarray(value[:n]) if average is None else float(value)
 
 
@@ -81,7 +59,7 @@ def span_precision(
     average: str | None = "micro",
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
-) -> float | Floats:
+) -> ScoreValue:
     """Return the precision of spans, |S & S'| / |S'|; `average` over the sorted types is as in `flat_f1`.
 
     Examples
@@ -90,7 +68,7 @@ def span_precision(
     >>> span_precision([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]])
     1.0
     """
-    return _score(metrics.precision_score, _extents(y_true, y_pred, scheme, sample_weight), average, zero_division)
+    return _score(metrics.precision_score, _encode_spans(y_true, y_pred, scheme, sample_weight), average, zero_division)
 
 
 @validated(**OF_SCORES)
@@ -102,7 +80,7 @@ def span_recall(
     average: str | None = "micro",
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
-) -> float | Floats:
+) -> ScoreValue:
     """Return the recall of spans, |S & S'| / |S|; `average` over the sorted types is as in `flat_f1`.
 
     Examples
@@ -111,7 +89,7 @@ def span_recall(
     >>> span_recall([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]])
     0.5
     """
-    return _score(metrics.recall_score, _extents(y_true, y_pred, scheme, sample_weight), average, zero_division)
+    return _score(metrics.recall_score, _encode_spans(y_true, y_pred, scheme, sample_weight), average, zero_division)
 
 
 @validated(**OF_SCORES)
@@ -123,7 +101,7 @@ def span_f1(
     average: str | None = "micro",
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
-) -> float | Floats:
+) -> ScoreValue:
     """Return the F1 of spans, 2 |S & S'| / (|S| + |S'|); `average` over the sorted types is as in `flat_f1`.
 
     Examples
@@ -132,7 +110,7 @@ def span_f1(
     >>> round(span_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]]), 2)
     0.67
     """
-    return _score(metrics.f1_score, _extents(y_true, y_pred, scheme, sample_weight), average, zero_division)
+    return _score(metrics.f1_score, _encode_spans(y_true, y_pred, scheme, sample_weight), average, zero_division)
 
 
 @validated(scheme=SCHEME, **OF_REPORTS)
@@ -155,15 +133,14 @@ def span_classification_report(
     >>> report["PER"]["f1-score"]
     1.0
     """
-    extents = _extents(y_true, y_pred, scheme, sample_weight)
-    if not extents.types:
+    codes = _encode_spans(y_true, y_pred, scheme, sample_weight)
+    types = list(codes.code)[1:]
+    if not types:
         raise ValueError("neither y_true nor y_pred has a span: expected at least one tag other than O")
-    return metrics.classification_report(
-        extents.true,
-        extents.pred,
-        labels=np.arange(1, 1 + len(extents.types)),
-        target_names=extents.types,
-        sample_weight=extents.weight,
+    return codes.apply(
+        metrics.classification_report,
+        labels=range(1, 1 + len(types)),
+        target_names=types,
         digits=digits,
         output_dict=output_dict,
         zero_division=zero_division,
