@@ -199,6 +199,16 @@ class Graph:
         """Return samples of the union; 1 for a single graph."""
         return 1 if self.samples is None else int(self.samples.max(initial=-1)) + 1
 
+    @cached_property
+    def node_samples(self) -> Ints:
+        """Return the sample of each node, (V,)."""
+        return np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
+
+    @cached_property
+    def node_starts(self) -> Ints:
+        """Return where the labels of each node begin among those of all nodes, and their number, (V + 1,)."""
+        return np.concatenate(([0], np.cumsum(self.cards)))
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the numbers of labels of a template's cliques."""
         nodes = self.cliques[name]
@@ -232,5 +242,5 @@ class Graph:
     @cached_property
     def clique_samples(self) -> Ints:
         """Return the sample of each clique, (n_cliques,), in the order of `chosen`."""
-        samples = np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
-        return np.concatenate([np.empty(0, np.int64), *(samples[nodes[:, 0]] for nodes in self.cliques.values())])
+        own = [self.node_samples[nodes[:, 0]] for nodes in self.cliques.values()]
+        return np.concatenate([np.empty(0, np.int64), *own])

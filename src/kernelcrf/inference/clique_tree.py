@@ -70,7 +70,7 @@ class Calibrated:
         def work(rows: slice) -> None:
             loops.tangents(
                 np.ascontiguousarray(direction[rows], np.float64), program.steps, program.index, program.cliques,
-                program.n_values, program.base, program.widest, self.conditionals[rows], out[rows],
+                program.n_values, program.widest, self.conditionals[rows], out[rows],
             )  # fmt: skip
 
         over_rows(work, len(direction), n_threads)
@@ -78,19 +78,17 @@ class Calibrated:
 
     def entropy(self) -> Floats:
         """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
-        program = self.exact.program
-        out = np.zeros((len(self.conditionals), self.exact.graph.n_samples))
-        loops.entropy(
-            program.cliques, program.index, program.n_values, program.base, program.widest, self.conditionals, out
-        )
+        program, graph = self.exact.program, self.exact.graph
+        out = np.zeros((len(self.conditionals), graph.n_samples))
+        loops.entropy(program.cliques, program.index, graph.n_entries, program.widest, self.conditionals, out)
         return out
 
     def sample(self, n_draws: int, rng: np.random.Generator) -> Labels:
         """Return exact draws of labelings, (m, n_draws, V)."""
-        program = self.exact.program
-        labels = np.empty((len(self.conditionals), n_draws, self.exact.graph.n_nodes), np.int32)
+        program, graph = self.exact.program, self.exact.graph
+        labels = np.empty((len(self.conditionals), n_draws, graph.n_nodes), np.int32)
         uniform = rng.random((len(labels), n_draws, len(program.cliques)))
-        loops.sample(uniform, program.cliques, program.index, program.base, self.conditionals, program.homes, labels)
+        loops.sample(uniform, program.cliques, program.index, graph.n_entries, self.conditionals, program.homes, labels)
         return labels
 
 
@@ -136,14 +134,13 @@ class Exact:
         scores, program = self._checked(scores), self.program
         m = len(scores)
         log_partition = np.zeros((m, self.graph.n_samples))
-        conditionals = np.empty((m if keep else 0, program.n_values - program.base))
+        conditionals = np.empty((m if keep else 0, program.n_tree))
         out = np.empty((m if marginals else 0, scores.shape[1]))
 
         def work(rows: slice) -> None:
             loops.moments(
-                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.base,
-                program.widest, conditionals[rows] if keep else conditionals, log_partition[rows],
-                out[rows] if marginals else out,
+                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.widest,
+                conditionals[rows] if keep else conditionals, log_partition[rows], out[rows] if marginals else out,
             )  # fmt: skip
 
         over_rows(work, m, n_threads)
@@ -169,8 +166,8 @@ class Exact:
 
         def work(rows: slice) -> None:
             loops.best(
-                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.base,
-                program.widest, program.homes, labels[rows], totals[rows],
+                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.widest,
+                program.homes, labels[rows], totals[rows],
             )  # fmt: skip
 
         over_rows(work, len(scores), n_threads)

@@ -1,33 +1,40 @@
-"""Exact inference on one graph as flat arrays, which `loops.clique_tree` runs."""
+"""Exact inference on one graph as flat arrays, which `loops.clique_tree` runs.
+
+A step (dst, src, size, at) adds `values[src + index[at + e]]` to `values[dst + e]` for the entries e of a table. A
+clique of the tree holds many cliques of the graph, and adding each of them to the whole table would touch it once for
+each. Instead, tables over (v_1 .. v_j) are made from those over (v_1 .. v_{j-1}), so that most additions happen on
+small tables. The same steps in reverse order, from marginals of the tree's cliques to those of the graph, are the
+transpose.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from kernelcrf.arrays import Ints
 from kernelcrf.graphs.junction import CliqueTree
 from kernelcrf.graphs.structure import Graph
-from kernelcrf.inference.assembly import Assemblies, IndexPool, local
 from kernelcrf.inference.loops import clique_tree as loops
+
+Scope = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Exact inference on one graph as flat arrays, for `loops.clique_tree`.
 
-    n_values : the number of entries of the graph's tables, of intermediate tables, and of the tree's cliques.
-    base : the place of the first entry of the tree's cliques.
+    n_values : the number of entries of the graph's tables, of the tree's cliques, and of intermediate tables.
+    n_tree : the number of entries of the tree's cliques.
     widest : the number of entries of the largest separator.
-    steps, index : see `assembly`.
     cliques : (n_cliques, 7), see `loops.clique_tree`.
     homes : (V, 3), the clique that has a node's label, with stride and card: label = (entry // stride) % card.
     """
 
     n_values: int
-    base: int
+    n_tree: int
     widest: int
     steps: Ints
     index: Ints
@@ -37,54 +44,107 @@ class Program:
     @classmethod
     def of(cls, graph: Graph, tree: CliqueTree) -> Program:
         """Compile the inference on a graph by its clique tree."""
-        forms = Assemblies(IndexPool())
         cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
-        shapes = [tuple(cards[v] for v in clique) for clique in tree.cliques]
-        given = _given(graph, tree)
-        assemblies = [
-            forms.of(shape, tuple(local(clique, scope) for _, scope in tables))
-            for shape, clique, tables in zip(shapes, tree.cliques, given, strict=True)
-        ]
-        base = graph.n_entries + sum(sum(assembly.on_the_way) for assembly in assemblies)
-        made, table = graph.n_entries, base
-        steps: list[tuple[int, int, int, int]] = []
+        sizes = [math.prod(cards[v] for v in clique) for clique in tree.cliques]
+        places = (graph.n_entries + np.cumsum(sizes, dtype=np.int64) - sizes).tolist()
+        assembly = _Assembly(cards, graph.n_entries + sum(sizes))
         rows: list[tuple[int, ...]] = []
-        samples = [0] * graph.n_nodes if graph.samples is None else graph.samples.tolist()
-        for k, (clique, assembly) in enumerate(zip(tree.cliques, assemblies, strict=True)):
-            starts = []
-            for j, size in enumerate(assembly.made):
-                starts.append(table if j == assembly.result else made)
-                made += 0 if j == assembly.result else size
-            for onto, source, size, at in assembly.steps:
-                steps.append((starts[onto.k], starts[source.k] if source.made else given[k][source.k][0], size, at))
-            parent, separator = tree.parents[k], tree.separators[k]
-            size, down = assembly.made[assembly.result], 0
+        for k, (clique, given) in enumerate(zip(tree.cliques, _given(graph, tree), strict=True)):
+            assembly.fill(_Table(places[k], clique, made=True), given)
+            parent, separator, above, down = tree.parents[k], tree.separators[k], -1, 0
             if parent >= 0:
-                down = forms.projection(shapes[parent], local(tree.cliques[parent], separator))
-            rows.append((
-                table, size, n_cliques - 1 - parent if parent >= 0 else -1,
-                math.prod(cards[v] for v in separator), forms.projection(shapes[k], local(clique, separator)), down,
-                samples[clique[0]],
-            ))  # fmt: skip
-            table += size
+                above, down = n_cliques - 1 - parent, assembly.index_map(tree.cliques[parent], separator)
+            width, up = math.prod(cards[v] for v in separator), assembly.index_map(clique, separator)
+            rows.append((places[k], sizes[k], above, width, up, down, int(graph.node_samples[clique[0]])))
         cliques = np.array(rows[::-1], np.int64).reshape(-1, 7)
         widest = int(cliques[:, loops.SEPARATOR_SIZE].max(initial=1))
-        index = forms.pool.flat
-        return cls(table, base, widest, np.array(steps, np.int64).reshape(-1, 4), index, cliques, _homes(graph, tree))
+        steps, index = np.array(assembly.steps, np.int64).reshape(-1, 4), np.concatenate(assembly.maps)
+        return cls(assembly.n_values, sum(sizes), widest, steps, index, cliques, _homes(graph, tree))
 
 
-def _given(graph: Graph, tree: CliqueTree) -> list[list[tuple[int, tuple[int, ...]]]]:
-    """Return, for each clique of the tree, the tables that are added to it: where each begins, and its nodes."""
+@dataclass(frozen=True)
+class _Table:
+    """A table over the nodes of a scope; one that was `made` may be added to."""
+
+    place: int
+    scope: Scope
+    made: bool
+
+
+@dataclass(eq=False)
+class _Assembly:
+    """Steps and index maps so far; cliques of the same form share their maps."""
+
+    cards: list[int]
+    n_values: int
+    steps: list[tuple[int, int, int, int]] = field(default_factory=list)
+    maps: list[Ints] = field(default_factory=lambda: [np.empty(0, np.int64)])
+    n_mapped: int = 0
+    known: dict[tuple[Scope, Scope], int] = field(default_factory=dict)
+
+    def fill(self, whole: _Table, given: list[_Table]) -> None:
+        """Add given tables to that of a whole clique."""
+        total = self._sum(whole, whole.scope, (), [(table, frozenset(table.scope)) for table in given])
+        if total is not None and total is not whole:
+            self._add(whole, total)
+
+    def index_map(self, onto: Scope, source: Scope) -> int:
+        """Return the place of the map from labelings of `onto` to entries of a table over some of its nodes."""
+        shape = tuple(self.cards[v] for v in onto)
+        axes = tuple(onto.index(v) for v in source)
+        if (shape, axes) not in self.known:
+            grid = np.indices(shape, sparse=True)
+            entries = np.ravel_multi_index([grid[k] for k in axes], [shape[k] for k in axes]) if axes else np.int64(0)
+            self.known[shape, axes] = self.n_mapped
+            self.maps.append(np.broadcast_to(entries, shape).ravel())
+            self.n_mapped += math.prod(shape)
+        return self.known[shape, axes]
+
+    def _sum(
+        self, whole: _Table, prefix: Scope, fixed: Scope, items: list[tuple[_Table, frozenset[int]]]
+    ) -> _Table | None:
+        """Return a table over prefix + fixed: the sum of items, each over `fixed` and a part of `prefix`."""
+        if not items:
+            return None
+        if len(items) == 1 and len(items[0][1]) == len(prefix):
+            return items[0][0]
+        if all(not rest for _, rest in items):
+            return self._added(whole, prefix + fixed, [table for table, _ in items])
+        *head, last = prefix
+        without = self._sum(whole, tuple(head), fixed, [item for item in items if last not in item[1]])
+        inside = [(table, rest - {last}) for table, rest in items if last in rest]
+        having = self._sum(whole, tuple(head), (last, *fixed), inside)
+        if without is None and having is not None:
+            return having
+        return self._added(whole, prefix + fixed, [table for table in (having, without) if table is not None])
+
+    def _added(self, whole: _Table, scope: Scope, tables: list[_Table]) -> _Table:
+        first, *others = tables
+        if not (first.made and first.scope == scope):
+            first, others = whole, tables
+            if scope != whole.scope:
+                first = _Table(self.n_values, scope, made=True)
+                self.n_values += math.prod(self.cards[v] for v in scope)
+        for table in others:
+            self._add(first, table)
+        return first
+
+    def _add(self, onto: _Table, source: _Table) -> None:
+        size = math.prod(self.cards[v] for v in onto.scope)
+        self.steps.append((onto.place, source.place, size, self.index_map(onto.scope, source.scope)))
+
+
+def _given(graph: Graph, tree: CliqueTree) -> list[list[_Table]]:
+    """Return the tables of the graph that are added to each clique of the tree."""
     homes, places = np.array(tree.homes, np.int64), np.array(tree.places, np.int64)
-    given: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in tree.cliques]
+    given: list[list[_Table]] = [[] for _ in tree.cliques]
     for name, nodes in graph.cliques.items():
         if not len(nodes):
             continue
-        size = int(np.prod(graph.shape(name)))
         first = nodes[np.arange(len(nodes)), places[nodes].argmin(axis=1)]
-        starts = graph.slices[name].start + size * np.arange(len(nodes))
+        starts = graph.slices[name].start + math.prod(graph.shape(name)) * np.arange(len(nodes))
         for home, start, scope in zip(homes[first].tolist(), starts.tolist(), nodes.tolist(), strict=True):
-            given[home].append((start, tuple(scope)))
+            given[home].append(_Table(start, tuple(scope), made=False))
     return given
 
 
@@ -92,10 +152,7 @@ def _homes(graph: Graph, tree: CliqueTree) -> Ints:
     homes = np.empty((graph.n_nodes, 3), np.int64)
     cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
     for v, home in enumerate(tree.homes):
-        stride = 1
-        for u in reversed(tree.cliques[home]):
-            if u == v:
-                break
-            stride *= cards[u]
+        clique = tree.cliques[home]
+        stride = math.prod(cards[u] for u in clique[clique.index(v) + 1 :])
         homes[v] = n_cliques - 1 - home, stride, cards[v]
     return homes

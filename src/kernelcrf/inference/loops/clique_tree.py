@@ -1,6 +1,6 @@
 """Message passing on clique trees, compiled: see `inference.clique_tree` for the formulas and the arrays.
 
-`values` of a row are the tables of the graph's cliques, tables made on the way, and those of the tree's cliques. A row
+`values` of a row are the tables of the graph's cliques, those of the tree's cliques, and tables made on the way. A row
 of `cliques` is (table, size, parent, separator size, up, down, sample); rows go from leaves to roots.
 """
 
@@ -77,30 +77,33 @@ def marginals(cliques, index, conditionals, base, separator, p):
 
 
 @compiled
-def moments(scores, steps, index, cliques, n_values, base, widest, conditionals, log_partition, out):
+def moments(scores, steps, index, cliques, n_values, widest, conditionals, log_partition, out):
     values, sums, peaks = np.empty(n_values), np.empty(widest), np.empty(widest)
     n_entries, keep = scores.shape[1], len(conditionals) > 0
+    end = n_entries + conditionals.shape[1]
     for i in range(len(scores)):
         values[:n_entries] = scores[i]
         values[n_entries:] = 0.0
         assemble(steps, index, values)
         collect(cliques, index, values, sums, peaks, log_partition[i])
         if keep:
-            conditionals[i] = values[base:]
+            conditionals[i] = values[n_entries:end]
         if len(out):
-            marginals(cliques, index, values[base:], base, sums, values)
-            values[:base] = 0.0
+            marginals(cliques, index, values[n_entries:], n_entries, sums, values)
+            values[:n_entries] = 0.0
+            values[end:] = 0.0
             distribute(steps, index, values)
             out[i] = values[:n_entries]
 
 
 @compiled
-def tangents(direction, steps, index, cliques, n_values, base, widest, conditionals, out):
+def tangents(direction, steps, index, cliques, n_values, widest, conditionals, out):
     d, p, mean, separator = np.empty(n_values), np.empty(n_values), np.empty(widest), np.empty(widest)
-    n_entries = direction.shape[1]
+    base = direction.shape[1]
+    end = base + conditionals.shape[1]
     for i in range(len(direction)):
-        d[:n_entries] = direction[i]
-        d[n_entries:] = 0.0
+        d[:base] = direction[i]
+        d[base:] = 0.0
         assemble(steps, index, d)
         kappa = conditionals[i]
         marginals(cliques, index, kappa, base, separator, p)
@@ -132,13 +135,14 @@ def tangents(direction, steps, index, cliques, n_values, base, widest, condition
                 kept = kappa[table - base + e]
                 d[table + e] = p[table + e] * d[table + e] + kept * separator[index[up + e]]
         d[:base] = 0.0
+        d[end:] = 0.0
         distribute(steps, index, d)
-        out[i] = d[:n_entries]
+        out[i] = d[:base]
 
 
 @compiled
-def entropy(cliques, index, n_values, base, widest, conditionals, out):
-    p, separator = np.empty(n_values), np.empty(widest)
+def entropy(cliques, index, base, widest, conditionals, out):
+    p, separator = np.empty(base + conditionals.shape[1]), np.empty(widest)
     for i in range(len(conditionals)):
         marginals(cliques, index, conditionals[i], base, separator, p)
         for c in range(len(cliques)):
@@ -151,7 +155,7 @@ def entropy(cliques, index, n_values, base, widest, conditionals, out):
 
 
 @compiled
-def best(scores, steps, index, cliques, n_values, base, widest, homes, labels, values_of_best):
+def best(scores, steps, index, cliques, n_values, widest, homes, labels, values_of_best):
     values, peaks = np.empty(n_values), np.empty(widest)
     n_entries = scores.shape[1]
     chosen = np.empty(len(cliques), np.int64)
