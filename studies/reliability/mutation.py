@@ -55,7 +55,7 @@ TESTS: dict[str, list[str]] = {
     "inference/decoding.py": ["tests/inference/test_decoding.py", "tests/inference/test_feasibility.py"],
     "inference/enumerate.py": ["tests/inference/test_enumerate.py", "tests/inference/test_chain.py"],
     "inference/clique_tree.py": GRAPH,
-    "inference/assembly.py": GRAPH,
+    "inference/tree_program.py": GRAPH,
     "inference/loss.py": ["tests/inference/test_loss.py", *GRAPH, "tests/inference/test_gibbs.py"],
     "inference/loopy.py": ["tests/inference/test_loopy.py", "tests/partitions/test_graphs.py"],
     "inference/gibbs.py": ["tests/inference/test_gibbs.py", "tests/partitions/test_graphs.py"],

@@ -10,6 +10,9 @@ the labels of all nodes are observed.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,35 +22,7 @@ from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import over_rows
 from kernelcrf.inference.loops import gibbs as loops
-from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scores
-
-
-@dataclass(frozen=True, eq=False)
-class Incidence:
-    """The cliques of each node v: rows starts[v] .. starts[v + 1] of uses, (clique, stride, nodes of the clique)."""
-
-    starts: Ints
-    uses: Ints
-    samples: Ints
-
-    @classmethod
-    def of(cls, graph: Graph) -> Incidence:
-        """Collect the cliques of each node, numbered in the order of `graph.chosen`."""
-        nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
-        for name, members in graph.cliques.items():
-            strides = np.append(np.cumprod(graph.shape(name)[:0:-1])[::-1], 1).astype(np.int64)
-            for place in range(members.shape[1]):
-                nodes.append(members[:, place])
-                own = np.empty((len(members), 3), np.int64)
-                own[:, 0], own[:, 1] = first + np.arange(len(members)), strides[place]
-                own[:, 2] = members.shape[1]
-                rows.append(own)
-            first += len(members)
-        of_node = np.concatenate(nodes)
-        starts = np.concatenate(([0], np.cumsum(np.bincount(of_node, minlength=graph.n_nodes))))
-        uses = np.concatenate(rows)[np.argsort(of_node, kind="stable")]
-        samples = np.zeros(graph.n_nodes, np.int64) if graph.samples is None else graph.samples
-        return cls(starts, np.ascontiguousarray(uses), samples)
+from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scores, likeliest_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +36,12 @@ class PseudoCurvature:
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
         """Return the derivative of the loss's gradient along a direction of the tables, (m, n_entries)."""
-        out, incidence = np.zeros(direction.shape), self.gibbs.incidence
+        out = np.zeros(direction.shape)
 
         def work(rows: slice) -> None:
             loops.tangents(
                 np.ascontiguousarray(direction[rows]), self.labels[rows], self.chosen[rows], self.gibbs.graph.cards,
-                incidence.starts, incidence.uses, self.conditionals[rows], out[rows],
+                *self.gibbs.incidence, self.conditionals[rows], out[rows],
             )  # fmt: skip
 
         over_rows(work, len(direction), n_threads)
@@ -83,19 +58,44 @@ class Gibbs:
     seed: int = 0
 
     @cached_property
-    def incidence(self) -> Incidence:
-        """Return the cliques of each node."""
-        return Incidence.of(self.graph)
+    def incidence(self) -> tuple[Ints, Ints]:
+        """Return the cliques of each node v: rows starts[v] .. starts[v + 1] of uses, see `loops.gibbs`."""
+        nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
+        for name, members in self.graph.cliques.items():
+            shape, numbers = self.graph.shape(name), first + np.arange(len(members))
+            for place, own in enumerate(members.T):
+                nodes.append(own)
+                stride = np.full_like(own, math.prod(shape[place + 1 :]))
+                rows.append(np.column_stack((numbers, stride, np.full_like(own, len(shape)))))
+            first += len(members)
+        of_node = np.concatenate(nodes)
+        counts = np.bincount(of_node, minlength=self.graph.n_nodes)
+        return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
+
+    def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
+        """Yield the labels (m, V), and the entries that they choose, after each sweep that follows `burn_in`.
+
+        These sweeps add the conditionals of the labels of all nodes to `means`, if it is given.
+        """
+        graph, nothing = self.graph, np.empty((len(tables), 0))
+        shape = len(tables), graph.n_nodes
+        labels = rng.integers(graph.cards, size=shape).astype(np.int32) if graph.n_nodes else np.zeros(shape, np.int32)
+        chosen = graph.chosen(labels)
+        for k in itertools.count():
+            counted = k >= self.burn_in
+            if graph.n_nodes:
+                into = means if counted and means is not None else nothing
+                loops.sweep(tables, labels, chosen, graph.cards, *self.incidence, rng.random(shape), into)
+            if counted:
+                yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
         """Return labelings (m, n_draws, V), each `thin` sweeps after the last."""
         tables = np.ascontiguousarray(tables, np.float64)
-        chain = _Chain.of(self, tables, rng)
-        chain.run(self.burn_in)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
-        for k in range(n_draws):
-            chain.run(thin)
-            draws[:, k] = chain.labels
+        sweeps = self._sweeps(tables, rng, None)
+        for k, (labels, _) in enumerate(itertools.islice(sweeps, thin - 1, n_draws * thin, thin)):
+            draws[:, k] = labels
         return draws
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
@@ -103,31 +103,24 @@ class Gibbs:
 
         Sampling gives no log-partition: it is NaN.
         """
-        tables = np.ascontiguousarray(tables, np.float64)
-        chain = _Chain.of(self, tables, np.random.default_rng(self.seed))
-        chain.run(self.burn_in)
-        counts, rows = np.zeros(tables.shape), np.arange(len(tables))[:, None]
-        for _ in range(self.n_draws):
-            chain.run(1, means=True)
-            counts[rows, chain.chosen] += 1
-        starts = np.concatenate(([0], np.cumsum(self.graph.cards)))
+        tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts
+        means, counts, rows = np.zeros((len(tables), starts[-1])), np.zeros(tables.shape), np.arange(len(tables))
+        sweeps = self._sweeps(tables, np.random.default_rng(self.seed), means)
+        for _, chosen in itertools.islice(sweeps, self.n_draws):
+            counts[rows[:, None], chosen] += 1
         for name, nodes in self.graph.cliques.items():
             if nodes.shape[1] == 1:
                 columns = (starts[nodes[:, 0]][:, None] + np.arange(self.graph.shape(name)[0])).ravel()
-                counts[:, self.graph.slices[name]] = chain.means[:, columns]
+                counts[:, self.graph.slices[name]] = means[:, columns]
         return GraphMoments(np.full((len(tables), self.graph.n_samples), np.nan), counts / self.n_draws)
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
         """Return the likeliest label of each node by its sampled marginal, (m, V), and the score of that labelling."""
         tables = np.ascontiguousarray(tables, np.float64)
-        chain = _Chain.of(self, tables, np.random.default_rng(self.seed))
-        chain.run(self.burn_in)
-        chain.run(self.n_draws, means=True)
-        ends = np.cumsum(self.graph.cards)
-        columns = [
-            chain.means[:, end - card : end].argmax(axis=1) for end, card in zip(ends, self.graph.cards, strict=True)
-        ]
-        labels = np.array(columns, np.int32).reshape(self.graph.n_nodes, len(tables)).T
+        means = np.zeros((len(tables), self.graph.node_starts[-1]))
+        for _ in itertools.islice(self._sweeps(tables, np.random.default_rng(self.seed), means), self.n_draws):
+            pass
+        labels = likeliest_labels(self.graph, means)
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
@@ -138,18 +131,18 @@ class Gibbs:
                 "missing: expected all of them, or inference='loopy'"
             )
         tables, labels = np.ascontiguousarray(tables, np.float64), np.ascontiguousarray(labels, np.int32)
-        chosen, incidence, m = self.graph.chosen(labels), self.incidence, len(tables)
-        kept = np.empty((m, int(self.graph.cards.sum()) if curvature else 0))
-        losses = np.zeros((m, self.graph.n_samples))
+        graph, chosen = self.graph, self.graph.chosen(labels)
+        kept = np.empty((len(tables), graph.node_starts[-1] if curvature else 0))
+        losses = np.zeros((len(tables), graph.n_samples))
         residual, shares = np.zeros(tables.shape), np.zeros(tables.shape)
 
         def work(rows: slice) -> None:
             loops.pseudo_likelihood(
-                tables[rows], labels[rows], chosen[rows], self.graph.cards, incidence.samples, incidence.starts,
-                incidence.uses, kept[rows], losses[rows], residual[rows], shares[rows],
+                tables[rows], labels[rows], chosen[rows], graph.cards, graph.node_samples, *self.incidence,
+                kept[rows], losses[rows], residual[rows], shares[rows],
             )  # fmt: skip
 
-        over_rows(work, m, n_threads)
+        over_rows(work, len(tables), n_threads)
         known = PseudoCurvature(self, labels, chosen, kept) if curvature else None
         return Loss(losses, residual, shares, known)
 
@@ -158,32 +151,3 @@ class Gibbs:
         raise ValueError(
             "entropy is not available with inference='gibbs': expected 'exact', or 'loopy' for a value near it"
         )
-
-
-@dataclass(eq=False)
-class _Chain:
-    """The current labelings of all rows, and the sum of the conditionals so far."""
-
-    gibbs: Gibbs
-    tables: Floats
-    rng: np.random.Generator
-    labels: Labels
-    chosen: Ints
-    means: Floats
-
-    @classmethod
-    def of(cls, gibbs: Gibbs, tables: Floats, rng: np.random.Generator) -> _Chain:
-        graph = gibbs.graph
-        shape = len(tables), graph.n_nodes
-        labels = rng.integers(graph.cards, size=shape).astype(np.int32) if graph.n_nodes else np.zeros(shape, np.int32)
-        means = np.zeros((len(tables), int(graph.cards.sum())))
-        return cls(gibbs, tables, rng, labels, graph.chosen(labels), means)
-
-    def run(self, n_sweeps: int, *, means: bool = False) -> None:
-        graph, incidence = self.gibbs.graph, self.gibbs.incidence
-        into = self.means if means else np.empty((len(self.labels), 0))
-        for _ in range(n_sweeps if graph.n_nodes else 0):
-            uniform = self.rng.random(self.labels.shape)
-            loops.sweep(
-                self.tables, self.labels, self.chosen, graph.cards, incidence.starts, incidence.uses, uniform, into
-            )

@@ -19,54 +19,55 @@ messages of the previous call, which a `Loopy` keeps; the bound holds for any me
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels
+from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Calibrated, over_rows
 from kernelcrf.inference.forests import Cover
 from kernelcrf.inference.loops import loopy as loops
-from kernelcrf.inference.loss import MISSING, DualPoint, GraphMoments, Loss, clamped, labelling_scores, loss_of
-from kernelcrf.inference.mean_field import mean_field
-from kernelcrf.inference.pseudo_marginals import consistent
+from kernelcrf.inference.loss import (
+    MISSING,
+    DualPoint,
+    GraphMoments,
+    Loss,
+    clamped,
+    labelling_scores,
+    likeliest_labels,
+    loss_of,
+)  # fmt: skip
+from kernelcrf.inference.lower_bounds import consistent, mean_field
 
 
 @dataclass(frozen=True, eq=False)
 class LoopyMessages:
-    """The reparametrised scores of m rows under the messages: b of all nodes, c of all edges.
+    """The reparametrised scores of m rows under the messages: b of all nodes, then c of all edges.
 
     moved : (m,), the largest change of the logarithm of a message in the last sweep.
     sweeps : (m,), the number of sweeps.
     """
 
-    b: Floats
-    c: Floats
+    scores: Floats
     moved: Floats
     sweeps: Ints
-
-    def converged(self, tol: float) -> Flags:
-        """Return whether the last sweep moved no message by more than `tol`, (m,)."""
-        return np.asarray(self.moved <= tol)
 
 
 @dataclass(frozen=True, eq=False)
 class LoopyCurvature:
     """Derivatives of the marginals, messages held fixed."""
 
-    loopy: Loopy
+    cover: Cover
     parts: tuple[Calibrated, ...]
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
         """Return derivatives (m, n_entries) along a direction (m, n_entries) of the tables."""
-        cover = self.loopy.cover
-        b = cover.node_scores(direction)
-        c = direction[:, cover.edge_entries] / np.repeat(cover.rho, cover.edge_sizes)
+        cover = self.cover
+        rows = np.concatenate(cover.spread(direction), axis=1) / cover.shares
         found = [
-            part.tangents(np.concatenate((b, c[:, forest.entries]), axis=1), n_threads)
+            part.tangents(rows[:, forest.entries], n_threads)
             for forest, part in zip(cover.forests, self.parts, strict=True)
         ]
         return cover.gathered(found)
@@ -79,7 +80,7 @@ class Loopy:
     graph: Graph
     tol: float = 1e-4
     max_sweeps: int = 100
-    _kept: dict[str, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
+    _kept: dict[str, list[Floats]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def cover(self) -> Cover:
@@ -89,51 +90,43 @@ class Loopy:
     def messages(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> LoopyMessages:
         """Run sweeps until convergence or `max_sweeps`, from the messages of the last call `of` the same name."""
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
-        b = cover.node_scores(tables)
-        c = tables[:, cover.edge_entries] / np.repeat(cover.rho, cover.edge_sizes)
-        sizes = self.graph.cards[cover.edge_nodes]
-        ends = np.cumsum(sizes, axis=0) - sizes
-        shapes = [(len(tables), int(size)) for size in sizes.sum(axis=0)]
-        kept = self._kept.get(of)
-        if kept is None or [part.shape for part in kept] != shapes:
-            kept = np.zeros(shapes[0]), np.zeros(shapes[1])
-        into_i, into_j = (np.where(np.isfinite(part), part, 0.0) for part in kept)
-        for part, own in zip((into_i, into_j), cover.message_nodes, strict=True):
-            np.add.at(b.T, own, (part * np.repeat(cover.rho, sizes[:, 0 if part is into_i else 1])).T)
-        starts = np.cumsum(cover.edge_sizes) - cover.edge_sizes
-        edges = np.column_stack((cover.edge_nodes, starts)).astype(np.int64)
+        b, c = cover.spread(tables)
+        c /= np.repeat(cover.rho, cover.edge_sizes)
+        into = self._kept.get(of)
+        if into is None or len(into[0]) != len(tables):
+            into = [np.zeros((len(tables), len(own))) for own in cover.message_nodes]
+        into = [np.where(np.isfinite(messages), messages, 0.0) for messages in into]
+        for messages, own, nodes in zip(into, cover.message_nodes, cover.edge_nodes.T, strict=True):
+            np.add.at(b.T, own, (messages * np.repeat(cover.rho, self.graph.cards[nodes])).T)
+        edges = np.column_stack((cover.edge_nodes, np.cumsum(cover.edge_sizes) - cover.edge_sizes))
         status = np.zeros((len(tables), 2))
 
         def work(rows: slice) -> None:
             loops.sweeps(
-                b[rows], c[rows], cover.node_starts, edges, ends, cover.rho,
-                into_i[rows], into_j[rows], self.tol, self.max_sweeps, status[rows],
+                b[rows], c[rows], self.graph.node_starts, edges, cover.message_starts, cover.rho,
+                into[0][rows], into[1][rows], self.tol, self.max_sweeps, status[rows],
             )  # fmt: skip
 
         if len(edges):
             over_rows(work, len(tables), n_threads)
-        self._kept[of] = into_i, into_j
-        first, second = cover.message_entries
+        self._kept[of] = into
         with np.errstate(invalid="ignore"):
-            c -= into_i[:, first]
-            c -= into_j[:, second]
+            for messages, own in zip(into, cover.message_entries, strict=True):
+                c -= messages[:, own]
         # A message of -inf has taken its label out of b already.
         c[np.isnan(c)] = -np.inf
         c[c == np.inf] = 0.0
-        return LoopyMessages(b, c, status[:, 0], status[:, 1].astype(np.int64))
+        return LoopyMessages(np.concatenate((b, c), axis=1), status[:, 0], status[:, 1].astype(np.int64))
 
     def calibrate(
         self, tables: Array, n_threads: int = 1, *, of: str = "model"
     ) -> tuple[LoopyMessages, GraphMoments, LoopyCurvature]:
         """Return messages, the bound with its marginals, and their curvature."""
-        messages = self.messages(tables, n_threads, of=of)
-        parts = tuple(
-            forest.exact.calibrate(np.concatenate((messages.b, messages.c[:, forest.entries]), axis=1), n_threads)
-            for forest in self.cover.forests
-        )
+        messages, cover = self.messages(tables, n_threads, of=of), self.cover
+        parts = tuple(forest.exact.calibrate(messages.scores[:, forest.entries], n_threads) for forest in cover.forests)
         bound = np.mean([part.moments.log_partition for part in parts], axis=0)
-        marginals = self.cover.gathered([part.moments.cliques for part in parts])
-        return messages, GraphMoments(bound, marginals), LoopyCurvature(self, parts)
+        marginals = cover.gathered([part.moments.cliques for part in parts])
+        return messages, GraphMoments(bound, marginals), LoopyCurvature(cover, parts)
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
         """Return the bound on log Z, (m, n_samples), and approximate marginals (m, n_entries)."""
@@ -150,12 +143,9 @@ class Loopy:
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
         """Return the label of each node with the greatest approximate marginal, (m, V), and the labelling's score."""
-        _, _, curvature = self.calibrate(tables, n_threads)
-        n = int(self.cover.node_starts[-1])
-        nodes = np.sum([part.moments.cliques[:, :n] for part in curvature.parts], axis=0)
-        starts = self.cover.node_starts
-        columns = [nodes[:, a:b].argmax(axis=1) for a, b in itertools.pairwise(starts)]
-        labels = np.array(columns, np.int32).reshape(self.graph.n_nodes, len(nodes)).T
+        parts = self.calibrate(tables, n_threads)[2].parts
+        nodes = np.sum([part.moments.cliques[:, : self.graph.node_starts[-1]] for part in parts], axis=0)
+        labels = likeliest_labels(self.graph, nodes)
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
@@ -169,7 +159,6 @@ class Loopy:
             losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
             return Loss(losses, residual, model.cliques, kept if curvature else None)
         found = loss_of(self, tables, labels, model, kept if curvature else None, n_threads)
-        near = consistent(self.cover, model.cliques)
+        near, entropy = consistent(self.cover, model.cliques)
         # The residual is the marginals minus the statistics of the labels.
-        dual = DualPoint(near.entropy, near.cliques + (found.residual - found.marginals))
-        return replace(found, dual=dual)
+        return replace(found, dual=DualPoint(entropy, near + (found.residual - found.marginals)))

@@ -5,12 +5,13 @@ Exact inference gives -log p of the labels. Approximate inference gives a bound 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Labels
 from kernelcrf.graphs.structure import Graph
 
 MISSING = -1
@@ -115,6 +116,12 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
     """Return sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
     return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
+
+
+def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
+    """Return the label of each node with the greatest number, (m, V), of numbers for the labels of all nodes."""
+    columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
+    return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
 
 
 def _chosen_scores(graph: Graph, tables: Floats, chosen: Array) -> Floats:

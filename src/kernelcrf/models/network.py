@@ -18,7 +18,7 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
-from kernelcrf.inference.mean_field import mean_field
+from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel

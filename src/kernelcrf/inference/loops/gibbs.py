@@ -1,7 +1,8 @@
 """Conditionals of single nodes given all others, compiled: see `inference.gibbs`.
 
-Node v is in the cliques of rows starts[v] .. starts[v + 1] of `uses`, each (clique, stride): chosen[clique] is the
-entry that the labels choose in the clique's table, and a label more of v is `stride` entries further.
+Node v is in the cliques of rows starts[v] .. starts[v + 1] of `uses`, each (clique, stride, nodes of the clique):
+chosen[clique] is the entry that the labels choose in the clique's table, and a label more of v is `stride` entries
+further.
 """
 
 from __future__ import annotations

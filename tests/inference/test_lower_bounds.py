@@ -6,7 +6,7 @@ from graph_problems import graph_problems
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loopy import Loopy
-from kernelcrf.inference.mean_field import mean_field
+from kernelcrf.inference.lower_bounds import mean_field
 
 PAIRS = graph_problems(max_nodes=7, cards=(1, 2, 3), triples=0, forbid=(0.0,))
 

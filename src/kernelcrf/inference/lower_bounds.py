@@ -1,0 +1,121 @@
+"""Lower bounds on pairwise graphs: by mean fields, and by points of the local polytope.
+
+Mean fields bound the log-partition, for any distributions q_i of the labels of nodes:
+
+    log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j
+
+Each update makes q_i the best one given the others. The bound is exact if no two neighbours lack their labels. Labels
+that are forbidden by -inf on nodes have q_i = 0.
+
+The least bound of tree-reweighted messages is, with rho_e the share of forests that an edge is in,
+
+    B(t) = max over tau of <tau, t> + sum_i H(tau_i) - sum_ij rho_ij I(tau_ij)
+
+over tau whose edges agree with their nodes. Any such tau bounds B from below at *all* tables, even if messages have not
+converged. With mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
+
+    min_theta sum B(t) - <mu, t> + sum_k lam_k/2 |theta_k|^2 >= sum H_rho(tau) - sum_k |g_k(tau)|^2 / (2 lam_k)
+
+The marginals of messages that have not converged do not agree exactly; `consistent` moves those of edges until they do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcrf.arrays import Floats, Ints
+from kernelcrf.inference.forests import Cover
+from kernelcrf.inference.loops import loopy as loops
+from kernelcrf.inference.loss import GraphMoments
+
+TOL, MOST_UPDATES = 1e-9, 500
+
+
+def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
+    """Return the bound on log Z, (m, n_samples), and the marginals (m, n_entries) of q."""
+    graph = cover.graph
+    scores, edge_scores = cover.spread(tables)
+    q = _softmax(scores, graph.node_starts)
+    starts, incident = _incidence(cover)
+    loops.mean_field(q, scores, edge_scores, graph.node_starts, starts, incident, TOL, MOST_UPDATES)
+    first, second = (nodes[at] for nodes, at in zip(cover.message_nodes, cover.message_entries, strict=True))
+    joint = q[:, first] * q[:, second]
+    own = np.multiply(q, scores, where=q > 0, out=np.zeros_like(q)) - _times_log(q, q)
+    energy = np.multiply(joint, edge_scores, where=joint > 0, out=np.zeros_like(joint))
+    bound = np.zeros((len(tables), graph.n_samples))
+    np.add.at(bound.T, np.repeat(graph.node_samples, graph.cards), own.T)
+    np.add.at(bound.T, np.repeat(graph.node_samples[cover.edge_nodes[:, 0]], cover.edge_sizes), energy.T)
+    return GraphMoments(bound, np.take(np.concatenate((q, joint), axis=1), cover.entries, axis=1))
+
+
+def _softmax(scores: Floats, starts: Ints) -> Floats:
+    """Return exp(scores) of each node, normalised."""
+    if not scores.shape[1]:
+        return scores.copy()
+    sizes = np.diff(starts)
+    peaks = np.maximum.reduceat(scores, starts[:-1], axis=1)
+    q = np.exp(scores - np.repeat(np.where(np.isfinite(peaks), peaks, 0.0), sizes, axis=1))
+    totals = np.add.reduceat(q, starts[:-1], axis=1)
+    return np.asarray(q / np.repeat(np.where(totals > 0, totals, 1.0), sizes, axis=1))
+
+
+def _incidence(cover: Cover) -> tuple[Ints, Ints]:
+    """Return the edges of each node, as the loops read them."""
+    tables = np.cumsum(cover.edge_sizes) - cover.edge_sizes
+    i, j = cover.edge_nodes.T
+    width, one = cover.graph.cards[j], np.ones_like(j)
+    incident = np.concatenate((np.column_stack((j, tables, width, one)), np.column_stack((i, tables, one, width))))
+    owners = np.concatenate((i, j))
+    counts = np.bincount(owners, minlength=cover.graph.n_nodes)
+    return np.concatenate(([0], np.cumsum(counts))), incident[np.argsort(owners, kind="stable")]
+
+
+def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
+    """Return pseudo-marginals near some marginals, both (m, n_entries), and their H_rho, (m, n_samples).
+
+    Nodes stay as they are, and edges are moved to agree with them.
+    """
+    graph, cliques = cover.graph, marginals.copy()
+    starts = graph.node_starts
+    nodes = np.tile(np.repeat(1.0 / graph.cards, graph.cards), (len(marginals), 1))
+    is_node = cover.entries < starts[-1]
+    nodes[:, cover.entries[is_node]] = np.maximum(marginals[:, is_node], 0.0)
+    nodes /= np.repeat(np.add.reduceat(nodes, starts[:-1], axis=1), graph.cards, axis=1) if graph.n_nodes else 1.0
+    cliques[:, is_node] = nodes[:, cover.entries[is_node]]
+    entropy = np.zeros((len(marginals), graph.n_samples))
+    np.add.at(entropy.T, np.repeat(graph.node_samples, graph.cards), -_times_log(nodes, nodes).T)
+    first = 0
+    for name, ends in graph.cliques.items():
+        if ends.shape[1] == 2 and len(ends):
+            shape = graph.shape(name)
+            left, right = (nodes[:, starts[ends[:, k]][:, None] + np.arange(shape[k])] for k in range(2))
+            tables = _transported(marginals[:, graph.slices[name]].reshape(len(marginals), -1, *shape), left, right)
+            cliques[:, graph.slices[name]] = tables.reshape(len(marginals), -1)
+            apart = left[..., :, None] * right[..., None, :]
+            information = _times_log(tables, tables / np.where(apart > 0, apart, 1.0)).sum(axis=(2, 3))
+            rho = cover.rho[first : first + len(ends)]
+            np.add.at(entropy.T, graph.node_samples[ends[:, 0]], -(rho * information).T)
+            first += len(ends)
+    return cliques, entropy
+
+
+def _times_log(p: Floats, of: Floats) -> Floats:
+    """Return p log of, 0 where p is."""
+    return np.asarray(p * np.log(of, where=of > 0, out=np.zeros_like(of)))
+
+
+def _transported(tables: Floats, left: Floats, right: Floats) -> Floats:
+    """Return tables (..., a, b) near some whose sums are exactly `left` (..., a) and `right` (..., b).
+
+    Rows and then columns that have too much are scaled down; what all of them lack goes to their outer product.
+    """
+    tables = np.maximum(tables, 0.0)
+    for wanted, axis in ((left, -1), (right, -2)):
+        sums = tables.sum(axis=axis)
+        share = np.minimum(1.0, np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0))
+        tables = tables * np.expand_dims(share, axis)
+    lacks_left = np.maximum(left - tables.sum(axis=-1), 0.0)
+    lacks_right = np.maximum(right - tables.sum(axis=-2), 0.0)
+    total = lacks_left.sum(axis=-1)[..., None, None]
+    rest = lacks_left[..., :, None] * lacks_right[..., None, :]
+    return np.asarray(tables + np.divide(rest, total, out=np.zeros_like(rest), where=total > 0))
