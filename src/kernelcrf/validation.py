@@ -1,8 +1,8 @@
 """Constraints on the parameters that users pass: declared once, with one error for every wrong value.
 
 A `Parameter` is a list of constraints, of which a value must satisfy one, in the manner of scikit-learn's
-`_parameter_constraints`. Estimators declare theirs under that name and check all of them at the start of `fit`; objects
-that users construct check theirs when they are made; `validated` declares those of functions and methods.
+`_parameter_constraints`. Estimators declare theirs with the defaults and check all of them at the start of `fit`;
+objects that users construct check theirs when they are made; `validated` declares those of functions and methods.
 scikit-learn's own checker is private, takes True for a number, and prints values of any length: it is not used.
 
 Every error has one line: the parameter, its value in at most `MOST_SHOWN` characters, what was expected, and advice.

@@ -285,7 +285,7 @@ def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model.write_bytes(b"old")
 
     told = nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
-    monkeypatch.setattr(base, "progress", lambda *_: told)
+    monkeypatch.setattr(base.Estimator, "_progress", lambda *_: told)
     assert fails(run("fit", folder / "train.txt", model), 130) == "error: interrupted"
     assert (model.read_bytes(), os.listdir(tmp_path)) == (b"old", ["m.kcrf"])
 

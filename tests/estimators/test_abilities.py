@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.fit import Settings, fit
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.laplace import laplace
@@ -194,9 +195,9 @@ def test_the_table_of_abilities_is_true(ability, name):
     if parameter == "predict_proba":
         known = "posterior" in inspect.signature(model.predict_proba).parameters
     elif parameter == "C":
-        known = "evidence" in str(model._parameter_constraints["C"])
+        known = "evidence" in str(declared_parameters(type(model))["C"])
     elif parameter == "n_components":
-        known = "auto" in str(model._parameter_constraints.get("n_components"))
+        known = "auto" in str(declared_parameters(type(model)).get("n_components"))
     else:
         known = parameter in model.get_params()
     assert known == table()[ability, name]

@@ -7,6 +7,7 @@ import pytest
 
 import kernelcrf
 from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.validation import ParameterError
 from parameter_targets import FITS, GRAPHS, X, y
@@ -14,7 +15,7 @@ from parameter_targets import FITS, GRAPHS, X, y
 
 @pytest.mark.parametrize("estimator", [*FITS, TemperatureScaling])
 def test_every_parameter_is_declared(estimator):
-    assert set(estimator._parameter_constraints) == set(inspect.signature(estimator).parameters)
+    assert set(declared_parameters(estimator)) == set(inspect.signature(estimator).parameters)
 
 
 @pytest.mark.parametrize("estimator", FITS)

@@ -1,4 +1,4 @@
-"""What all estimators share: their parameters, the model that `fit` makes, and files.
+"""What all estimators share: their parameters, the run of a fit, the model that it makes, and files.
 
 An estimator holds its parameters and, once it is fitted, one frozen model. `fit` ends in the assignment of `model_`, so
 that a fit that fails or is interrupted leaves the estimator as it was. Public fitted attributes read from the model.
@@ -6,22 +6,25 @@ that a fit that fails or is interrupted leaves the estimator as it was. Public f
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs
+from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
-from kernelcrf.estimators.settings import progress, warn_where_short
-from kernelcrf.estimators.stored_parameters import plain_parameters, set_parameters
-from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.estimators.parameters import ValidatedEstimator, plain_parameters, set_parameters
+from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Corpus, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Settings, Start
@@ -29,16 +32,36 @@ from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import make_kernel
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import COEF0, DEGREE, KERNEL, InputKernel
+from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
-from kernelcrf.solvers import Solver
-from kernelcrf.terms import chain_terms
-from kernelcrf.validation import PATH, SEED, SIZE, either, nothing, one_of, real, validated
+from kernelcrf.solvers import SOLVER, Record, Solver
+from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
+from kernelcrf.terms import PRIOR_VARIANCE, chain_terms
+from kernelcrf.validation import (
+    COUNT,
+    FLAG,
+    N_JOBS,
+    PATH,
+    POSITIVE,
+    SEED,
+    SIZE,
+    either,
+    instance_of,
+    nothing,
+    one_of,
+    positive,
+    real,
+    validated,
+    whole,
+)
 
 POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 is the mode alone")}
+N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None takes every distinct input")
+CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict of labels and weights"))
 
 SEVERAL_FITS = "a checkpoint keeps one fit, and this search makes several"
 
@@ -77,19 +100,19 @@ class Fitted(Generic[T]):
 class Estimator(ValidatedEstimator, Generic[Model]):
     """Parameters of all estimators, and the fitted model."""
 
-    kernel: Any = "rbf"
+    kernel: Annotated[Any, KERNEL] = "rbf"
     _: KW_ONLY
-    C: float | str = 1.0
-    laplace: bool = False
-    solver: str | Solver = "auto"
-    tol: float = 1e-4
-    max_iter: int = 1000
-    certify_full: bool = False
-    warm_start: bool = False
-    checkpoint: Any = None
-    n_jobs: int | None = 1
-    random_state: Any = None
-    verbose: int = 0
+    C: Annotated[float | str, either(*PRIOR_VARIANCE.constraints, one_of("evidence"))] = 1.0
+    laplace: Annotated[bool, FLAG] = False
+    solver: Annotated[str | Solver, SOLVER] = "auto"
+    tol: Annotated[float, POSITIVE] = 1e-4
+    max_iter: Annotated[int, COUNT] = 1000
+    certify_full: Annotated[bool, FLAG] = False
+    warm_start: Annotated[bool, FLAG] = False
+    checkpoint: Annotated[Any, CHECKPOINT] = None
+    n_jobs: Annotated[int | None, N_JOBS] = 1
+    random_state: Annotated[Any, SEED] = None
+    verbose: Annotated[int, either(whole(least=0), *FLAG.constraints)] = 0
 
     _model_type: ClassVar[type[FittedModel]]
 
@@ -116,7 +139,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             estimator.model_ = cls._model_type.from_arrays(config, arrays)
             set_parameters(estimator, config["parameters"], estimator.model_.kernels)
             # Parameters may have been set after the fit: only the next fit checks whether they exclude each other.
-            estimator._validate_params(*cls._parameter_constraints)
+            estimator._validate_params(*estimator.get_params(deep=False))
         except ModelFileError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -187,23 +210,56 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         structure : a search for the templates that matter, or None.
         """
         plan = replace(self._plan(problem, by_evidence), structure=structure)
-        with progress(type(self).__name__, self.verbose, problem.corpus.where) as callback:
+        with self._progress(problem.corpus.where) as callback:
             found = train(problem, self._settings(seed), plan, self._engine, callback, start)
-        warn_where_short(found.fit.certificate, found.fit.solution.history[-1], self.tol)
+        self._warn_if_short(found.fit.certificate, found.fit.solution.history[-1])
         return found
+
+    @contextmanager
+    def _progress(self, where: Callable[[], str]) -> Iterator[Callable[[Record], None] | None]:
+        """Show a bar of the objective and its certified gap if `verbose` is set; `where` tells of the workers."""
+        if not self.verbose:
+            yield None
+            return
+        with tqdm(desc=type(self).__name__, unit=" iterations") as bar:
+
+            def show(record: Record) -> None:
+                bar.update()
+                told = [f"objective {record.value:.6g}", f"gap {record.relative_gap:.1e}", where()]
+                bar.set_postfix_str(", ".join(filter(None, told)))
+
+            yield show
+
+    def _warn_if_short(self, certificate: Certificate, last: Record) -> None:
+        """Warn if a fit did not reach `tol`; `last` is the last point of its run."""
+        if certificate.status in (OPTIMAL, STATIONARY):
+            return
+        if certificate.gap_full is not None:
+            kind = "gap in the kernel's whole space"
+            gap = certificate.gap_full / max(abs(certificate.objective), np.finfo(np.float64).tiny)
+        else:
+            kind = "certified gap" if np.isfinite(certificate.lower_bound) else "size of the gradient"
+            gap = last.relative_gap
+        above = f", above tol={self.tol:g}" if gap > self.tol else ""
+        warnings.warn(
+            f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: "
+            "raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputEstimator(Estimator[Model]):
     """An estimator whose samples have inputs, which a kernel compares."""
 
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 1.0
-    optimize_kernel: bool = False
-    n_restarts_optimizer: int = 0
-    n_components: int | str | None = 500
-    pivots: Any = "auto"
+    gamma: Annotated[float | str, either(one_of("scale", "auto"), positive)] = "scale"
+    degree: Annotated[int, DEGREE] = 3
+    coef0: Annotated[float, COEF0] = 1.0
+    optimize_kernel: Annotated[bool, FLAG] = False
+    n_restarts_optimizer: Annotated[int, either(whole(least=0))] = 0
+    n_components: Annotated[int | str | None, N_COMPONENTS] = 500
+    pivots: Annotated[Any, PIVOTS] = "auto"
 
     landmarks_ = Fitted[Inputs | None]("landmarks")
 
@@ -237,8 +293,8 @@ class InputEstimator(Estimator[Model]):
 class KernelEstimator(InputEstimator[Model]):
     """An estimator whose fit is that of sequences, or of rows as sequences of one token."""
 
-    label_kernel: Any = "delta"
-    class_weight: Any = None
+    label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
+    class_weight: Annotated[Any, CLASS_WEIGHT] = None
 
     _has_edges: ClassVar[bool] = True
 

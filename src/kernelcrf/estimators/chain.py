@@ -8,27 +8,36 @@ fitted by minimising the negative log posterior (15) to a certified gap. What us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kernelcrf.arrays import Floats, Places, UserData
 from kernelcrf.distributed.cluster import releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.parameter_constraints import OF_CHAINS
+from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL, is_collection
 from kernelcrf.estimators.sequence_labeller import SequenceLabeller
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.kernels.gamma import make_kernel_for
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
+from kernelcrf.readers.constraints import ALIASES, ALPHABETS
+from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.training import TrainingSequences, read_training
-from kernelcrf.validation import Parameter
+from kernelcrf.validation import Constraint, either, has_methods, nothing, one_of
 
 if TYPE_CHECKING:
     from kernelcrf.distributed.training_data import TrainingData
+
+CONSTRAINTS = either(
+    nothing,
+    one_of(*ALPHABETS, *ALIASES),
+    Constraint("a list of the pairs of labels (from, to) that are legal", is_collection),
+)
+CLUSTER_METHODS = ("each", "call", "sum", "load", "parts_of", "fetch", "status")
+ENGINE = either(nothing, has_methods(*CLUSTER_METHODS, text="a kernelcrf.distributed.DaskEngine"))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -149,13 +158,12 @@ class ChainCRF(SequenceLabeller):
     >>> crf.save("model.kcrf")
     """
 
-    edge_kernel: Any = None
-    constraints: Any = None
-    classes: Any = None
-    hash_features: int | None = None
-    engine: Any = None
+    edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
+    constraints: Annotated[Any, CONSTRAINTS] = None
+    classes: Annotated[Any, CLASSES] = None
+    hash_features: Annotated[int | None, HASH_FEATURES] = None
+    engine: Annotated[Any, ENGINE] = None
 
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = OF_CHAINS
     _model_type = ChainModel
 
     transitions_ = Fitted[Floats]("transitions")

@@ -12,7 +12,6 @@ in mode, evidence and predictive moments of f, if every input is a landmark (n_c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +22,6 @@ from sklearn.base import ClassifierMixin
 from kernelcrf.answers.uncertainty import Uncertainty, averaged
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
-from kernelcrf.estimators.parameter_constraints import OF_KERNEL_ESTIMATORS
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
@@ -31,7 +29,7 @@ from kernelcrf.models.rows import RowModel
 from kernelcrf.readers.classes import ClassReader, row_accuracy
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
-from kernelcrf.validation import Parameter, shown_list, validated
+from kernelcrf.validation import shown_list, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -85,7 +83,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     """
 
     _has_edges: ClassVar[bool] = False
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = OF_KERNEL_ESTIMATORS
     _model_type = RowModel
 
     feature_names_in_ = Fitted[Array]("reader.known_names")

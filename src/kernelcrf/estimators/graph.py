@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.network import InputNetworkEstimator, is_learned
-from kernelcrf.estimators.parameter_constraints import CLASSES, OF_NETWORKS_WITH_INPUTS
+from kernelcrf.estimators.parameters import CLASSES
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
@@ -30,7 +30,7 @@ from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_gr
 from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.terms import Term
-from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, Parameter, either, one_of, validated
+from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, validated
 
 CLIQUES = ("edges", "skips", "paths")
 
@@ -38,6 +38,11 @@ CLIQUES = ("edges", "skips", "paths")
 def _are_cliques(names: Any) -> bool:
     known = isinstance(names, list | tuple | set | frozenset) and set(names) <= set(CLIQUES)
     return known and len(set(names)) == len(names)
+
+
+CLIQUES_PARAMETER = either(
+    one_of("auto", *CLIQUES), Constraint(f"a tuple of {', '.join(map(repr, CLIQUES))}", _are_cliques)
+)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -113,20 +118,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     >>> crf.save("graphs.kcrf")
     """
 
-    directed: bool = False
-    cliques: Any = ("edges",)
-    classes: Any = None
-    inference: str = "exact"
+    directed: Annotated[bool, FLAG] = False
+    cliques: Annotated[Any, CLIQUES_PARAMETER] = ("edges",)
+    classes: Annotated[Any, CLASSES] = None
+    inference: Annotated[str, either(one_of(*COVERS))] = "exact"
 
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
-        **OF_NETWORKS_WITH_INPUTS,
-        "directed": FLAG,
-        "cliques": either(
-            one_of("auto", *CLIQUES), Constraint(f"a tuple of {', '.join(map(repr, CLIQUES))}", _are_cliques)
-        ),
-        "classes": CLASSES,
-        "inference": either(one_of(*COVERS)),
-    }
     _model_type = GraphModel
     _structure: ClassVar[str] = "cliques"
 

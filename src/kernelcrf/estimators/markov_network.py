@@ -9,9 +9,8 @@ main effects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -19,7 +18,7 @@ from sklearn.base import DensityMixin
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs, is_learned
-from kernelcrf.estimators.parameter_constraints import OF_NETWORKS, STRUCTURE
+from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
@@ -34,7 +33,7 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.terms import Term
-from kernelcrf.validation import SEED, SIZE, Parameter, either, nothing, one_of, positive, validated
+from kernelcrf.validation import POSITIVE, SEED, SIZE, either, nothing, one_of, positive, validated
 
 SAME = 1e-12
 
@@ -96,17 +95,11 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     >>> model.save("table.kcrf")
     """
 
-    kernel: str = field(default="delta", kw_only=False)
-    gamma: float | None = None
-    structure: Any = "auto"
-    tol: float = 1e-6
+    kernel: Annotated[str, either(one_of("delta", *NAMED))] = field(default="delta", kw_only=False)
+    gamma: Annotated[float | None, either(positive, nothing, advice="None is scikit-learn's default")] = None
+    structure: Annotated[Any, STRUCTURE] = "auto"
+    tol: Annotated[float, POSITIVE] = 1e-6
 
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
-        **OF_NETWORKS,
-        "kernel": either(one_of("delta", *NAMED)),
-        "gamma": either(positive, nothing, advice="None is scikit-learn's default"),
-        "structure": STRUCTURE,
-    }
     _model_type = TableModel
 
     categories_ = Fitted[list[Array]]("categories")

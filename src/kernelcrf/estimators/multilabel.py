@@ -8,9 +8,9 @@ or learned. Interactions have no main effects: the labels have them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs, is_learned
-from kernelcrf.estimators.parameter_constraints import OF_NETWORKS_WITH_INPUTS, STRUCTURE
+from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.models.base import rng_of
@@ -30,7 +30,7 @@ from kernelcrf.readers.label_sets import LabelSetReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.terms import Term
-from kernelcrf.validation import SEED, SIZE, Parameter, either, one_of, validated
+from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -103,14 +103,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     >>> model.save("labels.kcrf")
     """
 
-    structure: Any = "auto"
-    decoding: str = "joint"
+    structure: Annotated[Any, STRUCTURE] = "auto"
+    decoding: Annotated[str, either(one_of("joint", "marginal"))] = "joint"
 
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
-        **OF_NETWORKS_WITH_INPUTS,
-        "structure": STRUCTURE,
-        "decoding": either(one_of("joint", "marginal")),
-    }
     _model_type = LabelSetModel
 
     edges_ = Fitted[Places]("edges")

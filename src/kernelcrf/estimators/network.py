@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.estimators.base import SEVERAL_FITS, Estimator, Fitted, InputEstimator, Model
+from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.evidence import shared_variance
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.graphs import LabelledGraphs
@@ -16,15 +17,16 @@ from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.terms import Term
+from kernelcrf.terms import PRIOR_VARIANCE, Term
+from kernelcrf.validation import either, nothing, real
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(Estimator[Model]):
     """An estimator of the potentials of a graph of labels."""
 
-    structure_tol: float = 1e-3
-    min_gain: float | None = None
+    structure_tol: Annotated[float, either(real(least=0))] = 1e-3
+    min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
 
     _structure: ClassVar[str] = "structure"
 
@@ -80,8 +82,8 @@ class NetworkEstimator(Estimator[Model]):
 class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     """An estimator on networks whose potentials depend on inputs."""
 
-    C_label: float = 1.0
-    edge_kernel: Any = None
+    C_label: Annotated[float, PRIOR_VARIANCE] = 1.0
+    edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
 
     def _kernel_of(
         self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.validation import COUNT, SEED, SIZE, either, validated
+from kernelcrf.validation import COUNT, SEED, SIZE, either, one_of, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SequenceLabeller(KernelEstimator[ChainModel]):
     """Methods of an estimator that holds a fitted ChainModel."""
 
-    decoding: str = "viterbi"
+    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return one array of labels per sequence."""

@@ -9,10 +9,10 @@ posterior="laplace"   Probabilities are averaged over N(theta_hat, tau H^-1), wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcrf.arrays import Array, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.base import DRAWS, POSTERIOR, KernelEstimator
-from kernelcrf.estimators.parameter_constraints import ValidatedEstimator
-from kernelcrf.validation import Parameter, either, instance_of
+from kernelcrf.estimators.parameters import ValidatedEstimator
+from kernelcrf.validation import either, instance_of
 
 COLDEST, HOTTEST = 0.05, 20.0
 LEAST_TAU, MOST_TAU = 1e-3, 10.0
@@ -64,16 +64,10 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     (array([0, 1, 2]), array([2, 2, 1]), 0.92)
     """
 
-    estimator: Any
+    estimator: Annotated[Any, either(instance_of(KernelEstimator, text="a fitted ChainCRF or KernelClassifier"))]
     _: KW_ONLY
-    posterior: str = "map"
-    n_samples: int | None = None
-
-    _parameter_constraints: ClassVar[Mapping[str, Parameter]] = {
-        "estimator": either(instance_of(KernelEstimator, text="a fitted ChainCRF or KernelClassifier")),
-        "posterior": POSTERIOR,
-        "n_samples": DRAWS["n_samples"],
-    }
+    posterior: Annotated[str, POSTERIOR] = "map"
+    n_samples: Annotated[int | None, DRAWS["n_samples"]] = None
 
     def fit(self, X: UserData, y: UserData) -> TemperatureScaling:
         """Find the temperature on held-out samples; the estimator does not change."""

@@ -1,0 +1,115 @@
+"""Parameters of estimators: each is declared once, with its constraints and its default, and stored in model files.
+
+tol: Annotated[float, POSITIVE] = 1e-4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Annotated, get_origin, get_type_hints
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from kernelcrf.arrays import Config, UserData
+from kernelcrf.kernels.inputs import KERNEL, InputKernel
+from kernelcrf.models.stored_parts import plain
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.readers.stored_labels import label_from_json, label_to_json
+from kernelcrf.validation import (
+    Constraint,
+    Parameter,
+    ParameterError,
+    check_parameters,
+    either,
+    nothing,
+    one_of,
+    shown,
+)
+
+OF_THE_RUN = ("engine", "checkpoint")
+
+
+@cache
+def declared_parameters(estimator: type) -> dict[str, Parameter]:
+    """Return the constraints of the parameters of an estimator, by name."""
+    hints = get_type_hints(estimator, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+
+class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that declares what its parameters may be, and which of them exclude each other."""
+
+    def _validate_params(self, *names: str) -> None:
+        """Raise a ParameterError if a parameter has a wrong value, or excludes another; by names, check these alone."""
+        declared = declared_parameters(type(self))  # type: ignore[arg-type]
+        check_parameters({name: getattr(self, name) for name in names or declared}, declared)
+        if not names:
+            self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        """Raise if two parameters, each right by itself, cannot go together."""
+
+    def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
+        """Raise, naming both, if one of the other parameters has the value that does not go with the one named."""
+        for other, excluded in others.items():
+            if excluded:
+                raise ParameterError(
+                    f"{name}={shown(getattr(self, name))} cannot be combined with {other}="
+                    f"{shown(getattr(self, other))}: {advice}"
+                )
+
+
+def is_collection(values: UserData) -> bool:
+    """Return whether values can be listed again and again, in a certain order or in any, and are not text."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 0
+    return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
+
+
+CLASSES = either(
+    nothing,
+    Constraint("a list of labels", lambda values: is_collection(values) and len({*values}) >= 1),
+    advice="None takes the labels of y",
+)
+OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
+STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("pairs of numbers in a list", is_collection))
+
+
+def plain_parameters(model: BaseEstimator) -> Config:
+    """Return the parameters of an estimator as JSON-able values, without those that say where a fit runs.
+
+    A kernel that is not a name is None here: the model has it.
+    """
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
+    for name in {"kernel", "edge_kernel"} & set(parameters):
+        if not isinstance(parameters[name], str):
+            parameters[name] = None
+    weights = parameters.get("class_weight")
+    if isinstance(weights, dict):
+        parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
+    return {name: plain(value, name) for name, value in parameters.items()}
+
+
+def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
+    """Give a new estimator the parameters of the saved one; those that the file does not have keep their defaults.
+
+    kernels : by parameter; they are used for parameters that are not the names of kernels.
+    """
+    parameters = parameters | {name: own.kernel for name, own in kernels.items() if parameters.get(name) is None}
+    if forbidden := [name for name in OF_THE_RUN if name in parameters]:
+        raise ModelFileError(
+            f"the file sets {' and '.join(forbidden)}, which no model file may: expected a file written by save, "
+            "which leaves them out; set them by set_params after loading"
+        )
+    defaults = model.get_params(deep=False)
+    if unknown := set(parameters) - set(defaults):
+        raise ModelFileError(f"parameters {sorted(unknown)} are none of {type(model).__name__}'s: upgrade kernelcrf")
+    # JSON has lists only.
+    for name, value in parameters.items():
+        if isinstance(value, list) and isinstance(defaults[name], tuple):
+            parameters[name] = tuple(value)
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = {label_from_json(label): weight for label, weight in parameters["class_weight"]}
+    model.set_params(**parameters)
