@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -202,6 +202,13 @@ def has_methods(*names: str, text: str) -> Constraint:
         text,
         lambda value: not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names),
     )
+
+
+def is_listed(values: UserData) -> bool:
+    """Return whether values can be listed again and again, in a certain order or in any, and are not text."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 0
+    return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
 
 
 def is_path(value: UserData) -> bool:

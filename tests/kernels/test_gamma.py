@@ -14,7 +14,8 @@ X = np.random.default_rng(0).normal(size=(30, 4)) * (np.arange(4) < 3)
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_gamma_is_that_of_svc(gamma, form):
     svc = SVC(gamma=gamma).fit(X, np.arange(30) % 2)
-    np.testing.assert_allclose(make_kernel("rbf", form(X), gamma, 3, 1.0).gamma, svc._gamma, rtol=1e-12)
+    kernel = make_kernel(X.shape[1], lambda: gamma_by_scale(form(X)), "rbf", gamma, 3, 1.0)
+    np.testing.assert_allclose(kernel.gamma, svc._gamma, rtol=1e-12)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])

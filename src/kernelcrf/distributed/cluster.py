@@ -18,6 +18,8 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakSet
 
+from kernelcrf.validation import either, has_methods, nothing
+
 Handle: TypeAlias = Any
 Value: TypeAlias = Any
 """Anything that can be sent to a worker."""
@@ -84,3 +86,7 @@ class Cluster(Protocol):
     def status(self) -> str:
         """Return a few words on the workers for a line of progress."""
         ...
+
+
+METHODS = ("each", "call", "sum", "load", "parts_of", "fetch", "status")
+ENGINE = either(nothing, has_methods(*METHODS, text="a kernelcrf.distributed.DaskEngine"))

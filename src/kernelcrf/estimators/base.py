@@ -34,7 +34,7 @@ from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import make_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, KERNEL, InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
-from kernelcrf.models.base import FittedModel
+from kernelcrf.models.base import FittedModel, KernelModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
@@ -67,6 +67,7 @@ SEVERAL_FITS = "a checkpoint keeps one fit, and this search makes several"
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
+Chained = TypeVar("Chained", bound=KernelModel)
 
 
 class Fitted(Generic[T]):
@@ -284,13 +285,14 @@ class InputEstimator(Estimator[Model]):
         names = [term.name for term in sharing_inputs(problem.terms)[0]]
         return replace(plan, kernel_terms=names, n_restarts=int(self.n_restarts_optimizer))
 
-    def _kernel_on(self, argument: str, X: Inputs, weights: Floats | None = None) -> InputKernel:
-        """Return the kernel of a parameter with its gamma as a number; by weights, rows count for what they weigh."""
-        return make_kernel(getattr(self, argument), X, self.gamma, self.degree, self.coef0, weights, argument)
+    def _make_kernel(self, argument: str, n_features: int, by_scale: Callable[[], float]) -> InputKernel:
+        """Return the kernel of a parameter with its gamma as a number; `by_scale` computes it if it is "scale"."""
+        kernel = getattr(self, argument)
+        return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelEstimator(InputEstimator[Model]):
+class KernelEstimator(InputEstimator[Chained]):
     """An estimator whose fit is that of sequences, or of rows as sequences of one token."""
 
     label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
@@ -304,15 +306,21 @@ class KernelEstimator(InputEstimator[Model]):
     objective_curve_ = Fitted[Floats]("objective_curve")
     n_features_in_ = Fitted[int]("reader.n_features")
 
-    def _train_chain(
-        self, data: Corpus, n_labels: int, kernel: InputKernel, edge_kernel: InputKernel | None, start: Start | None
-    ) -> Trained:
-        """Fit the terms of a chain, from an earlier fit if there is one."""
-        C = self._first_C()
+    def _train_chain(self, data: Corpus, n_labels: int, n_features: int, by_scale: Callable[[], float]) -> Trained:
+        """Fit the terms of a chain, with the kernels and from the weights of an earlier fit if there is one.
+
+        by_scale : computes gamma="scale" of the inputs.
+        """
+        start, earlier, C = None, self._earlier, self._first_C()
+        if earlier is None:
+            given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
+            kernels = {name: self._make_kernel(name, n_features, by_scale) for name in given}
+        else:
+            kernels, start = earlier.kernels, Start(earlier.maps, earlier.layout.split(earlier.theta))
         terms = chain_terms(
             n_labels,
-            kernel,
-            edge_kernel,
+            kernels["kernel"],
+            kernels.get("edge_kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,

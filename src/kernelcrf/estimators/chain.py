@@ -2,46 +2,42 @@
 
     p(y|x) = exp(sum_t f(x_t, y_t) + sum_{t>1} T[y_{t-1}, y_t]) / Z(x),      f in the RKHS of k_x k_y, T free,
 
-fitted by minimising the negative log posterior (15) to a certified gap. What users hand in is read by `sequences` and
-`labels`; the work is done by `fitting` and `inference`.
+fitted by minimising the negative log posterior (15) to a certified gap.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from kernelcrf.arrays import Floats, Places, UserData
-from kernelcrf.distributed.cluster import releasing
+import numpy as np
+
+from kernelcrf.answers.explanation import Explanation, explain
+from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
+from kernelcrf.answers.summary import summary_html
+from kernelcrf.answers.uncertainty import Uncertainty, averaged
+from kernelcrf.arrays import Array, Floats, Places, UserData
+from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL, is_collection
-from kernelcrf.estimators.sequence_labeller import SequenceLabeller
-from kernelcrf.fitting.fit import Start
+from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
+from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
 from kernelcrf.fitting.sequences import LabelledSequences
-from kernelcrf.kernels.gamma import make_kernel_for
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.chain import ChainModel
-from kernelcrf.readers.constraints import ALIASES, ALPHABETS
+from kernelcrf.models.base import rng_of
+from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
+from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.training import TrainingSequences, read_training
-from kernelcrf.validation import Constraint, either, has_methods, nothing, one_of
+from kernelcrf.readers.weights import score_weights
+from kernelcrf.validation import COUNT, SEED, SIZE, either, is_whole, one_of, validated
 
 if TYPE_CHECKING:
     from kernelcrf.distributed.training_data import TrainingData
 
-CONSTRAINTS = either(
-    nothing,
-    one_of(*ALPHABETS, *ALIASES),
-    Constraint("a list of the pairs of labels (from, to) that are legal", is_collection),
-)
-CLUSTER_METHODS = ("each", "call", "sum", "load", "parts_of", "fetch", "status")
-ENGINE = either(nothing, has_methods(*CLUSTER_METHODS, text="a kernelcrf.distributed.DaskEngine"))
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainCRF(SequenceLabeller):
+class ChainCRF(KernelEstimator[ChainModel]):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences: (T_i, d) arrays, sparse matrices or lists of feature dicts. With `lengths`, X holds the
@@ -53,22 +49,18 @@ class ChainCRF(SequenceLabeller):
     kernel : str, callable or kernel of sklearn.gaussian_process
         "linear" is fitted in input space, dense or sparse, and needs no landmarks. All others, such as "rbf", "poly",
         "laplacian", "cosine" and "chi2", use `n_components` landmarks.
-    gamma : "scale", "auto" or float
-        As in sklearn.svm.SVC: 1 / (n_features * X.var()), 1 / n_features, or the number.
-    degree, coef0 : int, float
-        Degree and constant of the polynomial kernel.
+    gamma, degree, coef0 : "scale", "auto" or float; int; float
+        Gamma as in sklearn.svm.SVC; degree and constant of the polynomial kernel.
     C : float or "evidence"
         Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C). "evidence" finds the C under
         which the labels are most probable.
-    optimize_kernel : bool
+    optimize_kernel, n_restarts_optimizer : bool, int
         Maximise the evidence over the kernel's hyperparameters, starting from those given: within the bounds of a
-        kernel of sklearn.gaussian_process, or gamma of a named kernel within a factor of 1,000.
-    n_restarts_optimizer : int
-        Number of further searches from hyperparameters drawn at random within their bounds.
-    n_components : int, None or "auto"
-        Number of landmarks. None uses every distinct input, "auto" as many as `tol` needs in the kernel's whole space.
-    pivots : str or rule of kernelcrf.basis
-        Rule that chooses the landmarks.
+        kernel of sklearn.gaussian_process, or gamma of a named kernel within a factor of 1,000. Further searches start
+        from hyperparameters drawn at random within their bounds.
+    n_components, pivots : int, None or "auto"; str or rule of kernelcrf.basis
+        Number of landmarks, and the rule that chooses them. None uses every distinct input, "auto" as many as `tol`
+        needs in the kernel's whole space.
     label_kernel : "delta", "centred" or (L, L) array
         Kernel on labels. With a positive semi-definite matrix, similar labels share strength.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
@@ -133,11 +125,9 @@ class ChainCRF(SequenceLabeller):
     >>> crf.certificate_.status, bool(crf.certificate_.relative_gap <= crf.tol)
     ('optimal', True)
     >>> new = make_sequences(60, random_state=1)
-    >>> round(crf.score(new.X, new.y), 1)
-    0.9
     >>> x = new.X[:1]
-    >>> crf.predict(x)[0][:6], crf.predict_proba(x)[0].shape
-    (array([2, 2, 1, 1, 1, 1]), (9, 3))
+    >>> round(crf.score(new.X, new.y), 1), crf.predict(x)[0][:6], crf.predict_proba(x)[0].shape
+    (0.9, array([2, 2, 1, 1, 1, 1]), (9, 3))
     >>> {label: round(p, 1) for label, p in crf.predict_marginals(x)[0][0].items()}
     {0: 0.0, 1: 0.0, 2: 1.0}
     >>> crf.edge_marginals(x)[0].shape, crf.sample(x, 5, random_state=0)[0].shape
@@ -146,15 +136,10 @@ class ChainCRF(SequenceLabeller):
     [-0.4, -1.7]
     >>> crf.log_prob(x, new.y[:1]).round(1), crf.entropy(x).round(1)
     (array([-0.4]), array([1.]))
-    >>> crf.explain(x[0], 4, n_terms=1).label
-    1
-    >>> parts = crf.uncertainty(x, n_samples=20)
-    >>> parts.epistemic[0].shape == parts.aleatoric[0].shape == (len(x[0]),)
-    True
-    >>> crf.select_for_labelling(new.X, 3, random_state=0).shape
-    (3,)
-    >>> round(crf.log_marginal_likelihood())
-    -122
+    >>> crf.explain(x[0], 4, n_terms=1).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
+    (1, (9,))
+    >>> crf.select_for_labelling(new.X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
+    ((3,), -122)
     >>> crf.save("model.kcrf")
     """
 
@@ -163,6 +148,7 @@ class ChainCRF(SequenceLabeller):
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
     engine: Annotated[Any, ENGINE] = None
+    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
 
     _model_type = ChainModel
 
@@ -181,9 +167,7 @@ class ChainCRF(SequenceLabeller):
         self.model_ = replace(self._model, metadata=metadata)
 
     @releasing()
-    def fit(
-        self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None
-    ) -> ChainCRF:
+    def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
         """Fit to labelled sequences; `sample_weight` (m,) weighs sequences.
 
         A sequence of weight 0 does not change the fit, but it is checked and its labels are among the classes.
@@ -192,16 +176,8 @@ class ChainCRF(SequenceLabeller):
         earlier = self._earlier
         read = self._read(X, y, sample_weight, lengths, earlier)
         data = LabelledSequences.of(read) if isinstance(read, TrainingSequences) else read.data
-        if earlier is None:
-            make = partial(make_kernel_for, read.reader.n_features, lambda: read.gamma)
-            numbers = self.gamma, self.degree, self.coef0
-            kernel = make(self.kernel, *numbers)
-            edge_kernel = None if self.edge_kernel is None else make(self.edge_kernel, *numbers, "edge_kernel")
-            start, metadata = None, {}
-        else:
-            kernel, edge_kernel, metadata = earlier.kernel, earlier.edge_kernel, earlier.metadata
-            start = Start(earlier.maps, earlier.layout.split(earlier.theta))
-        found = self._train_chain(data, len(read.labels.classes), kernel, edge_kernel, start)
+        found = self._train_chain(data, len(read.labels.classes), read.reader.n_features, lambda: read.gamma)
+        metadata = {} if earlier is None else earlier.metadata
         self.model_ = ChainModel.of(found, (read.reader, read.labels, read.legal), self._engine, metadata)
         return self
 
@@ -224,7 +200,151 @@ class ChainCRF(SequenceLabeller):
             raise ValueError("lengths was passed with data on a cluster: expected a list of sequences, and no lengths")
         kernels = [InputKernel(kernel) for kernel in (self.kernel, self.edge_kernel) if kernel is not None]
         settings["moments"] = self.gamma == "scale" and any(kernel.reads_gamma for kernel in kernels)
-        n_expected = 500 if self.n_components is None or isinstance(self.n_components, str) else int(self.n_components)
+        n_expected = self.n_components if is_whole(self.n_components) else 500
         settings["n_components"] = 0 if kernels[0].is_linear else n_expected
-        cluster = current_cluster() if self.engine is None else self.engine
-        return read_training_data(X, y, sample_weight, cluster, **settings)
+        return read_training_data(X, y, sample_weight, self.engine or current_cluster(), **settings)
+
+    def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
+        """Return one array of labels per sequence."""
+        found = self._distribution(X, lengths)
+        return Ragged(self._model.labels.decode(found.best(self._checked_decoding), found.chains))
+
+    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
+    def predict_proba(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        posterior: str = "map",
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> list[Array]:
+        """Return p(y_t = classes_[j] | x), (T_i, L) for each sequence.
+
+        posterior : "map" uses the mode of the posterior of the weights, "laplace" the mean over draws from it.
+        n_samples : number of draws; None is 100, or as many as the fit kept if it has more than 5,000 weights.
+        variance_temperature : factor of the posterior's covariance.
+        random_state : seed of the draws.
+        """
+        if posterior == "laplace":
+            return self._average(X, lengths, (n_samples, variance_temperature, random_state))[0]
+        found = self._distribution(X, lengths)
+        return Ragged.cut(found.marginals(), found.chains.offsets)
+
+    @validated(**OF_POSTERIORS)
+    def uncertainty(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        n_samples: int | None = None,
+        variance_temperature: float = 1.0,
+        random_state: UserData = 0,
+    ) -> Uncertainty:
+        """Return epistemic and aleatoric parts of the entropy of averaged marginals in nats, (T_i,) per sequence."""
+        return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
+
+    @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
+    def select_for_labelling(
+        self,
+        X_pool: UserData,
+        k: int,
+        strategy: str = "entropy",
+        *,
+        cost: str = "token",
+        random_state: UserData = None,
+        lengths: UserData = None,
+    ) -> Places:
+        """Return the places (k,) of the sequences of a pool to label next: the least certain ones, and diverse.
+
+        strategy : "entropy" of whole labellings, "margin" between the best two, or "information" about the weights,
+            for which the fit needs laplace=True.
+        cost : "token" if labelling is paid per token, "sequence" if per sequence.
+        random_state : seed of the draws. Over several rounds pass one RandomState, or None: the same number in every
+            round would draw from the same part of the pool.
+        """
+        rng = rng_of(random_state)
+        return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
+
+    def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
+        """Return the probabilities of each token as a dict from labels, as CRFsuite returns them."""
+        classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
+        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
+
+    def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
+        """Return p(y_{t-1} = i, y_t = j | x), (T_i, L, L) for each sequence, zero at first tokens."""
+        found = self._distribution(X, lengths)
+        return Ragged.cut(found.edge_marginals(), found.chains.offsets)
+
+    @validated(n_best=either(SIZE))
+    def decode(self, X: UserData, n_best: int = 1, lengths: UserData = None) -> list[list[tuple[Array, float]]]:
+        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first."""
+        ranked, classes = self._distribution(X, lengths).k_best(n_best), self.classes_
+        return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
+
+    def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
+        """Return log p(y|x) of each sequence, (m,); if labels are missing, of all labellings that agree with y."""
+        found = self._distribution(X, lengths)
+        return found.log_prob(*self._model.labels.encode(y, found.chains, flat=lengths is not None))
+
+    def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
+        """Return -sum_y p(y|x) log p(y|x) of each sequence, (m,)."""
+        return self._distribution(X, lengths).entropy()
+
+    @validated(n_samples=either(SIZE), random_state=SEED)
+    def sample(
+        self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
+    ) -> list[Array]:
+        """Return labels drawn from p(y|x), (n_samples, T_i) for each sequence."""
+        found = self._distribution(X, lengths)
+        draws = self.classes_[found.sample(n_samples, rng_of(random_state))]
+        return Ragged.cut(draws, found.chains.offsets, axis=1)
+
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
+        """Return the share of right labels among the known ones; `sample_weight` (m,) weighs sequences."""
+        found = self._distribution(X, lengths)
+        best, flat = found.best(self._checked_decoding), lengths is not None
+        right, known = self._model.labels.compare(best, y, found.chains, flat=flat)
+        weights = score_weights(sample_weight, found.chains.lengths, known, "token")
+        return float(np.average(right[known], weights=weights))
+
+    @validated(n_terms=COUNT)
+    def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
+        """Explain why token t of one sequence x gets its label, or would get another one.
+
+        The result has the `n_terms` landmarks, or features of the linear kernel, that contribute most. It prints as a
+        table. Contributions of landmarks that are close to each other under the kernel may be large and cancel.
+        """
+        return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram with a summary of the fit below it."""
+        html: str = super()._repr_html_inner()
+        return html + summary_html(self) if hasattr(self, "model_") else html
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # No estimator_type: for a "classifier", cv=3 would stratify by y, one label per sample, and refuse sequences.
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.input_tags.dict = True
+        return tags
+
+    @property
+    def _checked_decoding(self) -> str:
+        self._validate_params("decoding")
+        return self.decoding
+
+    def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
+        """Return averaged marginals, and the epistemic and aleatoric parts of their entropy, of each sequence."""
+        flat, chains = self._model.reader.read(X, lengths)
+        parts = averaged(self._model.draw_marginals(flat, chains, *draws, self._engine))
+        return [Ragged.cut(part, chains.offsets) for part in parts]
+
+    def _distribution(self, X: UserData, lengths: UserData) -> ChainDistribution:
+        return self._model.distribution(X, lengths, self._engine)

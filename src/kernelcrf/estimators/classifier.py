@@ -22,9 +22,9 @@ from sklearn.base import ClassifierMixin
 from kernelcrf.answers.uncertainty import Uncertainty, averaged
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
-from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.models.rows import RowModel
 from kernelcrf.readers.classes import ClassReader, row_accuracy
 from kernelcrf.readers.rows import RowReader
@@ -93,21 +93,18 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
         reader, labels = ClassReader.fit(y)
         classes = reader.classes
-        start, earlier = None, self._earlier
-        if earlier is not None:
-            if not np.array_equal(classes, earlier.classes):
-                raise ValueError(
-                    f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
-                    f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; set warm_start=False"
-                )
-            start = Start(earlier.maps, earlier.layout.split(earlier.theta))
+        earlier = self._earlier
+        if earlier is not None and not np.array_equal(classes, earlier.classes):
+            raise ValueError(
+                f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
+                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; set warm_start=False"
+            )
         weights = read_weights(sample_weight, len(labels), "row")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
         weights, X, labels = only_weighted(weights, X, labels)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
-        kernel = self._kernel_on("kernel", X, weights) if earlier is None else earlier.kernel
-        found = self._train_chain(data, len(classes), kernel, None, start)
+        found = self._train_chain(data, len(classes), X.shape[1], lambda: gamma_by_scale(X, weights))
         self.model_ = RowModel.of(found, rows, reader)
         return self
 

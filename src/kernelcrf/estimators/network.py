@@ -15,6 +15,7 @@ from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
+from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.terms import PRIOR_VARIANCE, Term
@@ -90,7 +91,9 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     ) -> InputKernel:
         """Return the kernel that an earlier fit had for a term, or the one that a parameter asks for."""
         known = None if earlier is None else earlier.kernel(term)
-        return self._kernel_on(argument, X, weights) if known is None else known
+        if known is not None:
+            return known
+        return self._make_kernel(argument, X.shape[1], lambda: gamma_by_scale(X, weights))
 
     def _sharing_C(self, problem: Problem) -> list[str]:
         """Return the names of the terms that depend on inputs: the others have the prior variance C_label."""

@@ -5,14 +5,13 @@ tol: Annotated[float, POSITIVE] = 1e-4
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, get_origin, get_type_hints
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
-from kernelcrf.arrays import Config, UserData
+from kernelcrf.arrays import Config
 from kernelcrf.kernels.inputs import KERNEL, InputKernel
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
@@ -23,6 +22,7 @@ from kernelcrf.validation import (
     ParameterError,
     check_parameters,
     either,
+    is_listed,
     nothing,
     one_of,
     shown,
@@ -61,20 +61,13 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
                 )
 
 
-def is_collection(values: UserData) -> bool:
-    """Return whether values can be listed again and again, in a certain order or in any, and are not text."""
-    if isinstance(values, np.ndarray):
-        return values.ndim > 0
-    return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
-
-
 CLASSES = either(
     nothing,
-    Constraint("a list of labels", lambda values: is_collection(values) and len({*values}) >= 1),
+    Constraint("a list of labels", lambda values: is_listed(values) and len({*values}) >= 1),
     advice="None takes the labels of y",
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
-STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("pairs of numbers in a list", is_collection))
+STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("pairs of numbers in a list", is_listed))
 
 
 def plain_parameters(model: BaseEstimator) -> Config:

@@ -15,19 +15,6 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 def make_kernel(
-    kernel: UserData,
-    X: Inputs,
-    gamma: float | str,
-    degree: int,
-    coef0: float,
-    weights: Floats | None = None,
-    argument: str = "kernel",
-) -> InputKernel:
-    """Return the kernel for inputs X (N, d), whose rows count for what they weigh if weights (N,) are given."""
-    return make_kernel_for(X.shape[1], lambda: gamma_by_scale(X, weights), kernel, gamma, degree, coef0, argument)
-
-
-def make_kernel_for(
     n_features: int,
     by_scale: Callable[[], float],
     kernel: UserData,

@@ -23,7 +23,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Labels, UserData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.readers.labels import LabelReader
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import Constraint, either, is_listed, nothing, one_of, shown, shown_list
 
 Tag: TypeAlias = tuple[str, str]
 """Letter and type, with the letters of BIOUL."""
@@ -36,6 +36,11 @@ ALPHABETS = {
     "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
 }
 ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
+CONSTRAINTS = either(
+    nothing,
+    one_of(*ALPHABETS, *ALIASES),
+    Constraint("a list of the pairs of labels (from, to) that are legal", is_listed),
+)
 
 
 def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
