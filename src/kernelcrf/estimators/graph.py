@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.network import InputNetworkEstimator, is_learned
+from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASSES
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.graphs.structure import Chains
@@ -138,8 +138,12 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         seed = self._seed()
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
         reader, graphs, labels, weights = read
-        L, m, learn = len(reader.classes), _rows(graphs), is_learned(self.cliques)
-        names = ["nodes", *self._wanted(), *(["edge inputs"] if learn and self.edge_kernel is not None else [])]
+        L, m = len(reader.classes), _rows(graphs)
+        names = [
+            "nodes",
+            *self._wanted(),
+            *(["edge inputs"] if self._is_learned and self.edge_kernel is not None else []),
+        ]
         cliques = {name: graphs.members(name) for name in names}
         inputs = {"nodes": graphs.nodes} | ({} if self.edge_kernel is None else {"edges": graphs.edge_inputs})
         data = LabelledGraphs(
@@ -154,7 +158,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         )
         before = None if self._earlier is None else self._earlier.potentials
         terms = self._terms(inputs, L, before, directed=graphs.directed)
-        fitted, shared = self._train_network(terms, data, ["nodes", "edges"], seed, before, learn=learn)
+        fitted, shared = self._train_network(terms, data, ["nodes", "edges"], seed, before)
         self.model_ = GraphModel(
             **shared,
             labels=reader,
@@ -192,9 +196,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return ranked
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each graph, (m,), or a lower bound on it if inference="loopy".
+        """Return log p(y|x) of each graph, (m,), of all labellings that agree with y if labels are missing.
 
-        If labels are missing, p is the probability of all labellings that agree with y.
+        If inference="loopy" it is a lower bound.
         """
         graphs, found = self._distribution(X)
         return found.log_prob(self._model.labels.encode_single(y, Chains(graphs.offsets))[None])
@@ -241,7 +245,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     def _wanted(self) -> tuple[str, ...]:
         """Return the cliques beside nodes that are in the model, or may be."""
-        if is_learned(self.cliques):
+        if self._is_learned:
             return CLIQUES
         wanted = (self.cliques,) if isinstance(self.cliques, str) else self.cliques
         return tuple(name for name in CLIQUES if name in wanted)
@@ -257,7 +261,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         ]
         terms += [Term(f"{name} constant", name, label_kernels[name], self.C_label) for name in self._wanted()]
         if self.edge_kernel is not None:
-            template = "edge inputs" if is_learned(self.cliques) else "edges"
+            template = "edge inputs" if self._is_learned else "edges"
             kernel = self._kernel_of("edge_kernel", before, "edge inputs", inputs["edges"])
             terms.append(Term("edge inputs", template, label_kernels["edges"], C, kernel, "edges"))
         return terms

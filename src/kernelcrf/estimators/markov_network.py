@@ -17,7 +17,7 @@ from sklearn.base import DensityMixin
 
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs, is_learned
+from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.graphs.structure import Graph
@@ -122,8 +122,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         terms += [Term(pair_name(u, v), pair_name(u, v), Product((kernels[u], kernels[v])), C) for u, v in pairs]
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
         before = None if self._earlier is None else self._earlier.as_potentials
-        learn = is_learned(self.structure)
-        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before, learn=learn)
+        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.cliques]
         graph = Graph(cards, {name: cliques[name] for name in fitted.cliques})
         self.model_ = TableModel(

@@ -17,7 +17,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs, is_learned
+from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
@@ -127,8 +127,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         data = LabelledGraphs(np.full(labels.shape[1], 2), cliques, labels, {"rows": X}, weights=weights)
         before = None if self._earlier is None else self._earlier.potentials
         terms = self._terms(list(singles), [pair_name(*pair) for pair in pairs], X, weights, before)
-        learn = is_learned(self.structure)
-        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before, learn=learn)
+        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.cliques]
         self.model_ = LabelSetModel(
             **shared,
@@ -159,10 +158,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return [list(zip(sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each row, (m,).
-
-        If labels are missing, p is the probability of all sets that agree with y.
-        """
+        """Return log p(y|x) of each row, (m,); if labels are missing, of all sets that agree with y."""
         rows, labels = self._model.rows.read(X), self._model.sets.read(y)
         if rows.shape[0] != len(labels):
             raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected the same")

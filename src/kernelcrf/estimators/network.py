@@ -33,23 +33,22 @@ class NetworkEstimator(Estimator[Model]):
 
     search_ = Fitted[Search | None]("search")
 
+    @property
+    def _is_learned(self) -> bool:
+        """Return whether the structure is to be found by a search."""
+        structure = getattr(self, self._structure)
+        return isinstance(structure, str) and structure == "auto"
+
     def _check_combinations(self) -> None:
         super()._check_combinations()
-        learned = {self._structure: is_learned(getattr(self, self._structure))}
+        learned = {self._structure: self._is_learned}
         if self.checkpoint is not None:
             self._exclude("checkpoint", learned, SEVERAL_FITS)
         if isinstance(getattr(self, "n_components", None), str):
             self._exclude("n_components", learned, "a structure search keeps one basis; give n_components as a number")
 
     def _train_network(
-        self,
-        terms: Sequence[Term],
-        data: LabelledGraphs,
-        present: Sequence[str],
-        seed: int,
-        earlier: Potentials | None,
-        *,
-        learn: bool,
+        self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None
     ) -> tuple[Fit, dict[str, Any]]:
         """Fit all terms, or those of the templates present and of others that a search lets join.
 
@@ -60,23 +59,22 @@ class NetworkEstimator(Estimator[Model]):
         problem = Problem(terms, data)
         start = None if earlier is None else earlier.start(problem.terms)
         min_gain = None if self.min_gain is None else float(self.min_gain)
-        structure = SearchSettings(present, float(self.structure_tol), min_gain) if learn else None
-        found = self._train(problem, self._sharing_C(problem), start, seed, structure)
+        structure = SearchSettings(present, float(self.structure_tol), min_gain) if self._is_learned else None
+        # Constant potentials have the prior variance C_label if there are others.
+        names = [term.name for term in terms if term.input is not None]
+        sharing_C = names or [term.name for term in terms]
+        found = self._train(problem, sharing_C, start, seed, structure)
         given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
         return found.fit, {
             "certificate": found.fit.certificate,
             "n_iter": found.fit.solution.n_iter,
-            "C": shared_variance(found.fit, self._sharing_C(problem)),
+            "C": shared_variance(found.fit, sharing_C),
             "search": found.search,
             "laplace": found.laplace,
             "given_kernels": {
                 name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
             },
         }
-
-    def _sharing_C(self, problem: Problem) -> list[str]:
-        """Return the names of the terms whose prior variance is C."""
-        return [term.name for term in problem.terms]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,15 +92,6 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
         if known is not None:
             return known
         return self._make_kernel(argument, X.shape[1], lambda: gamma_by_scale(X, weights))
-
-    def _sharing_C(self, problem: Problem) -> list[str]:
-        """Return the names of the terms that depend on inputs: the others have the prior variance C_label."""
-        return [term.name for term in problem.terms if term.input is not None]
-
-
-def is_learned(structure: Any) -> bool:
-    """Return whether a user asks for structure search."""
-    return isinstance(structure, str) and structure == "auto"
 
 
 def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
