@@ -139,13 +139,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
         reader, graphs, labels, weights = read
         L, m = len(reader.classes), _rows(graphs)
-        names = [
-            "nodes",
-            *self._wanted(),
-            *(["edge inputs"] if self._is_learned and self.edge_kernel is not None else []),
-        ]
-        cliques = {name: graphs.members(name) for name in names}
+        before = None if self._earlier is None else self._earlier.potentials
         inputs = {"nodes": graphs.nodes} | ({} if self.edge_kernel is None else {"edges": graphs.edge_inputs})
+        terms = self._terms(inputs, L, before, directed=graphs.directed)
+        cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
             np.full(len(labels) // m, L),
             {name: nodes[: len(nodes) // m] for name, nodes in cliques.items()},
@@ -156,8 +153,6 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
         )
-        before = None if self._earlier is None else self._earlier.potentials
-        terms = self._terms(inputs, L, before, directed=graphs.directed)
         fitted, shared = self._train_network(terms, data, ["nodes", "edges"], seed, before)
         self.model_ = GraphModel(
             **shared,
