@@ -161,7 +161,7 @@ def report(
 
     Example: kernelcrf report chunks.kcrf test.txt report.html
     """
-    from kernelcrf.cli.reporting import report as run
+    from kernelcrf.cli.evaluation import report as run
 
     run(model, data, target, format, train, explain or [], n_hardest)
 

@@ -1,36 +1,40 @@
-"""`kernelcrf evaluate`: score a model on labelled sequences."""
+"""`kernelcrf evaluate` and `kernelcrf report`: compare a model with labelled sequences."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 
 import typer
 
-from kernelcrf.cli.files import LabelledFile, Model
+from kernelcrf.cli.files import Model, check_apart
 from kernelcrf.cli.outcome import echo
+from kernelcrf.formats import Record, read
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
+from kernelcrf.report import make_report, write_report
 from kernelcrf.report.sections import TITLES
 from kernelcrf.terminal import printable
+
+DECISION = re.compile(r"(\d+):(\d+)")
 
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
     """Print the scores of a model on the sequences of a file, with 95 % intervals."""
     loaded = Model.load(model)
-    found = LabelledFile.read(data, loaded, format)
-    classes = loaded.crf.classes_.tolist()
-    predicted = [labels.tolist() for labels in loaded.crf.predict(found.X)]
-    proba = loaded.crf.predict_proba(found.X)
+    _, X, y = loaded.read_labelled(data, format)
+    classes, n_tokens = loaded.crf.classes_.tolist(), sum(map(len, y))
+    predicted = [labels.tolist() for labels in loaded.crf.predict(X)]
     if scheme is None and are_spans(classes):
         scheme = "lenient"
-    scores = bootstrap(found.y, predicted, proba, classes, scheme=scheme)
-    new = sorted({str(label) for labels in found.y for label in labels if label is not None} - set(map(str, classes)))
+    scores = bootstrap(y, predicted, loaded.crf.predict_proba(X), classes, scheme=scheme)
+    new = sorted({str(label) for labels in y for label in labels if label is not None} - set(map(str, classes)))
     if as_json:
         named = {name: asdict(scores[name]) for name in TITLES if name in scores}
-        counts = {"sequences": len(found.X), "tokens": found.n_tokens, "unknown_labels": new}
+        counts = {"sequences": len(X), "tokens": n_tokens, "unknown_labels": new}
         typer.echo(json.dumps({**counts, "scores": named}))
         return
-    echo(f"{len(found.X):,} sequences, {found.n_tokens:,} tokens; 95 % intervals from resampled sequences")
+    echo(f"{len(X):,} sequences, {n_tokens:,} tokens; 95 % intervals from resampled sequences")
     echo()
     for name, title in TITLES.items():
         if name in scores:
@@ -42,11 +46,11 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
         if "log_loss" not in scores:
             echo("the model knows no label of the data: there are no scores of probabilities")
     echo()
-    for line in _report(found.y, predicted, scheme):
+    for line in _table(y, predicted, scheme):
         echo(line)
 
 
-def _report(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
+def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
     """Return the scores of each label or type of span, as lines."""
     # A label is one cell of one line of the table, and labels that differ stay different.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
@@ -60,3 +64,37 @@ def _report(y: list[list[object]], predicted: list[list[object]], scheme: str | 
 
 def _one_cell(label: object) -> object:
     return printable(label.replace("\\", r"\\")) if isinstance(label, str) else label
+
+
+def report(
+    model: str, data: str, target: str, format: str | None, train: str | None, explain: list[str], n_hardest: int
+) -> None:
+    """Write a report of a model on the sequences of a file."""
+    decisions = None
+    if explain:
+        matches = [DECISION.fullmatch(one) for one in explain]
+        decisions = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+        if len(decisions) != len(explain):
+            raise typer.BadParameter(f"--explain {' '.join(explain)}: expected SEQUENCE:TOKEN, such as 12:3")
+    check_apart(target, [model, data, train])
+    loaded = Model.load(model)
+    records, X, y = loaded.read_labelled(data, format)
+    html = make_report(
+        loaded.crf,
+        X,
+        y,
+        tokens=_tokens(records),
+        train_tokens=None if train is None else _tokens(list(read(train, format))),
+        title=f"{model} on {data}",
+        decisions=decisions,
+        n_hardest=n_hardest,
+    )
+    write_report(target, html)
+    echo(f"{target}: {len(html.encode('utf-8', errors='replace')):,} bytes")
+
+
+def _tokens(records: list[Record]) -> list[list[str]] | None:
+    """Return the words to show, None if the file has none."""
+    if any(record.tokens is None for record in records):
+        return None
+    return [list(record.tokens or ()) for record in records]

@@ -44,7 +44,8 @@ class Model:
         """Return X of the records, with their lengths if X is flat, which is the fastest way to predict."""
         if self._columns is None or records[0].kind != "text":
             return inputs(records, self.templates), None
-        return self._columns.entries(_text_rows(records, self.templates)[0]), list(map(len, records))
+        _check_text(records[0], self.templates)
+        return self._columns.entries([record.x for record in records]), list(map(len, records))
 
     @cached_property
     def _columns(self) -> TemplateColumns | None:
@@ -63,29 +64,16 @@ class Model:
             n_columns = self.templates.n_columns
         return read_batches(path, format, n_columns=n_columns)
 
-    def labels(self, record: Record) -> list[object]:
-        """Return the labels of a record; text that is the text of a class becomes that class."""
-        if record.labels is None:
-            raise FormatError(f"{record.place}: the sequence has no labels: expected labels to compare with")
-        by_text = {str(label): label for label in self.crf.classes_.tolist()}
-        return [by_text.get(label, label) if isinstance(label, str) else label for label in record.labels]
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledFile:
-    """A file of labelled sequences for a model to be compared with."""
-
-    records: list[Record]
-    X: list[Any]
-    y: list[list[object]]
-    n_tokens: int
-
-    @classmethod
-    def read(cls, path: str, model: Model, format: str | None) -> LabelledFile:
-        """Return the sequences of a file with their inputs for the model."""
-        records = [record for batch in model.batches(path, format) for record in batch]
-        y = [model.labels(record) for record in records]
-        return cls(records, inputs(records, model.templates), y, sum(map(len, records)))
+    def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
+        """Return the labelled sequences of a file, with X and y; the text of a class becomes the class."""
+        records = [record for batch in self.batches(path, format) for record in batch]
+        classes = {str(label): label for label in self.crf.classes_.tolist()}
+        y = []
+        for record in records:
+            if record.labels is None:
+                raise FormatError(f"{record.place}: the sequence has no labels: expected labels to compare with")
+            y.append([classes.get(label, label) if isinstance(label, str) else label for label in record.labels])
+        return records, inputs(records, self.templates), y
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
@@ -104,22 +92,19 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
 
 def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
     """Return X of the records: text through templates, features and vectors unchanged."""
-    if not records or records[0].kind != "text":
-        return [record.x for record in records]
-    rows, known = _text_rows(records, templates)
-    return known.features(rows)
+    rows = [record.x for record in records]
+    return _check_text(records[0], templates).features(rows) if records and records[0].kind == "text" else rows
 
 
-def _text_rows(records: Sequence[Record], templates: Templates | None) -> tuple[list[Any], Templates]:
-    """Return the cells of records of text, and the templates if they can read them."""
+def _check_text(record: Record, templates: Templates | None) -> Templates:
+    """Return the templates if they can read records of text such as this."""
     if templates is None:
-        raise FormatError(f"{records[0].place}: the file has text, and {ELSEWHERE}: pass the same features or vectors")
-    if records[0].width != templates.n_columns:
+        raise FormatError(f"{record.place}: the file has text, and {ELSEWHERE}: pass the same features or vectors")
+    if record.width != templates.n_columns:
         raise FormatError(
-            f"{records[0].place}: tokens of {records[0].width} cells: expected {templates.n_columns}, which the "
-            "templates read"
+            f"{record.place}: tokens of {record.width} cells: expected {templates.n_columns}, which the templates read"
         )
-    return [record.x for record in records], templates
+    return templates
 
 
 def check_apart(target: str, sources: Iterable[str | None]) -> None:

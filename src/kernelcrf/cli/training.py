@@ -20,12 +20,7 @@ from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STATIONARY
 
 
 def fit(
-    data: str,
-    model: str,
-    format: str | None,
-    templates: str | None,
-    named: Mapping[str, object],
-    settings: list[str],
+    data: str, model: str, format: str | None, templates: str | None, named: Mapping[str, object], settings: list[str]
 ) -> None:
     """Fit a model to the sequences of a file, and write it; a terminal shows the progress."""
     started = time.perf_counter()
