@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import TypeAlias
 
 import numpy as np
@@ -15,13 +15,7 @@ from kernelcrf.answers.summary import summarise
 from kernelcrf.arrays import Floats
 from kernelcrf.certificate import TEMPERED
 from kernelcrf.estimators.chain import ChainCRF
-from kernelcrf.metrics import (
-    Reliability,
-    Score,
-    flat_classification_report,
-    flat_confusion,
-    span_classification_report,
-)
+from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
 from kernelcrf.report.charts import gap_chart, reliability_chart
 from kernelcrf.report.page import Markup, cards, section, table, text
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
@@ -199,7 +193,7 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
 
 def settings(crf: ChainCRF) -> str:
     """Return the parameters of the model and the versions of packages."""
-    versions = [(name, found) for name in PACKAGES if (found := _version(name))]
+    versions = [(name, version(name)) for name in PACKAGES]
     system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
     parameters = [(name, _short(repr(value))) for name, value in crf.get_params().items()]
     return section(
@@ -219,10 +213,3 @@ def _label(label: object) -> str:
 def _short(value: object, longest: int = LONGEST) -> str:
     shown = str(value)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
