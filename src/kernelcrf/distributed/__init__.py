@@ -7,31 +7,24 @@
     basis, corpus, partition    landmarks, features, loss and gradient as sums over parts
     parquet          Parquet files that the workers read and write
 
-The names below are loaded when they are first used, so that importing this package does not import Dask.
+The engine and the readers of Parquet are loaded when they are first used: importing this package does not import Dask.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kernelcrf.distributed.sources import RawSequences, SequenceSources
+
 if TYPE_CHECKING:
     from kernelcrf.distributed.dask import DaskEngine
     from kernelcrf.distributed.parquet import TaggingReport, read_parquet, tag_parquet
-    from kernelcrf.distributed.sources import RawSequences, SequenceSources
 else:
-    _HOMES = {
-        "DaskEngine": "dask",
-        "RawSequences": "sources",
-        "SequenceSources": "sources",
-        "TaggingReport": "parquet",
-        "read_parquet": "parquet",
-        "tag_parquet": "parquet",
-    }
+    _HOMES = {"DaskEngine": "dask", "TaggingReport": "parquet", "read_parquet": "parquet", "tag_parquet": "parquet"}
 
     def __getattr__(name):
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        return value
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 __all__ = ["DaskEngine", "RawSequences", "SequenceSources", "TaggingReport", "read_parquet", "tag_parquet"]

@@ -37,6 +37,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.partitions.partition import PartitionState
 from kernelcrf.terms import Term
 
 # Stands for the handles of features that are the inputs themselves, which are made together with the partition.
@@ -115,11 +116,9 @@ class DistributedSequences(Corpus):
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
         """Return the features of these inputs under an earlier map."""
-        if isinstance(earlier, PrimalMap):
+        if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
-        if not isinstance(earlier, WhitenedMap):
-            return Features(earlier, F, None)
         pairs = self.cluster.each(_own_residual, self.inputs, F, self.own, shared=(input_of(term)[1],))
         residual: Value = self.cluster.each(first, pairs)
         trace = float(self.cluster.sum(self.cluster.each(second, pairs)))
@@ -146,7 +145,8 @@ class DistributedSequences(Corpus):
                 continue
             F: Value = own.F
             residual: Value = own.basis.residual
-            R = self.cluster.each(_sum_onto_inputs, self.found, partition.residuals(term, at.parts[0]))
+            states = at.parts[0].residuals.handles
+            R = self.cluster.each(_summed_residual, self.found, partition.parts, states, shared=(term,))
             scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
             R = self.cluster.each(np.divide, R, shared=(scale,))
             weights = self.cluster.sum(self.cluster.each(feature_products, F, R))
@@ -160,8 +160,7 @@ class DistributedSequences(Corpus):
             square = out_of_span(term.kernel, own.basis, float(square), absolute, int(n_rows))
             shares[term.name] = 0.5 * (term.C * scale) * scale * square
             value += shares[term.name]
-            found = self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual))
-            scores[term.name] = np.concatenate(found)
+            scores[term.name] = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
         return WholeGap(value, shares, scores)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
@@ -207,7 +206,8 @@ def _linear_partition(data: LabelledSequences, names: tuple[str, ...]) -> ChainP
     return _partition(data, found, *[found.inputs] * len(names), names)
 
 
-def _sum_onto_inputs(found: Distinct, residual: Array) -> Floats:
+def _summed_residual(found: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
+    residual = part.residual(term, state)
     return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
 
 

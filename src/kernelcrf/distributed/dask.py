@@ -17,7 +17,7 @@ import operator
 import pickle
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, NoneType
 from typing import Any
@@ -37,11 +37,12 @@ try:
     from distributed.diagnostics.plugin import SchedulerPlugin
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'",
-        name=error.name,
+        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'", name=error.name
     ) from None
 
 __all__ = ["DaskEngine"]
+
+_add: Function = functools.partial(functools.reduce, operator.add)
 
 SMALL = 2**16
 PARTS_PER_MEMORY = 32
@@ -129,14 +130,23 @@ class DaskEngine:
         return [
             next(computed)
             if dask.is_dask_collection(source)
-            else self._submit(_load, source, retries=self.attempts, **_prefer(workers, k / len(sources)))
+            else self._submit(operator.call, source, retries=self.attempts, **_prefer(workers, k / len(sources)))
             for k, source in enumerate(sources)
         ]
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Return handles of `function(*own, *shared)` for the entries of each part."""
-        everywhere = [self._broadcast(value) for value in shared]
-        return self._map(function, *parts, *([value] * len(parts[0]) for value in everywhere))
+        """Return handles of `function(*own, *shared)` for the entries of each part.
+
+        There is one task per part, and all of them are in one message to the scheduler.
+        """
+        everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
+        own = [[_seal(value) for value in column] for column in parts]
+        run = functools.partial(_run_alone, _seal(function))
+        with _large_arguments():
+            futures = self.client.map(run, *own, *everywhere, pure=False)
+        # A client waits 10 ms between two messages: handles of the last sum are dropped after the next pass was sent.
+        self._spent = []
+        return self._keep(futures)
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
         """Return a handle of one call; `place` chooses among the current workers, unless the chosen one is lost."""
@@ -210,26 +220,14 @@ class DaskEngine:
 
         client.sync(again)
 
-    def _map(self, function: Function, *columns: Sequence[Value]) -> list[Handle]:
-        """Submit one task per row, all of them in one message to the scheduler."""
-        seal = _Seals()
-        packed = [[seal(value) for value in column] for column in columns]
-        with _large_arguments():
-            futures = self.client.map(functools.partial(_run_alone, seal(function)), *packed, pure=False)
-        # A client waits 10 ms between two messages: handles of the last sum are dropped after the next pass was sent.
-        self._spent = []
-        return self._keep(futures)
-
     def _submit(self, function: Function, *arguments: Value, **options: Any) -> Handle:
-        seal = _Seals()
-        packed = [seal(value) for value in (function, *arguments)]
         with _large_arguments():
-            future = self.client.submit(_run_alone, *packed, pure=False, **options)
+            future = self.client.submit(_run_alone, *map(_seal, (function, *arguments)), pure=False, **options)
         return self._keep([future])[0]
 
     def _broadcast(self, value: Value) -> Value:
         """Return a large value as the handle of a task, so that it is sent once, and a small one as it is."""
-        packed = _Seals()(value)
+        packed = _seal(value)
         size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
         return self._submit(_identity, packed) if size > SMALL else packed
 
@@ -266,18 +264,11 @@ class Sealed:
 PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed)
 
 
-class _Seals:
-    """Seals objects that are not plain, each of them once."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Value, Sealed]] = {}
-
-    def __call__(self, value: Value) -> Value:
-        if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
-            return value
-        if id(value) not in self._known:
-            self._known[id(value)] = value, Sealed(cloudpickle.dumps(value))
-        return self._known[id(value)][1]
+def _seal(value: Value) -> Value:
+    """Return a value that is not plain as bytes."""
+    if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
+        return value
+    return Sealed(cloudpickle.dumps(value))
 
 
 def _run_alone(function: Value, *arguments: Value) -> Value:
@@ -310,16 +301,8 @@ def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
     return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
-def _load(source: Callable[[], Value]) -> Value:
-    return source()
-
-
 def _identity(value: Value) -> Value:
     return value
-
-
-def _add(values: list[Value]) -> Value:
-    return functools.reduce(operator.add, values)
 
 
 @contextlib.contextmanager

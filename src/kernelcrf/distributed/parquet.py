@@ -55,11 +55,12 @@ def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str
     >>> crf.predict([[["w=b"], ["w=a"]]])[0].tolist()
     ['B', 'A']
     """
-    return SequenceSources(_parts(path, labels, sequence))
+    return SequenceSources(_parts(*_files(path), labels, sequence))
 
 
-def _parts(path: PathLike, labels: str | None, sequence: str | None) -> list[ParquetPart]:
-    filesystem, files = _files(path)
+def _parts(
+    filesystem: ArrowObject, files: list[ArrowObject], labels: str | None, sequence: str | None
+) -> list[ParquetPart]:
     parts: list[ParquetPart] = []
     for file in files:
         with open_parquet(file.path, filesystem) as source:
@@ -146,10 +147,11 @@ def tag_parquet(
     [['A', 'B'], ['B']]
     """
     cluster = current_cluster() if engine is None else engine
-    parts = _parts(source, None, sequence)
+    filesystem, files = _files(source)
+    parts = _parts(filesystem, files, None, sequence)
     identity = {
         "model": model_digest(crf.model_, crf.decoding),
-        "source": [[file.path, file.size, file.mtime_ns] for file in _files(source)[1]],
+        "source": [[file.path, file.size, file.mtime_ns] for file in files],
         "options": {"sequence": sequence, "keep": list(keep), "probabilities": bool(probabilities)},
         "version": version("kernelcrf"),
     }
@@ -168,7 +170,7 @@ def _tag(
 ) -> tuple[int, int]:
     """Label and write a part, unless the folder has it, and return its sequences and tokens; a worker calls this."""
     pa, _ = arrow()
-    name = folder.part(k)
+    name = f"part-{k:06d}.parquet"
     if (known := folder.counts(name)) is not None:
         return known
     data = part()

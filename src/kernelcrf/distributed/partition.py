@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from kernelcrf.arrays import Array, DType, Floats, Places
+from kernelcrf.arrays import DType, Floats, Places
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import PartitionState, Sums, Total
@@ -121,19 +121,15 @@ class DistributedPartition:
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
-        return np.asarray(self._sum(_hessian_product, at.residuals.handles, shared=(layout, v)))
+        return self._product(ChainPartition.hessian_product, layout, at, v)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the paper's blocks (30) times v."""
-        return np.asarray(self._sum(_block_product, at.residuals.handles, shared=(layout, v)))
+        return self._product(ChainPartition.block_product, layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         """Return sum_i omega_i H(p_i)."""
         return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
-
-    def residuals(self, term: Term, at: PartitionState) -> list[Handle]:
-        """Return a handle of the residual (rows, ...) of each part."""
-        return self.cluster.each(_residual, self.parts, at.residuals.handles, shared=(term,))
 
     def knows_spread(self, term: Term) -> bool:
         """Return whether the parts know the spread of a term, as those of chains do for tokens."""
@@ -152,6 +148,9 @@ class DistributedPartition:
 
     def _sum(self, function: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:
         return self.cluster.sum(self.cluster.each(function, self.parts, *own, shared=shared))
+
+    def _product(self, method: Function, layout: Layout, at: PartitionState, v: Floats) -> Floats:
+        return np.asarray(self._sum(partial(_product, method), at.residuals.handles, shared=(layout, v)))
 
     def _split(self, pairs: Sequence[Handle]) -> tuple[Sums, PartitionState]:
         sums, states = self.cluster.each(first, pairs), self.cluster.each(second, pairs)
@@ -182,13 +181,5 @@ def _along(part: ChainPartition, start: Value, direction: Value, step: float) ->
     return np.array(part.along(start.moved(direction, step), direction, 1))
 
 
-def _hessian_product(part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
-    return part.hessian_product(layout, state, v, 1)
-
-
-def _block_product(part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Floats:
-    return part.block_product(layout, state, v, 1)
-
-
-def _residual(part: ChainPartition, state: PartitionState, term: Term) -> Array:
-    return part.residual(term, state)
+def _product(method: Function, part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Value:
+    return method(part, layout, state, v, 1)

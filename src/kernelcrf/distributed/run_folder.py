@@ -63,10 +63,6 @@ class RunFolder:
         folder.remove_partial_files()
         return folder
 
-    def part(self, k: int) -> str:
-        """Return the name of a part inside the folder."""
-        return f"part-{k:06d}.parquet"
-
     def counts(self, name: str) -> tuple[int, int] | None:
         """Return the sequences and tokens of a part that was written before, None if it was not."""
         _, pq = arrow()
