@@ -15,4 +15,4 @@ def chain_problem(data, kernel, edge_kernel=None, **terms):
 def fit_chain(data, kernel, edge_kernel=None, *, start=None, n_jobs=1, **settings):
     terms = {name: settings.pop(name) for name in OF_TERMS if name in settings}
     problem = chain_problem(data, kernel, edge_kernel, **terms)
-    return fit(problem, Settings(**settings), LocalEngine(n_jobs), start=start)
+    return fit(problem, Settings(**settings, engine=LocalEngine(n_jobs)), start)

@@ -39,6 +39,8 @@ SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 TOKENS, STEPS = "tokens", "steps"
 # The names of the terms of a chain, as model files have them.
 TOKEN_TERM, TRANSITION_TERM, BIAS_TERM, STEP_TERM = "node", "edge", "bias", "steps"
+# The kinds of cliques of graphs, which are the names of their terms with inputs too.
+NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,11 @@ class Term:
     def size(self) -> int:
         """Return the number of weights."""
         return self.n * self.k_y.rank
+
+
+def constant_term(cliques: str) -> str:
+    """Return the name of the term of a graph's cliques that does not depend on inputs."""
+    return f"{cliques} constant"
 
 
 def chain_terms(
@@ -127,6 +134,11 @@ class Layout:
         """Return the place of each term's weights in theta, by name."""
         ends = np.cumsum([term.size for term in self.terms]).tolist()
         return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
+
+    @cached_property
+    def cliques(self) -> tuple[str, ...]:
+        """Return the kinds of cliques that have a term."""
+        return tuple(dict.fromkeys(term.cliques for term in self.terms))
 
     @cached_property
     def size(self) -> int:

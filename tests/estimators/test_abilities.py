@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import clone
 
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
-from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.fit import Settings, fit
 from kernelcrf.fitting.graphs import LabelledGraphs
@@ -157,7 +156,7 @@ def test_the_evidence_of_a_network_is_that_of_a_dense_hessian():
     terms.append(Term("pair", "pair", interactions(2, 2), 0.7))
     cliques = {f"label {j}": np.array([[j]]) for j in range(3)} | {"pair": np.array([[0, 1]])}
     data = LabelledGraphs(np.full(3, 2), cliques, SETS.astype(np.int32), {"rows": ROWS})
-    found = fit(Problem(terms, data), Settings(n_components=6, random_state=0, tol=1e-12), LocalEngine(1))
+    found = fit(Problem(terms, data), Settings(n_components=6, random_state=0, tol=1e-12))
     objective, theta, step = found.objective, found.theta, 1e-5
     gradients = [[objective.evaluate(theta + sign * step * e).gradient for sign in (1, -1)] for e in np.eye(len(theta))]
     H = np.array([(up - down) / (2 * step) for up, down in gradients])

@@ -47,16 +47,16 @@ def test_pooled_rows_have_the_objective_of_single_ones():
 
 def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
     problem = network()
-    fitted = fit(problem.only(NODES), Settings(tol=1e-10), ENGINE)
+    fitted = fit(problem.only(NODES), Settings(tol=1e-10))
     whole = objective_of(problem, {}, ENGINE)
     theta = np.zeros(whole.layout.size)
     theta[: fitted.solution.theta.size] = fitted.solution.theta
     at = whole.evaluate(theta)
-    for candidate in bounds(fitted, problem, {}, EDGES, ENGINE):
+    for candidate in bounds(fitted, problem, {}, EDGES):
         g = at.gradient[whole.layout.slices[candidate.template]]
         assert candidate.bound == pytest.approx(0.7 * np.dot(g, g) / 2, rel=1e-9)
         larger = problem.only([*NODES, candidate.template])
-        best = fit(larger, Settings(tol=1e-10), ENGINE).certificate.objective
+        best = fit(larger, Settings(tol=1e-10)).certificate.objective
         gain = fitted.certificate.objective - best
         assert -1e-9 <= gain <= candidate.bound + 1e-9
         assert candidate.expected_gain == pytest.approx(gain, rel=0.5, abs=0.1)
@@ -65,9 +65,9 @@ def test_the_bound_of_an_absent_template_is_that_of_its_gradient():
 @pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-6])
 def test_a_search_ends_where_what_is_left_out_is_bounded(tol):
     problem = network(m=200)
-    fitted, found = search(problem, Settings(tol=1e-8), SearchSettings(NODES, tol, min_gain=0.0), ENGINE)
+    fitted, found = search(problem, Settings(tol=1e-8), SearchSettings(NODES, tol, min_gain=0.0))
     assert found.left_out <= tol * found.rounds[-1].objective
-    full = fit(problem, Settings(tol=1e-10), ENGINE).certificate.objective
+    full = fit(problem, Settings(tol=1e-10)).certificate.objective
     assert found.lower_bound <= full <= fitted.certificate.objective + 1e-7
     assert fitted.certificate.objective - full <= found.left_out + found.rounds[-1].gap + 1e-7
     assert found.rounds[0].joined[0].template == "edge 0 1"
@@ -75,7 +75,7 @@ def test_a_search_ends_where_what_is_left_out_is_bounded(tol):
 
 def test_a_search_stops_at_what_is_asked_for():
     problem = network(m=200)
-    _, none = search(problem, Settings(), SearchSettings(NODES, 1e-9, min_gain=1e9), ENGINE)
+    _, none = search(problem, Settings(), SearchSettings(NODES, 1e-9, min_gain=1e9))
     assert len(none.rounds) == 1
     assert {candidate.template for candidate in none.absent} == set(EDGES)
 
@@ -94,8 +94,8 @@ def test_a_loopy_certificate_holds_before_messages_converge(max_sweeps):
     fine = replace(rough, inference=partial(Loopy, tol=1e-12, max_sweeps=20_000))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = fit(Problem(terms, rough), Settings(tol=1e-7, max_iter=60), ENGINE)
-    best = fit(Problem(terms, fine), Settings(tol=1e-9), ENGINE)
+        fitted = fit(Problem(terms, rough), Settings(tol=1e-7, max_iter=60))
+    best = fit(Problem(terms, fine), Settings(tol=1e-9))
     assert best.certificate.status == "optimal"
     assert fitted.certificate.lower_bound <= best.certificate.objective + 1e-9
     assert fitted.certificate.objective >= best.certificate.lower_bound - 1e-9

@@ -125,7 +125,7 @@ def explain(
             f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
             "the last one is t=len(x) - 1"
         )
-    classes = model.classes.tolist()
+    classes = model.labels.classes.tolist()
     j = int(found.best(rule)[t]) if label is None else _index(label, classes)
 
     terms, values, weights = _terms(model, x, t)

@@ -18,7 +18,7 @@ from kernelcrf.distributed.sources import SequenceSources
 from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
 from kernelcrf.formats.parquet_file import open_parquet
-from kernelcrf.models.digest import model_digest
+from kernelcrf.models.base import model_digest
 from kernelcrf.persistence import PathLike
 
 __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]

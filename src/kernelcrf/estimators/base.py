@@ -187,6 +187,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             max_iter=int(self.max_iter),
             certify_full=bool(self.certify_full),
             random_state=seed,
+            engine=self._engine,
         )
 
     def _plan(self, problem: Problem, by_evidence: Collection[str]) -> Plan:
@@ -212,7 +213,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         """
         plan = replace(self._plan(problem, by_evidence), structure=structure)
         with self._progress(problem.corpus.where) as callback:
-            found = train(problem, self._settings(seed), plan, self._engine, callback, start)
+            found = train(problem, replace(self._settings(seed), callback=callback), plan, start)
         self._warn_if_short(found.fit.certificate, found.fit.solution.history[-1])
         return found
 
@@ -316,7 +317,7 @@ class KernelEstimator(InputEstimator[Chained]):
             given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
             kernels = {name: self._make_kernel(name, n_features, by_scale) for name in given}
         else:
-            kernels, start = earlier.kernels, Start(earlier.maps, earlier.layout.split(earlier.theta))
+            kernels, start = earlier.kernels, earlier.end
         terms = chain_terms(
             n_labels,
             kernels["kernel"],

@@ -94,10 +94,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         reader, labels = ClassReader.fit(y)
         classes = reader.classes
         earlier = self._earlier
-        if earlier is not None and not np.array_equal(classes, earlier.classes):
+        if earlier is not None and not np.array_equal(classes, earlier.labels.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
-                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; set warm_start=False"
+                f"{shown_list(earlier.labels.classes.tolist())}: expected the same for a warm start; set "
+                "warm_start=False"
             )
         weights = read_weights(sample_weight, len(labels), "row")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")

@@ -29,10 +29,10 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
 from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.terms import Term
+from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, Term, constant_term
 from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, validated
 
-CLIQUES = ("edges", "skips", "paths")
+CLIQUES = (EDGES, SKIPS, PATHS)
 
 
 def _are_cliques(names: Any) -> bool:
@@ -140,7 +140,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         reader, graphs, labels, weights = read
         L, m = len(reader.classes), _rows(graphs)
         before = None if self._earlier is None else self._earlier.potentials
-        inputs = {"nodes": graphs.nodes} | ({} if self.edge_kernel is None else {"edges": graphs.edge_inputs})
+        inputs = {NODES: graphs.nodes} | ({} if self.edge_kernel is None else {EDGES: graphs.edge_inputs})
         terms = self._terms(inputs, L, before, directed=graphs.directed)
         cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
@@ -153,7 +153,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
         )
-        fitted, shared = self._train_network(terms, data, ["nodes", "edges"], seed, before)
+        fitted, shared = self._train_network(terms, data, [NODES, EDGES], seed, before)
         self.model_ = GraphModel(
             **shared,
             labels=reader,
@@ -174,7 +174,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def predict_proba(self, X: UserData) -> list[Array]:
         """Return p(y_v = classes_[j] | x), (V_i, L) for each graph; approximations of it unless inference="exact"."""
         graphs, found = self._distribution(X)
-        return Ragged.cut(found.marginals("nodes")[0].reshape(-1, len(self.classes_)), graphs.offsets)
+        return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(self.classes_)), graphs.offsets)
 
     @validated(n_best=either(SIZE))
     def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
@@ -226,9 +226,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         super()._check_combinations()
         wanted = self._wanted()
         advice = "edges have inputs where they have a potential; add 'edges' to cliques, or drop edge_kernel"
-        self._exclude("edge_kernel", {"cliques": self.edge_kernel is not None and "edges" not in wanted}, advice)
+        self._exclude("edge_kernel", {"cliques": self.edge_kernel is not None and EDGES not in wanted}, advice)
         advice = "the bound takes pairs, not paths of three nodes, which a search asks for too; use 'exact' or 'gibbs'"
-        self._exclude("inference", {"cliques": self.inference == "loopy" and "paths" in wanted}, advice)
+        self._exclude("inference", {"cliques": self.inference == "loopy" and PATHS in wanted}, advice)
         advice = f"the evidence is that of {COVERS['exact']}, and this fit is by {COVERS[self.inference]}"
         by_evidence = {
             "laplace": bool(self.laplace),
@@ -246,19 +246,19 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return tuple(name for name in CLIQUES if name in wanted)
 
     def _terms(self, inputs: Mapping[str, Inputs], L: int, before: Potentials | None, *, directed: bool) -> list[Term]:
-        node, sizes, C = LabelKernel("delta", L), {"edges": 2, "skips": 2, "paths": 3}, self._first_C()
+        node, sizes, C = LabelKernel("delta", L), {EDGES: 2, SKIPS: 2, PATHS: 3}, self._first_C()
         label_kernels: dict[str, LabelMap] = {
             name: LabelKernel("delta", L**k) if directed else Reversible(L, k) for name, k in sizes.items()
         }
         terms = [
-            Term("nodes", "nodes", node, C, self._kernel_of("kernel", before, "nodes", inputs["nodes"]), "nodes"),
-            Term("nodes constant", "nodes", node, self.C_label),
+            Term(NODES, NODES, node, C, self._kernel_of("kernel", before, NODES, inputs[NODES]), NODES),
+            Term(constant_term(NODES), NODES, node, self.C_label),
         ]
-        terms += [Term(f"{name} constant", name, label_kernels[name], self.C_label) for name in self._wanted()]
+        terms += [Term(constant_term(name), name, label_kernels[name], self.C_label) for name in self._wanted()]
         if self.edge_kernel is not None:
-            template = "edge inputs" if self._is_learned else "edges"
-            kernel = self._kernel_of("edge_kernel", before, "edge inputs", inputs["edges"])
-            terms.append(Term("edge inputs", template, label_kernels["edges"], C, kernel, "edges"))
+            template = EDGE_INPUTS if self._is_learned else EDGES
+            kernel = self._kernel_of("edge_kernel", before, EDGE_INPUTS, inputs[EDGES])
+            terms.append(Term(EDGE_INPUTS, template, label_kernels[EDGES], C, kernel, EDGES))
         return terms
 
 

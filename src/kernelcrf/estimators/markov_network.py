@@ -123,8 +123,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
         before = None if self._earlier is None else self._earlier.as_potentials
         fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
-        edges = [pair for pair in pairs if pair_name(*pair) in fitted.cliques]
-        graph = Graph(cards, {name: cliques[name] for name in fitted.cliques})
+        edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
+        graph = Graph(cards, {name: cliques[name] for name in fitted.layout.cliques})
         self.model_ = TableModel(
             **shared,
             reader=reader,

@@ -29,7 +29,7 @@ from kernelcrf.readers.classes import row_accuracy
 from kernelcrf.readers.label_sets import LabelSetReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.weights import only_weighted, read_weights
-from kernelcrf.terms import Term
+from kernelcrf.terms import Term, constant_term
 from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 
 
@@ -128,7 +128,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         before = None if self._earlier is None else self._earlier.potentials
         terms = self._terms(list(singles), [pair_name(*pair) for pair in pairs], X, weights, before)
         fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
-        edges = [pair for pair in pairs if pair_name(*pair) in fitted.cliques]
+        edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
         self.model_ = LabelSetModel(
             **shared,
             rows=rows,
@@ -193,9 +193,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         terms = []
         for name in singles:
             terms.append(Term(name, name, Contrasts(2), C, kernel, "rows"))
-            terms.append(Term(f"{name} constant", name, Contrasts(2), self.C_label))
+            terms.append(Term(constant_term(name), name, Contrasts(2), self.C_label))
         for name in pairs:
-            terms.append(Term(f"{name} constant", name, interactions(2, 2), self.C_label))
+            terms.append(Term(constant_term(name), name, interactions(2, 2), self.C_label))
             if edge_kernel is not None:
                 terms.append(Term(name, name, interactions(2, 2), C, edge_kernel, "rows"))
         return terms

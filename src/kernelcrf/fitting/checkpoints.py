@@ -17,22 +17,20 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, is_dataclass
+from dataclasses import astuple, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.fitting.corpus import input_of, sharing_inputs
 from kernelcrf.fitting.digest import as_json, digest_array, digest_value
-from kernelcrf.fitting.fit import Keep, Settings, Start
+from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.fitting.problem import Problem
-from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
-from kernelcrf.persistence.checks import read_array, read_map
+from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
 from kernelcrf.terms import Layout
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, path, shown
@@ -90,15 +88,36 @@ class Checkpoint:
         CHECKPOINT.check("checkpoint", checkpoint)
         return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
-    def start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
-        """Return where a fit of the problem was, or None if there is no file.
+    def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:
+        """Fit from where the file is, if there is one, and write it on the way and at the end."""
+        stated = _statement_of(problem, settings, start)
+        found, steps = self._start(stated, problem), 0
 
-        stated : what `statement_of` says of the problem.
-        """
-        found = self._read()
-        if found is None:
+        def keep(at: Start) -> None:
+            nonlocal steps
+            steps += 1
+            if (len(at.history) - 1) % self.every == 0:
+                self.write(stated, at)
+
+        try:
+            fitted = fit(problem, settings, found or start, keep)
+        except ValueError as error:
+            # A fit of this very problem went past its first step before: it is the file that is wrong.
+            if found is None or steps > 1:
+                raise
+            raise ModelFileError(
+                f"{self.path}: the fit cannot go on from the weights and landmarks of the checkpoint "
+                f"({_shown_text(error)}): remove the file to start anew"
+            ) from None
+        self.write(stated, replace(fitted.end, history=fitted.solution.history))
+        return fitted
+
+    def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
+        """Return where a fit of the stated problem was, or None if there is no file."""
+        content = self._read()
+        if content is None:
             return None
-        config, arrays = found
+        config, arrays = content
         if config.get("kind") != KIND:
             raise ModelFileError(
                 f"{self.path}: expected a checkpoint of a fit, got a model: pass another path to checkpoint="
@@ -108,10 +127,10 @@ class Checkpoint:
             raise ModelFileError(f"{self.path}: the checkpoint does not say which problem it belongs to")
         self._check_problem(there, stated)
         try:
-            return _start(config, arrays, problem)
+            return _read_start(config, arrays, problem)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ModelFileError(
-                f"{self.path}: the checkpoint is inconsistent ({shown_text(error)}): remove the file to start anew"
+                f"{self.path}: the checkpoint is inconsistent ({_shown_text(error)}): remove the file to start anew"
             ) from None
 
     def _check_problem(self, there: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
@@ -134,24 +153,12 @@ class Checkpoint:
             "pass another path, or remove the file to start anew"
         )
 
-    def keep(self, stated: Mapping[str, Any]) -> Keep:
-        """Return a function that writes the file as a fit goes on."""
-
-        def kept(at: Start) -> None:
-            if (len(at.history) - 1) % self.every == 0:
-                self.write(stated, at)
-
-        return kept
-
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
         """Write the file: the old one stays until the new one is whole."""
-        config: dict[str, Any] = {"kind": KIND, "problem": dict(stated), "maps": []}
-        theta = np.concatenate([W.ravel() for W in at.weights.values()])
-        arrays: dict[str, Array] = {"theta": theta, "history": np.array([astuple(record) for record in at.history])}
-        for place, one in enumerate({id(own): own for own in at.maps.values()}.values()):
-            own_config, own = one.to_arrays()
-            config["maps"].append(own_config)
-            arrays |= {f"map {place}.{key}": value for key, value in own.items()}
+        maps, arrays = maps_to_arrays(at.maps.values())
+        config = {"kind": KIND, "problem": dict(stated), "maps": maps}
+        arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
+        arrays["history"] = np.array([astuple(record) for record in at.history])
         if not _is_url(self.path):
             write(self.path, config, arrays)
             return
@@ -178,7 +185,7 @@ class Checkpoint:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
 
 
-def statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
+def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
     """Return what a checkpoint and a fit must agree on: all that the objective and its landmarks depend on.
 
     start : an earlier fit whose landmarks are taken up, or None.
@@ -190,28 +197,27 @@ def statement_of(problem: Problem, settings: Settings, start: Start | None) -> d
         "n_labels": {term.name: term.k_y.L for term in terms},
         "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
         "C": {term.name: term.C for term in terms},
-        "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
+        # A' v of each label kernel A A', for a random v.
+        "label_kernel": digest_value([digest_array(term.k_y.adjoint(_random_row(term.k_y.L))) for term in terms]),
         "n_components": settings.n_components,
         "pivots": rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__,
         "start": None if start is None else digest_value([_map_digest(own) for own in start.maps.values()]),
     }
-    # As it comes back from a file.
-    plain: dict[str, Any] = json.loads(json.dumps(stated, default=as_json))
+    plain: dict[str, Any] = _plain(stated)
     return plain
 
 
 CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.checkpoints.Checkpoint"), nothing)
 
 
-def shown_text(error: BaseException) -> str:
+def _shown_text(error: BaseException) -> str:
     """Return the message of an error in one line of bounded length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _label_kernel_digest(k_y: LabelMap) -> str:
-    """Return a digest of A' v for a label kernel A A' and a random v."""
-    return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
+def _random_row(L: int) -> Floats:
+    return np.random.default_rng(0).standard_normal((1, L))
 
 
 def _map_digest(one: FeatureMap) -> str:
@@ -219,7 +225,7 @@ def _map_digest(one: FeatureMap) -> str:
     return digest_value([config, {name: digest_array(array) for name, array in arrays.items()}])
 
 
-def _start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
+def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
     """Return the start that a file describes, once it is checked."""
     groups = sharing_inputs(problem.terms)
     maps: dict[str, FeatureMap] = {}
@@ -230,7 +236,7 @@ def _start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Prob
         own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
-        if is_primal != kernel.is_linear or stored not in (None, plain_kernel(kernel)):
+        if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
             raise ModelFileError(f"the map of {terms[0].name!r} is of another kernel than the problem")
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
@@ -238,9 +244,9 @@ def _start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Prob
     return Start(maps, layout.split(theta), _history_of(arrays))
 
 
-def plain_kernel(kernel: InputKernel) -> Any:
-    """Return the config of a kernel as it comes back from a file."""
-    return json.loads(json.dumps(kernel.to_config(), default=as_json))
+def _plain(value: Any) -> Any:
+    """Return a value as it comes back from a file."""
+    return json.loads(json.dumps(value, default=as_json))
 
 
 def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:

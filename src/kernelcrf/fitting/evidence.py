@@ -27,17 +27,21 @@ from scipy.optimize import minimize
 
 from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
-from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.fit import Callback, Fit, Settings, Start, fit
-from kernelcrf.fitting.laplace import MOST_EXACT, N_DRAWS, FactoredPosterior, Laplace, hessian, laplace
+from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
+from kernelcrf.fitting.laplace import (
+    MOST_EXACT,
+    N_DRAWS,
+    FactoredPosterior,
+    Laplace,
+    hessian,
+    laplace,
+    preconditioned,
+)
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
-from kernelcrf.solvers import find_solver
 from kernelcrf.solvers.linear_systems import solve_cg
-from kernelcrf.solvers.loop import minimise
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
-from kernelcrf.terms import Layout
 
 FIRST_C = 1.0
 LEAST_C, MOST_C = 1e-6, 1e6
@@ -59,18 +63,13 @@ class Selected:
     converged: bool
 
 
-def choose_C(
-    fitted: Fit, free: Collection[str], settings: Settings, callback: Callback = None, *, n_draws: int = N_DRAWS
-) -> Selected:
+def choose_C(fitted: Fit, free: Collection[str], settings: Settings, *, n_draws: int = N_DRAWS) -> Selected:
     """Return the fit at MacKay's fixed point, from a fit; the terms named in `free` share one C, others keep theirs.
 
     n_draws : of the approximation that is returned, where it is sampled.
     """
-    preconditioning = _preconditioning(fitted)
-    fitted, converged = _at_fixed_point(fitted, free, settings, preconditioning, callback)
-    own = _moved(preconditioning, fitted)
-    found = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws, preconditioning=own)
-    return Selected(fitted, found, converged)
+    fitted, converged = _at_fixed_point(fitted, free, replace(settings, certify_full=False))
+    return Selected(fitted, laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws), converged)
 
 
 def shared_variance(fitted: Fit, free: Collection[str]) -> float:
@@ -78,14 +77,13 @@ def shared_variance(fitted: Fit, free: Collection[str]) -> float:
     return next(term.C for term in fitted.layout.terms if term.name in free)
 
 
-def _at_fixed_point(
-    fitted: Fit, free: Collection[str], settings: Settings, preconditioning: Preconditioning | None, callback: Callback
-) -> tuple[Fit, bool]:
+def _at_fixed_point(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
     """Return the fit at the C that reproduces itself, and whether it was found."""
+    is_exact = fitted.layout.size <= _most_exact(fitted)
+    known = None if is_exact else Preconditioning.of(fitted.objective)
     x, before = float(np.log(shared_variance(fitted, free))), None
     for _ in range(MOST_STEPS):
-        found = _searched(fitted, preconditioning, SEARCH_DRAWS)
-        move = float(np.log(_fixed_point(fitted, free, found, preconditioning))) - x
+        move = float(np.log(_fixed_point(fitted, free, known))) - x
         if abs(move) <= CLOSE:
             return fitted, True
         step = _secant(x, move, before)
@@ -93,25 +91,22 @@ def _at_fixed_point(
         x = float(np.clip(x + step, np.log(LEAST_C), np.log(MOST_C)))
         if x == before[0]:
             break
-        fitted = _with_variance(fitted, float(np.exp(x)), free, settings, callback)
+        problem = fitted.problem.changed(free, C=float(np.exp(x)))
+        fitted = solve(problem, fitted.features, settings, Start(weights=fitted.weights))
     return fitted, False
 
 
-def _fixed_point(fitted: Fit, free: Collection[str], found: Laplace, preconditioning: Preconditioning | None) -> float:
+def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None) -> float:
     """Return |theta|^2 / (gamma + delta) of the free terms, within bounds: below them the data say nothing."""
-    chosen = _chosen(fitted, free)
+    found = _searched(fitted, SEARCH_DRAWS, known)
+    chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
     gamma = found.n_effective if chosen.all() else found.determined(chosen)
-    determined = gamma + _curvature_change(fitted, chosen, found, preconditioning)
+    determined = gamma + _curvature_change(fitted, chosen, found, known)
     return float(np.clip(np.dot(theta, theta) / max(determined, 1e-9), LEAST_C, MOST_C))
 
 
-def _chosen(fitted: Fit, free: Collection[str]) -> Flags:
-    """Return flags (size,) of the weights of the free terms."""
-    return np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
-
-
-def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, preconditioning: Preconditioning | None) -> float:
+def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, known: Preconditioning | None) -> float:
     """Return delta = tr(H^-1 dH_L / dlog C), by a central difference along the path of theta_hat."""
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
@@ -122,7 +117,7 @@ def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, preconditionin
         change = hessian(objective, ends[1]) - hessian(objective, ends[0])
         return float(np.vdot(covariance, change)) / (2 * DIFFERENCE)
     at = objective.evaluate(theta, curvature=True)
-    inverse = (_moved(preconditioning, fitted) or Preconditioning.of(objective)).at(at).inverse
+    inverse = preconditioned(objective, known).at(at).inverse
     path, _ = solve_cg(lambda v: objective.hessian_product(at, v), -prior_gradient, inverse, PATH_RTOL, PATH_STEPS)
     ends = _ends(objective, theta, path)
     draws = posterior.deviations(SEARCH_DRAWS, np.random.default_rng(0))
@@ -135,7 +130,7 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """The step to where the move would vanish on the line through the last two; the move itself at first."""
+    """Return the step to where the move would vanish on the line through the last two; the move itself at first."""
     step = move
     if before is not None and x != before[0]:
         slope = (move - before[1]) / (x - before[0])
@@ -144,41 +139,20 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
     return float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
 
 
-def _preconditioning(fitted: Fit) -> Preconditioning | None:
-    return None if fitted.layout.size <= _most_exact(fitted) else Preconditioning.of(fitted.objective)
-
-
 def _most_exact(fitted: Fit) -> int:
-    """Single nodes have their Hessian from few Gram matrices; chains from a product for each weight."""
+    """Return the most weights for exact determinants: single nodes have their Hessian from few Gram matrices."""
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 
-def _searched(fitted: Fit, preconditioning: Preconditioning | None, n_draws: int) -> Laplace:
+def _searched(fitted: Fit, n_draws: int, known: Preconditioning | None = None) -> Laplace:
     return laplace(
         fitted.objective,
         fitted.solution.evaluation,
         n_draws=n_draws,
         rtol=SEARCH_RTOL,
-        preconditioning=_moved(preconditioning, fitted),
+        preconditioning=known,
         most_exact=_most_exact(fitted),
     )
-
-
-def _moved(preconditioning: Preconditioning | None, fitted: Fit) -> Preconditioning | None:
-    """The same eigenvectors for the same data under another C."""
-    return None if preconditioning is None else replace(preconditioning, objective=fitted.objective)
-
-
-def _with_variance(fitted: Fit, C: float, free: Collection[str], settings: Settings, callback: Callback) -> Fit:
-    """Return the fit of the same data and basis at another C, from the weights that are there."""
-    problem = fitted.problem.changed(free, C=C)
-    layout = Layout.of(problem.terms, {term.name: term.n for term in fitted.layout.terms})
-    objective = Objective(layout, fitted.objective.partitions, fitted.objective.engine)
-    solver = find_solver(settings.solver, objective)
-    solution = minimise(
-        objective, solver, fitted.theta, tol=settings.tol, max_iter=settings.max_iter, callback=callback
-    )
-    return Fit(problem, fitted.features, objective, solution, solution.certificate)
 
 
 def choose_kernel(
@@ -186,10 +160,8 @@ def choose_kernel(
     names: Collection[str],
     free: Collection[str],
     settings: Settings,
-    engine: LocalEngine,
     *,
     n_restarts: int = 0,
-    callback: Callback = None,
     n_draws: int = N_DRAWS,
 ) -> Selected:
     """Return the fit at the hyperparameters of a kernel, and at the C, at which the evidence is greatest.
@@ -206,9 +178,11 @@ def choose_kernel(
             f"optimize_kernel=True and {kernel.described} has no hyperparameters to choose: expected a kernel of "
             "sklearn.gaussian_process with bounds that are not fixed, or one of rbf, poly, laplacian, chi2"
         )
-    search = _Search(replace(settings, tol=min(settings.tol, SEARCH_TOL)), engine, names, free, callback, fitted)
+    # The landmarks stay: a basis that grows would make the evidence jump from point to point.
+    fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False)
+    search = _Search(fixed, names, free, fitted)
     if free:
-        search.latest, _ = _at_fixed_point(fitted, free, search.settings, _preconditioning(fitted), callback)
+        search.latest, _ = _at_fixed_point(fitted, free, fixed)
         log_C = np.log(shared_variance(search.latest, free))
         theta = np.append(theta, log_C)
         bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
@@ -231,10 +205,8 @@ class _Search:
     """The evidence as a function of log hyperparameters; `latest` is the fit at the last point asked for."""
 
     settings: Settings
-    engine: LocalEngine
     names: Collection[str]
     free: Collection[str]
-    callback: Callback
     latest: Fit
 
     def fit_at(self, x: Floats, near: Fit) -> Fit:
@@ -243,24 +215,18 @@ class _Search:
         problem = near.problem.changed(self.names, kernel=kernel)
         if self.free:
             problem = problem.changed(self.free, C=float(np.exp(x[-1])))
-        # The landmarks stay: a basis that grows would make the evidence jump from point to point.
-        settings = replace(self.settings, n_components=None)
-        return fit(problem, settings, self.engine, self.callback, _carried(near, kernel, self.names))
+        return fit(problem, self.settings, _carried(near, kernel, self.names))
 
     def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
         """Return minus the evidence, and its differences to a point DIFFERENCE away in each hyperparameter."""
         self.latest = self.fit_at(x, self.latest)
-        value, gradient = -self._evidence(self.latest), np.empty(len(x))
+        value, gradient = -_searched(self.latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
         for k in range(len(x)):
             step = DIFFERENCE if x[k] + DIFFERENCE <= bounds[k, 1] else -DIFFERENCE
             there = x.copy()
             there[k] += step
-            gradient[k] = (-self._evidence(self.fit_at(there, self.latest)) - value) / step
+            gradient[k] = (-_searched(self.fit_at(there, self.latest), VALUE_DRAWS).log_evidence - value) / step
         return value, gradient
-
-    @staticmethod
-    def _evidence(fitted: Fit) -> float:
-        return _searched(fitted, None, VALUE_DRAWS).log_evidence
 
 
 def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:

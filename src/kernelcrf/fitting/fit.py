@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,8 @@ class Settings:
     tol : relative certified gap, in the span; with "auto", in the kernel's whole space.
     certify_full : compute gap_full, one pass over the blocks of K; "auto" always does.
     random_state : seed of the choice of atoms, and of the start of a fit with missing labels.
+    engine : threads of this process.
+    callback : is told of the record of every point.
     """
 
     n_components: int | str | None = None
@@ -56,6 +57,8 @@ class Settings:
     max_iter: int = 1000
     certify_full: bool = False
     random_state: Any = None
+    engine: LocalEngine = field(default_factory=LocalEngine)
+    callback: Callback = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,49 +110,34 @@ class Fit:
         return {name: own.map for name, own in self.features.items()}
 
     @property
-    def cliques(self) -> tuple[str, ...]:
-        """Return the kinds of cliques that have a term."""
-        return tuple(dict.fromkeys(term.cliques for term in self.layout.terms))
-
-    @property
     def end(self) -> Start:
         """Return where a later fit may begin."""
         return Start(self.maps, self.weights)
 
 
-def fit(
-    problem: Problem,
-    settings: Settings,
-    engine: LocalEngine,
-    callback: Callback = None,
-    start: Start | None = None,
-    keep: Keep | None = None,
-) -> Fit:
+def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: Keep | None = None) -> Fit:
     """Fit the terms of a problem; `start` has the landmarks and weights of an earlier fit, taken up on this data.
 
-    callback, keep : are told of every point: the former of its record, the latter of maps, weights and history.
+    keep : is told of maps, weights and history at every point.
     """
     if settings.n_components == "auto":
-        return _grow(problem, settings, engine, callback, start)
-    if isinstance(settings.n_components, str):
-        raise ValueError(f"n_components={settings.n_components!r}: expected a number of atoms, None or 'auto'")
-    features = choose_features(problem, settings.n_components, settings, engine, start)
-    return solve(problem, features, settings, engine, callback, start, keep)
+        return _grow(problem, settings, start)
+    return solve(problem, choose_features(problem, settings, start), settings, start, keep)
 
 
-def choose_features(
-    problem: Problem, n_components: int | None, settings: Settings, engine: LocalEngine, start: Start | None = None
-) -> dict[str, Features]:
+def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
     """Return features of the terms that have inputs: by the maps of a start, or by a basis of n_components atoms."""
+    n = settings.n_components
+    if isinstance(n, str):
+        raise ValueError(f"n_components={n!r}: expected a number of atoms, None or 'auto'")
     found: dict[str, Features] = {}
-    maps = {} if start is None else start.maps
+    corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
         earlier = next((maps[term.name] for term in terms if term.name in maps), None)
         if earlier is None:
-            chosen = settings.rule, settings.random_state, engine
-            own = problem.corpus.features(terms[0], n_components, *chosen, None)
+            own = corpus.features(terms[0], n, settings.rule, settings.random_state, settings.engine, None)
         else:
-            own = problem.corpus.carried_over(terms[0], earlier, engine)
+            own = corpus.carried_over(terms[0], earlier, settings.engine)
         found |= {term.name: own for term in terms}
     return found
 
@@ -158,25 +146,27 @@ def solve(
     problem: Problem,
     features: Mapping[str, Features],
     settings: Settings,
-    engine: LocalEngine,
-    callback: Callback = None,
     start: Start | None = None,
     keep: Keep | None = None,
 ) -> Fit:
     """Fit the terms of a problem whose features are known, from the weights of an earlier fit if there is one."""
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
-    objective = objective_of(problem, features, engine)
-    layout = objective.layout
+    objective = objective_of(problem, features, settings.engine)
+    layout, maps = objective.layout, {name: own.map for name, own in features.items()}
     theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
-    maps = {name: own.map for name, own in features.items()}
+
+    def kept(theta: Floats, history: Sequence[Record]) -> None:
+        assert keep is not None
+        keep(Start(maps, layout.split(theta), tuple(history)))
+
     solution = minimise(
         objective,
         find_solver(settings.solver, objective),
         theta,
         tol=settings.tol,
         max_iter=settings.max_iter,
-        callback=callback,
-        keep=None if keep is None else partial(_keep, keep, maps, layout),
+        callback=settings.callback,
+        keep=None if keep is None else kept,
         earlier=() if start is None else start.history,
     )
     fitted = Fit(problem, features, objective, solution, solution.certificate)
@@ -208,11 +198,7 @@ def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
     return layout.join({term.name: weights.get(term.name, np.zeros(term.shape)) for term in layout.terms})
 
 
-def _keep(keep: Keep, maps: Mapping[str, FeatureMap], layout: Layout, theta: Floats, history: Sequence[Record]) -> None:
-    keep(Start(maps, layout.split(theta), tuple(history)))
-
-
-def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: Callback, start: Start | None) -> Fit:
+def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
     kernels = [terms for terms in sharing_inputs(problem.terms) if not input_of(terms[0])[1].is_linear]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
     most = {name: corpus.n_inputs(terms[0]) for name, terms in groups.items()}
@@ -220,10 +206,10 @@ def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: C
     if settings.max_components is not None:
         most = {name: min(settings.max_components, n) for name, n in most.items()}
         first = min(settings.max_components, first)
-    features = choose_features(problem, first, settings, engine, start)
+    features = choose_features(problem, replace(settings, n_components=first), start)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:
-        fitted = solve(problem, features, inner, engine, callback, start)
+        fitted = solve(problem, features, inner, start)
         at = fitted.solution.evaluation
         gap = corpus.gap_full(fitted.objective, at, features)
         if not gap.shares and fitted.objective.is_convex:
@@ -238,7 +224,7 @@ def _grow(problem: Problem, settings: Settings, engine: LocalEngine, callback: C
         for name in growing:
             basis, rule = features[name].basis, Gradient(gap.scores[name])
             n = min(2 * sizes[name], most[name])
-            own = corpus.features(groups[name][0], n, rule, settings.random_state, engine, basis)
+            own = corpus.features(groups[name][0], n, rule, settings.random_state, settings.engine, basis)
             features |= {other.name: own for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))

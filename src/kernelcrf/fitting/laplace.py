@@ -25,10 +25,9 @@ Where labels are missing, H is not known (`objective` has its Gauss-Newton part)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import ClassVar, Protocol
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
@@ -38,34 +37,19 @@ from kernelcrf.arrays import Flags, Floats, Places
 from kernelcrf.fitting.lanczos import RTOL, krylov
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.partition import RowPartition
-from kernelcrf.solvers.preconditioners import Preconditioning, node_covariances
+from kernelcrf.solvers.preconditioners import Preconditioner, Preconditioning, node_covariances
 from kernelcrf.terms import Layout, Term
 
 MOST_EXACT = 5000
 N_DRAWS = 32
 
 
-class Posterior(Protocol):
-    """A Gaussian N(mode, H^-1) over theta."""
-
-    @property
-    def mode(self) -> Floats:
-        """theta_hat."""
-        ...
-
-    def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws minus the mode, (n, size)."""
-        ...
-
-    @property
-    def n_kept(self) -> int | None:
-        """How many draws there are; None where any number can be made."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class FactoredPosterior:
-    """H^-1 = D A^-1 D with D = C^1/2 and A = G G': `scale` (size,) is the diagonal of D, G lower triangular."""
+    """N(mode, H^-1) over theta by H^-1 = D A^-1 D, A = G G': `scale` (size,) is the diagonal of D = C^1/2.
+
+    n_kept : how many draws there are; None where any number can be made.
+    """
 
     mode: Floats
     scale: Floats
@@ -73,23 +57,19 @@ class FactoredPosterior:
     n_kept: ClassVar[int | None] = None
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """D G^-T z."""
+        """Return draws minus the mode, (n, size): D G^-T z."""
         z = rng.standard_normal((len(self.mode), n))
         return np.asarray(self.scale * solve_triangular(self.G, z, trans="T", lower=True).T)
 
     def covariance(self, term: slice) -> Floats:
-        """The rows and columns of H^-1 of some weights, exactly."""
+        """Return the rows and columns of H^-1 of some weights, exactly."""
         half = self._inverse[:, term] * self.scale[term]
         return np.asarray(half.T @ half)
 
-    def determined(self, chosen: Flags) -> float:
+    def determined(self, chosen: Flags | slice) -> float:
         """Return gamma of some weights: their number minus the sum of their diagonal entries of A^-1."""
-        return float(chosen.sum() - np.square(self._inverse[:, chosen]).sum())
-
-    @cached_property
-    def n_effective(self) -> float:
-        """Gamma = size - tr A^-1."""
-        return float(len(self.mode) - np.square(self._inverse).sum())
+        columns = self._inverse[:, chosen]
+        return float(columns.shape[1] - np.square(columns).sum())
 
     @property
     def _inverse(self) -> Floats:
@@ -99,13 +79,13 @@ class FactoredPosterior:
 
 @dataclass(frozen=True, eq=False)
 class SampledPosterior:
-    """Draws minus the mode, (S, size)."""
+    """N(mode, H^-1) by S draws from it: `drawn` (S, size) has them minus the mode."""
 
     mode: Floats
     drawn: Floats
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """N of the draws, in random order: no more than there are."""
+        """Return n of the draws, in random order: no more than there are."""
         if n > len(self.drawn):
             raise ValueError(
                 f"n_samples={n}: this posterior was kept as {len(self.drawn)} draws, since it has {len(self.mode)} "
@@ -114,14 +94,14 @@ class SampledPosterior:
         return np.asarray(self.drawn[rng.permutation(len(self.drawn))[:n]])
 
     @property
-    def n_kept(self) -> int | None:
-        """S."""
+    def n_kept(self) -> int:
+        """Return S."""
         return len(self.drawn)
 
 
 @dataclass(frozen=True, eq=False)
 class PartialPosterior:
-    """That of the weights `kept`, whose features the data show; the prior N(0, scale^2) of all others."""
+    """The posterior of the weights `kept`, whose features the data show; the prior N(0, scale^2) of all others."""
 
     mode: Floats
     scale: Floats
@@ -129,7 +109,7 @@ class PartialPosterior:
     inner: FactoredPosterior | SampledPosterior
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws of both kinds."""
+        """Return draws of both kinds minus the mode."""
         inner = self.inner.deviations(n, rng)
         found = self.scale * rng.standard_normal((n, len(self.mode)))
         found[:, self.kept] = inner
@@ -137,8 +117,11 @@ class PartialPosterior:
 
     @property
     def n_kept(self) -> int | None:
-        """Those of the weights kept."""
+        """Return the number of draws of the weights kept."""
         return self.inner.n_kept
+
+
+Posterior = FactoredPosterior | SampledPosterior | PartialPosterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +138,7 @@ class Laplace:
     log_evidence: float
     error: float
     n_effective: float
-    posterior: FactoredPosterior | SampledPosterior | PartialPosterior | None
+    posterior: Posterior | None
     shares: Floats | None = None
 
     def determined(self, chosen: Flags) -> float:
@@ -179,11 +162,11 @@ def laplace(
     preconditioning: Preconditioning | None = None,
     most_exact: int | None = None,
 ) -> Laplace:
-    """Laplace's approximation at the minimum of P.
+    """Return Laplace's approximation at the minimum of P.
 
     n_draws, rtol, seed : of the stochastic way: directions z, the accuracy of each run, and where they come from; the
         same seed gives the same directions.
-    preconditioning : of an objective on the same data, to spare its eigendecompositions.
+    preconditioning : of an objective on the same data, under any C, to spare its eigendecompositions.
     most_exact : the most weights for the exact way; None is MOST_EXACT.
     """
     if not objective.is_convex:
@@ -202,13 +185,17 @@ def laplace(
     at = objective.evaluate(at.theta, curvature=True)
     if objective.layout.size <= (MOST_EXACT if most_exact is None else most_exact):
         return _exact(objective, at)
-    if preconditioning is None:
-        preconditioning = Preconditioning.of(objective)
-    return _stochastic(objective, at, preconditioning, n_draws, rtol, np.random.default_rng(seed))
+    M = preconditioned(objective, preconditioning).at(at)
+    return _stochastic(objective, at, M, n_draws, rtol, np.random.default_rng(seed))
+
+
+def preconditioned(objective: Objective, known: Preconditioning | None) -> Preconditioning:
+    """Return the preconditioning of an objective, with the eigenvectors of the same data under another C if known."""
+    return Preconditioning.of(objective) if known is None else replace(known, objective=objective)
 
 
 def _seen(objective: Objective) -> tuple[Objective, Places] | None:
-    """The objective of the weights whose sparse features occur, and their places; None where all of them do.
+    """Return the objective of the weights whose sparse features occur, and their places; None where all of them do.
 
     A feature that never occurs has a weight of zero and no curvature but the prior's: it adds nothing to the evidence.
     """
@@ -237,31 +224,22 @@ def _column_counts(term: Term, partition: RowPartition, state: None) -> Places:
 
 
 def hessian(objective: Objective, at: Evaluation) -> Floats:
-    """H at an evaluation made with curvature, (size, size)."""
-    found = _hessian_of_single_nodes(objective, at)
-    if found is not None:
-        return found
-    size = objective.layout.size
-    H, unit = np.empty((size, size)), np.zeros(size)
-    for k in range(size):
+    """Return H at an evaluation made with curvature, (size, size)."""
+    layout, covariances = objective.layout, node_covariances(objective, at)
+    H, unit = np.zeros((layout.size, layout.size)), np.zeros(layout.size)
+    if covariances is not None:
+        # Samples are single nodes, and one term has their inputs: H from weighted Gram matrices.
+        name, blocks = covariances
+        n_labels, n = blocks.shape[0], blocks.shape[2]
+        H[layout.slices[name], layout.slices[name]] = blocks.transpose(2, 0, 3, 1).reshape(n * n_labels, -1)
+        H[np.diag_indices(layout.size)] += layout.times_lam(np.ones(layout.size))
+        return H
+    for k in range(layout.size):
         unit[k] = 1.0
         H[k] = objective.hessian_product(at, unit)
         unit[k] = 0.0
     H += H.T.copy()
     H *= 0.5
-    return H
-
-
-def _hessian_of_single_nodes(objective: Objective, at: Evaluation) -> Floats | None:
-    """The same from weighted Gram matrices, where samples are single nodes and one template has their inputs."""
-    covariances = node_covariances(objective, at)
-    if covariances is None:
-        return None
-    layout, (name, blocks) = objective.layout, covariances
-    n_labels, n = blocks.shape[0], blocks.shape[2]
-    H = np.zeros((layout.size, layout.size))
-    H[layout.slices[name], layout.slices[name]] = blocks.transpose(2, 0, 3, 1).reshape(n * n_labels, -1)
-    H[np.diag_indices(layout.size)] += layout.times_lam(np.ones(layout.size))
     return H
 
 
@@ -279,11 +257,11 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
     G = _factor(A)
     posterior = FactoredPosterior(at.theta, scale, G)
     log_determinant = 2.0 * float(np.log(np.diagonal(G)).sum())
-    return Laplace(-at.value - 0.5 * log_determinant, 0.0, posterior.n_effective, posterior)
+    return Laplace(-at.value - 0.5 * log_determinant, 0.0, posterior.determined(slice(None)), posterior)
 
 
 def _factor(A: Floats) -> Floats:
-    """A = G G'. All eigenvalues of A are at least 1; features in single precision may hide it."""
+    """Return G of A = G G'. All eigenvalues of A are at least 1; features in single precision may hide it."""
     try:
         return np.asarray(cholesky(A, lower=True))
     except LinAlgError:
@@ -295,14 +273,17 @@ def _factor(A: Floats) -> Floats:
 def _stochastic(
     objective: Objective,
     at: Evaluation,
-    preconditioning: Preconditioning,
+    M: Preconditioner,
     n_draws: int,
     rtol: float,
     rng: np.random.Generator,
 ) -> Laplace:
-    layout, M = objective.layout, preconditioning.at(at)
+    layout = objective.layout
     scale = prior_scale(layout)
-    product: Callable[[Floats], Floats] = lambda v: M.forward(objective.hessian_product(at, M.back(v)))  # noqa: E731
+
+    def product(v: Floats) -> Floats:
+        return M.forward(objective.hessian_product(at, M.back(v)))
+
     drawn, traces, gammas = np.empty((n_draws, layout.size)), np.empty(n_draws), np.empty(n_draws)
     shares = np.zeros(layout.size)
     for k in range(n_draws):
@@ -320,5 +301,5 @@ def _stochastic(
 
 
 def prior_scale(layout: Layout) -> Floats:
-    """C^1/2 of each weight, (size,)."""
+    """Return C^1/2 of each weight, (size,)."""
     return np.asarray(1 / np.sqrt(layout.times_lam(np.ones(layout.size))))

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.basis.features import Features
-from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.fit import Callback, Fit, Settings, Start, choose_features, objective_of, solve, theta_of
+from kernelcrf.fitting.fit import Fit, Settings, Start, choose_features, objective_of, solve, theta_of
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.objective import Evaluation, Objective
@@ -90,24 +89,19 @@ class SearchSettings:
 
 
 def search(
-    problem: Problem,
-    settings: Settings,
-    rule: SearchSettings,
-    engine: LocalEngine,
-    callback: Callback = None,
-    start: Start | None = None,
+    problem: Problem, settings: Settings, rule: SearchSettings, start: Start | None = None
 ) -> tuple[Fit, Search]:
     """Add templates of a problem on graphs to those present, the best first, until no absent one matters."""
     data = _graphs(problem)
     if isinstance(settings.n_components, str):
         raise ValueError("a structure search needs the same basis in each round: give n_components as a number")
     inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
-    features = choose_features(problem, settings.n_components, settings, engine, start)
+    features = choose_features(problem, settings, start)
     rounds: list[Round] = []
     while True:
-        fitted = solve(problem.only(inside), features, settings, engine, callback, start)
+        fitted = solve(problem.only(inside), features, settings, start)
         at = fitted.solution.evaluation
-        absent = bounds(fitted, problem, features, outside, engine)
+        absent = bounds(fitted, problem, features, outside)
         left_out = sum(candidate.bound for candidate in absent)
         joined: list[Candidate] = []
         if left_out > rule.tol * abs(at.value):
@@ -122,13 +116,12 @@ def search(
         start = fitted.end
 
 
-def bounds(
-    fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str], engine: LocalEngine
-) -> list[Candidate]:
+def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:
     """Return what absent templates could gain: an evaluation with their tables at zero, group by group."""
     found: list[Candidate] = []
-    for group in _groups(_graphs(problem), fitted.cliques, absent):
-        objective = objective_of(problem.only([*fitted.cliques, *group]), features, engine)
+    present = fitted.layout.cliques
+    for group in _groups(_graphs(problem), present, absent):
+        objective = objective_of(problem.only([*present, *group]), features, fitted.objective.engine)
         at = objective.evaluate(theta_of(objective.layout, fitted.weights))
         found += _candidates(objective, at, group)
     return found

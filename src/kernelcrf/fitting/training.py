@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.checkpoints import Checkpoint, shown_text, statement_of
+from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.fitting.evidence import choose_C, choose_kernel, shared_variance
-from kernelcrf.fitting.fit import Callback, Fit, Settings, Start, fit, with_gap_full
+from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
-from kernelcrf.persistence import ModelFileError
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,41 +49,30 @@ class Trained:
     search: Search | None
 
 
-def train(
-    problem: Problem,
-    settings: Settings,
-    plan: Plan,
-    engine: LocalEngine,
-    callback: Callback = None,
-    start: Start | None = None,
-) -> Trained:
+def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
     """Fit a problem as planned, from an earlier fit if there is one."""
     found: Search | None = None
     if plan.structure is not None:
-        fitted, found = search(problem, settings, plan.structure, engine, callback, start)
+        fitted, found = search(problem, settings, plan.structure, start)
     elif plan.checkpoint is not None:
-        fitted = _fit_with_checkpoint(plan.checkpoint, problem, settings, engine, callback, start)
+        fitted = plan.checkpoint.resume(problem, settings, start)
     else:
-        fitted = fit(problem, settings, engine, callback, start)
+        fitted = fit(problem, settings, start)
     if plan.by_evidence or plan.kernel_terms:
-        fitted, chosen = _choose_by_evidence(fitted, settings, plan, engine, callback)
+        fitted, chosen = _choose_by_evidence(fitted, settings, plan)
         return Trained(fitted, chosen if plan.laplace else replace(chosen, posterior=None), found)
     return Trained(fitted, laplace(fitted.objective, fitted.solution.evaluation) if plan.laplace else None, found)
 
 
-def _choose_by_evidence(
-    fitted: Fit, settings: Settings, plan: Plan, engine: LocalEngine, callback: Callback
-) -> tuple[Fit, Laplace]:
+def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace]:
     """Return the fit at the C and the kernel of the greatest evidence."""
     n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
     present = {term.name for term in fitted.layout.terms}
     free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
     if names:
-        chosen = choose_kernel(
-            fitted, names, free, settings, engine, n_restarts=plan.n_restarts, callback=callback, n_draws=n_draws
-        )
+        chosen = choose_kernel(fitted, names, free, settings, n_restarts=plan.n_restarts, n_draws=n_draws)
     else:
-        chosen = choose_C(fitted, free, settings, callback, n_draws=n_draws)
+        chosen = choose_C(fitted, free, settings, n_draws=n_draws)
     if not chosen.converged:
         ended = [f"C={shared_variance(chosen.fit, free):.3g}"] if free else []
         ended += [str(term.kernel) for term in chosen.fit.layout.terms if term.name in names][:1]
@@ -97,38 +84,6 @@ def _choose_by_evidence(
         )
     if settings.n_components == "auto":
         # The landmarks that `tol` needs depend on C and the kernel.
-        grown = fit(chosen.fit.problem, settings, engine, callback)
+        grown = fit(chosen.fit.problem, settings)
         return grown, laplace(grown.objective, grown.solution.evaluation, n_draws=n_draws)
     return with_gap_full(chosen.fit) if settings.certify_full else chosen.fit, chosen.laplace
-
-
-def _fit_with_checkpoint(
-    checkpoint: Checkpoint,
-    problem: Problem,
-    settings: Settings,
-    engine: LocalEngine,
-    callback: Callback,
-    start: Start | None,
-) -> Fit:
-    """Fit from where the checkpoint is, if there is one, and write it on the way and at the end."""
-    stated = statement_of(problem, settings, start)
-    found = checkpoint.start(stated, problem)
-    steps, write = 0, checkpoint.keep(stated)
-
-    def keep(at: Start) -> None:
-        nonlocal steps
-        steps += 1
-        write(at)
-
-    try:
-        fitted = fit(problem, settings, engine, callback, found or start, keep)
-    except ValueError as error:
-        # A fit of this very problem went past its first step before: it is the file that is wrong.
-        if found is None or steps > 1:
-            raise
-        raise ModelFileError(
-            f"{checkpoint.path}: the fit cannot go on from the weights and landmarks of the checkpoint "
-            f"({shown_text(error)}): remove the file to start anew"
-        ) from None
-    checkpoint.write(stated, replace(fitted.end, history=fitted.solution.history))
-    return fitted

@@ -1,10 +1,13 @@
-"""The fitted state that models of sequences and of rows share: kernel, features, weights, certificate and evidence."""
+"""The fitted state that models share: certificate and evidence, and of sequences and rows also kernel and weights."""
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Self
 
 import numpy as np
@@ -16,6 +19,7 @@ from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
@@ -29,17 +33,21 @@ from kernelcrf.validation import shown
 N_SAMPLES = 100
 # The number of labels in a clique of each term.
 NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
+# What a file says of how the fit went, and not of what the model predicts.
+RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedModel:
     """The result of a fit, from which an estimator predicts.
 
+    C : prior variance of the weights on inputs, or of all of them if none has inputs.
     laplace : evidence and posterior of the weights, or None if they were not computed.
     """
 
     certificate: Certificate
     n_iter: int
+    C: float
     laplace: Laplace | None
 
     @property
@@ -52,16 +60,39 @@ class FittedModel:
     @property
     def kernels(self) -> Mapping[str, InputKernel]:
         """Return the kernels by the names of the parameters that they come from."""
-        raise NotImplementedError
+        return {}
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
-        raise NotImplementedError
+        config = {
+            "certificate": {name: parts.plain(value, name) for name, value in asdict(self.certificate).items()},
+            "n_iter": self.n_iter,
+            "C": float(self.C),
+            "laplace": None,
+        }
+        if self.laplace is not None:
+            names = "log_evidence", "error", "n_effective"
+            config["laplace"] = {name: getattr(self.laplace, name) for name in names}
+        return config, {}
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
         raise NotImplementedError
+
+    @staticmethod
+    def _read_shared(config: Config, posterior: Arrays, theta: Floats) -> Config:
+        """Return the fields of all models from a file, with the arrays of a posterior around the mode theta."""
+        # Files of earlier versions may have the C of the parameters alone.
+        C = read_number(config if "C" in config else config["parameters"], "C")
+        if C <= 0:
+            raise ModelFileError(f"C is {C:g}: expected a number above 0")
+        return {
+            "certificate": parts.certificate_from_config(config["certificate"]),
+            "n_iter": read_count(config, "n_iter"),
+            "C": C,
+            "laplace": parts.read_laplace(config["laplace"], posterior, theta),
+        }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,7 +104,6 @@ class KernelModel(FittedModel):
     """
 
     kernel: InputKernel
-    C: float
     map: FeatureMap
     layout: Layout
     theta: Floats
@@ -114,6 +144,11 @@ class KernelModel(FittedModel):
         """Return the feature maps of the templates that have inputs, by name."""
         return {TOKEN_TERM: self.map}
 
+    @property
+    def end(self) -> Start:
+        """Return where a later fit may begin."""
+        return Start(self.maps, self.layout.split(self.theta))
+
     def tempered(self, temperature: float) -> Self:
         """Return the model with its weights divided by a temperature, without posterior and certificate."""
         return replace(
@@ -135,21 +170,17 @@ class KernelModel(FittedModel):
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        config, _ = super().to_arrays()
         map_config, of_map = self.map.to_arrays()
         arrays: Arrays = {f"map.{name}": array for name, array in of_map.items()}
         arrays |= {"theta": self.theta, "coef": self.coef, "objective_curve": self.objective_curve}
         if self.laplace is not None and self.laplace.posterior is not None:
             arrays |= parts.posterior_arrays(self.laplace.posterior)
-        config = {
+        return config | {
             "kernel": self.kernel.to_config(),
             "map": map_config,
-            "certificate": parts.certificate_config(self.certificate),
-            "n_iter": self.n_iter,
-            "C": float(self.C),
             "layout": self.layout.to_config(),
-            "laplace": parts.laplace_config(self.laplace),
-        }
-        return config, arrays
+        }, arrays
 
     @staticmethod
     def _fields_of(found: Trained) -> Config:
@@ -168,32 +199,44 @@ class KernelModel(FittedModel):
             "laplace": found.laplace,
         }
 
-    @staticmethod
-    def _read_fields(config: Config, arrays: Arrays, n_features: int, L: int) -> Config:
+    @classmethod
+    def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int) -> Config:
         """Return the shared fields from a model file, once they are consistent."""
         own_map = read_map(config["map"], arrays, "map.", n_features)
-        coef = read_array(arrays, "coef", (own_map.n, L), "f")
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError("the templates do not fit the labels and the weights")
+            raise ModelFileError(f"the templates do not fit the weights: expected {L} labels in each")
         layout = Layout.from_config(config["layout"])
         if any(NODES.get(read_text(one, "name")) != read_count(one, "nodes") for one in config["layout"]):
             raise ModelFileError(f"the templates are {shown(list(layout.slices))}: expected {', '.join(NODES)}")
         theta = read_array(arrays, "theta", (layout.size,), "f")
-        n_iter, C = read_count(config, "n_iter"), read_number(config, "C")
-        if C <= 0:
-            raise ModelFileError(f"C is {C:g}: expected a number above 0")
-        return {
+        shared = cls._read_shared(config, arrays, theta)
+        return shared | {
             "kernel": InputKernel.from_config(config["kernel"]),
-            "C": C,
             "map": own_map,
             "layout": layout,
             "theta": theta,
-            "coef": coef,
-            "certificate": parts.certificate_from_config(config["certificate"]),
-            "n_iter": n_iter,
-            "objective_curve": read_array(arrays, "objective_curve", (n_iter + 1,), "f"),
-            "laplace": parts.read_laplace(config["laplace"], arrays, theta),
+            "coef": read_array(arrays, "coef", (own_map.n, L), "f"),
+            "objective_curve": read_array(arrays, "objective_curve", (shared["n_iter"] + 1,), "f"),
         }
+
+
+def model_digest(model: FittedModel, decoding: str) -> str:
+    """Return a digest that tells whether two models predict the same, given the rule of decoding.
+
+    It covers everything that a model file holds except the records of how the fit went: fitting again with the same
+    data and parameters gives the same digest. If no file can hold the model, it is a new one each time.
+    """
+    try:
+        config, arrays = model.to_arrays()
+    except TypeError:
+        return secrets.token_hex(16)
+    config = {name: value for name, value in config.items() if name not in RECORDS}
+    found = blake2b(json.dumps([config, decoding], sort_keys=True).encode(), digest_size=16)
+    for name in sorted(set(arrays) - set(RECORDS)):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.data)
+    return found.hexdigest()
 
 
 def rng_of(random_state: UserData) -> np.random.Generator:

@@ -136,11 +136,6 @@ class ChainModel(KernelModel):
         )
 
     @property
-    def classes(self) -> Array:
-        """Return the labels (L,)."""
-        return self.labels.classes
-
-    @property
     def maps(self) -> dict[str, FeatureMap]:
         """Return the feature maps of the templates that have inputs, by name."""
         return super().maps | ({} if self.edge_map is None else {STEP_TERM: self.edge_map})

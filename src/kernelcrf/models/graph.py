@@ -7,15 +7,16 @@ from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs
+from kernelcrf.arrays import Arrays, Config, Floats, Inputs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.models.network import COVERS, NetworkDistribution, NetworkModel, inference_named
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import check_map, read_count, read_flag
+from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import LabelReader
+from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, constant_term
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,26 +38,20 @@ class GraphModel(NetworkModel):
     covers: str
 
     @property
-    def classes(self) -> Array:
-        """Return the labels (L,)."""
-        return self.labels.classes
-
-    @property
     def landmarks(self) -> Inputs | None:
         """Return the landmarks of the nodes' kernel, or None for the linear kernel."""
-        return self.potentials.landmarks("nodes")
+        return self.potentials.landmarks(NODES)
 
     @property
     def cliques(self) -> tuple[str, ...]:
         """Return what has a potential beside nodes."""
-        return tuple(name for name in self.potentials.templates if name != "nodes")
+        return tuple(name for name in self.potentials.layout.cliques if name != NODES)
 
     @property
     def edge_potentials(self) -> Floats | None:
         """Return T (L, L), [from, to], or None without edges."""
-        L = len(self.classes)
-        has_edges = "edges" in self.potentials.templates
-        return self.potentials.potential("edges constant").reshape(L, L) if has_edges else None
+        L = len(self.labels.classes)
+        return self.potentials.potential(constant_term(EDGES)).reshape(L, L) if EDGES in self.cliques else None
 
     @property
     def empty_samples(self) -> GraphSamples:
@@ -72,13 +67,13 @@ class GraphModel(NetworkModel):
         if graphs.directed != self.directed or other_edges:
             raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
         graph = Graph(
-            np.full(graphs.nodes.shape[0], len(self.classes)),
-            {name: graphs.members(name) for name in self.potentials.templates},
+            np.full(graphs.nodes.shape[0], len(self.labels.classes)),
+            {name: graphs.members(name) for name in self.potentials.layout.cliques},
             graphs.samples if graphs.n_samples > 1 else None,
         )
-        way, inputs = inference_named(inference, self.seed)(graph), {"nodes": graphs.nodes}
-        if any(name != "nodes" for name in self.potentials.maps):
-            inputs["edges"] = inputs["edge inputs"] = graphs.edge_inputs
+        way, inputs = inference_named(inference, self.seed)(graph), {NODES: graphs.nodes}
+        if len(self.potentials.maps) > 1:
+            inputs[EDGES] = inputs[EDGE_INPUTS] = graphs.edge_inputs
         tables = self.potentials.tables(way, 1, inputs, engine)
         return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
 
@@ -102,25 +97,19 @@ class GraphModel(NetworkModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
         shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
-        potentials, n_features = (
-            Potentials.from_arrays(config["potentials"], arrays),
-            read_count(config, "n_features", 1),
-        )
-        L = len(labels.classes)
-        sizes = {"nodes": L, "edges": L**2, "edge inputs": L**2, "skips": L**2, "paths": L**3}
-        if not {"nodes"} <= set(potentials.templates) <= set(sizes) or "nodes" not in potentials.maps:
+        L, n_features = len(labels.classes), read_count(config, "n_features", 1)
+        sizes = {NODES: L, EDGES: L**2, EDGE_INPUTS: L**2, SKIPS: L**2, PATHS: L**3}
+        potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, {NODES: n_features})
+        if NODES not in potentials.maps:
             raise ModelFileError(
-                f"the cliques are {potentials.templates[:8]}: expected nodes and others of {list(sizes)}"
+                f"the terms with inputs are {list(potentials.maps)[:8]}: expected {NODES!r} among them"
             )
-        for name, own in potentials.maps.items():
-            check_map(own, n_features if name == "nodes" else None)
         # Files of earlier versions do not have the objective: it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
             raise ModelFileError(f"covers={str(covers)[:80]!r}: expected one of {', '.join(COVERS.values())}")
         if covers != COVERS["exact"]:
             shared["laplace"] = None
-        potentials.check({name: sizes[name] for name in potentials.templates})
         return cls(
             **shared,
             labels=labels,

@@ -16,10 +16,11 @@ from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.models.network import NetworkDistribution, NetworkModel
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.persistence.checks import check_map, read_array
+from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.label_sets import LabelSetReader
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.tables import TableReader
+from kernelcrf.terms import constant_term
 
 BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
@@ -68,13 +69,13 @@ class LabelSetModel(NetworkModel):
     @cached_property
     def intercept(self) -> Floats:
         """Return the log odds (n_labels,) of each label that do not depend on inputs."""
-        tables = [self.potentials.potential(f"{label_name(j)} constant") for j in range(len(self.sets.values))]
+        tables = [self.potentials.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
         return np.array([table[1] - table[0] for table in tables])
 
     @cached_property
     def interactions(self) -> Floats:
         """Return the log odds ratios (n_edges,) of pairs that do not depend on inputs."""
-        tables = [self.potentials.potential(f"{pair_name(*pair)} constant") for pair in self.edges.tolist()]
+        tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
     def distributions(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkDistribution]:
@@ -82,9 +83,8 @@ class LabelSetModel(NetworkModel):
         size = max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
         for low in range(0, max(X.shape[0], 1), size):
             own = X[low : low + size]
-            tables = self.potentials.tables(
-                self.exact, own.shape[0], dict.fromkeys(self.potentials.templates, own), engine
-            )
+            inputs = dict.fromkeys(self.potentials.layout.cliques, own)
+            tables = self.potentials.tables(self.exact, own.shape[0], inputs, engine)
             yield NetworkDistribution(self.exact, tables, len(tables), engine.n_threads)
 
     def marginals(self, found: NetworkDistribution) -> Floats:
@@ -101,17 +101,13 @@ class LabelSetModel(NetworkModel):
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
-        model = cls(
-            **cls._read_fields(config),
-            rows=RowReader.from_config("MultiLabelCRF", config),
-            sets=LabelSetReader.from_config(config),
-            edges=read_array(arrays, "edges", (len(arrays["edges"]), 2), "i"),
-            potentials=Potentials.from_arrays(config["potentials"], arrays),
-        )
-        for own in model.potentials.maps.values():
-            check_map(own, model.rows.n_features)
-        graph = model.exact.graph
-        model.potentials.check({name: int(np.prod(graph.shape(name))) for name in graph.cliques})
+        rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
+        edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
+        graph = _pair_graph([2] * len(sets.values), edges, label_name)
+        sizes = {name: int(np.prod(graph.shape(name))) for name in graph.cliques}
+        columns = dict.fromkeys(sizes, rows.n_features)
+        potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, columns)
+        model = cls(**cls._read_fields(config), rows=rows, sets=sets, edges=edges, potentials=potentials)
         # A file may lack the potentials that these attributes read.
         _ = model.landmarks, model.intercept, model.interactions
         return model
@@ -147,8 +143,7 @@ class TableModel(NetworkModel):
     @property
     def as_potentials(self) -> Potentials:
         """Return the tables as potentials, one term per clique."""
-        weights = {name: self.tables[:, place] for name, place in self.exact.graph.slices.items()}
-        return Potentials(weights, tuple(weights), {name: name for name in weights}, {})
+        return Potentials.of_tables({name: self.tables[:, own] for name, own in self.exact.graph.slices.items()})
 
     @cached_property
     def potentials(self) -> list[Floats]:

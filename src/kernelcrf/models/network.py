@@ -6,7 +6,7 @@ p(y|x) = exp(sum over cliques C of t_C(y_C)) / Z(x),      t_C the table of a cli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -20,9 +20,8 @@ from kernelcrf.inference.loopy import Loopy
 from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import FittedModel
-from kernelcrf.persistence.checks import read_count, read_number
+from kernelcrf.models.stored_parts import search_from_config
 
 Way = Exact | Loopy | Gibbs
 
@@ -111,12 +110,10 @@ class NetworkDistribution:
 class NetworkModel(FittedModel):
     """A fitted model on a graph of labels.
 
-    C : prior variance of the potentials that depend on inputs, or of all of them if none does.
     search : rounds of the structure search, or None without one.
     given_kernels : the kernels of parameters that are not names of kernels.
     """
 
-    C: float
     search: Search | None
     given_kernels: Mapping[str, InputKernel]
 
@@ -127,25 +124,15 @@ class NetworkModel(FittedModel):
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
-        config = {
-            "certificate": parts.certificate_config(self.certificate),
-            "n_iter": self.n_iter,
-            "C": self.C,
-            "search": parts.search_config(self.search),
-            "laplace": parts.laplace_config(self.laplace),
-            "kernels": {name: own.to_config() for name, own in self.given_kernels.items()},
-        }
-        return config, {}
+        config, arrays = super().to_arrays()
+        config["search"] = None if self.search is None else asdict(self.search)
+        config["kernels"] = {name: own.to_config() for name, own in self.given_kernels.items()}
+        return config, arrays
 
-    @staticmethod
-    def _read_fields(config: Config) -> Config:
-        """Return the shared fields from a model file."""
-        return {
-            "certificate": parts.certificate_from_config(config["certificate"]),
-            "n_iter": read_count(config, "n_iter"),
-            # Files of earlier versions have the C of the parameters alone.
-            "C": read_number(config if "C" in config else config["parameters"], "C"),
-            "search": parts.search_from_config(config["search"]),
-            "laplace": parts.read_laplace(config["laplace"], {}, np.empty(0)),
+    @classmethod
+    def _read_fields(cls, config: Config) -> Config:
+        """Return the shared fields from a model file; the posterior of the weights is not in it."""
+        return cls._read_shared(config, {}, np.empty(0)) | {
+            "search": search_from_config(config["search"]),
             "given_kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
         }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs
-from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
+from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import check_scores
 from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.fitting.fit import Fit, Start
@@ -19,58 +18,52 @@ from kernelcrf.kernels.labels import LabelKernel
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.graphs import GraphPartition
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_count, read_map, read_text
 from kernelcrf.terms import Layout, Term
+from kernelcrf.validation import shown
 
 
 @dataclass(frozen=True, eq=False)
 class Potentials:
     """The functions of the terms of a fit, for new samples.
 
-    weights : (n, S) by term, with S the number of labellings of a clique. Label kernels are multiplied out, so that
-        nothing depends on how they were factored.
-    of_term : the template of each term.
-    maps : the feature maps of the terms that have inputs.
+    layout, theta : terms with weights (n, S), S the number of labellings of a clique. Label kernels are multiplied out,
+        so that nothing depends on how they were factored.
+    maps : the feature maps of the terms that have inputs, by name.
     """
 
-    weights: Mapping[str, Floats]
-    templates: tuple[str, ...]
-    of_term: Mapping[str, str]
+    layout: Layout
+    theta: Floats
     maps: Mapping[str, FeatureMap]
 
     @classmethod
     def of(cls, fitted: Fit) -> Potentials:
         """Return the potentials of a fit."""
         terms, weights = fitted.layout.terms, fitted.weights
-        return cls(
-            {term.name: np.ascontiguousarray(term.k_y.expand(weights[term.name]), np.float64) for term in terms},
-            fitted.cliques,
-            {term.name: term.cliques for term in terms},
-            fitted.maps,
-        )
+        layout = Layout(tuple(_plain_term(term.name, term.cliques, term.n, term.k_y.L) for term in terms))
+        return cls(layout, layout.join({term.name: term.k_y.expand(weights[term.name]) for term in terms}), fitted.maps)
 
-    @cached_property
-    def layout(self) -> Layout:
-        """Return the layout of the weights, one block of joint labels per term."""
-        return Layout(
-            tuple(
-                Term(name, self.of_term[name], LabelKernel("delta", W.shape[1]), 1.0, n=len(W))
-                for name, W in self.weights.items()
-            )
-        )
+    @classmethod
+    def of_tables(cls, tables: Mapping[str, Floats]) -> Potentials:
+        """Return the potentials of tables without inputs, (1, S) each, one term per clique."""
+        layout = Layout(tuple(_plain_term(name, name, *table.shape) for name, table in tables.items()))
+        return cls(layout, layout.join(tables), {})
 
-    @cached_property
-    def theta(self) -> Floats:
-        """Return the weights as one vector."""
-        return self.layout.join(self.weights)
+    @property
+    def weights(self) -> dict[str, Floats]:
+        """Return the weights (n, S) of each term, by name."""
+        return self.layout.split(self.theta)
 
     def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
         """Return the tables (m, n_entries) of new samples, given the inputs of each template's cliques."""
         known: dict[int, TokenFeatures] = {}
         features = {}
-        for name, own in self.maps.items():
-            if id(own) not in known:
-                known[id(own)] = TokenFeatures(own.transform(inputs[self.of_term[name]], engine))
-            features[name] = known[id(own)]
+        for term in self.layout.terms:
+            own = self.maps.get(term.name)
+            if own is not None:
+                if id(own) not in known:
+                    known[id(own)] = TokenFeatures(own.transform(inputs[term.cliques], engine))
+                features[term.name] = known[id(own)]
         anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
         partition = GraphPartition(inference, anyhow, features)
         with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -80,14 +73,13 @@ class Potentials:
 
     def start(self, terms: Iterable[Term]) -> Start:
         """Return where a later fit of some terms may begin: at the weights of those that it shares with this one."""
-        sizes = {name: W.shape[1] for name, W in self.weights.items()}
-        shared = [term for term in terms if sizes.get(term.name) == term.k_y.L]
-        weights = {term.name: self.weights[term.name] for term in shared}
-        for term in shared:
-            if not term.k_y.is_identity:
+        sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
+        for term in terms:
+            if sizes.get(term.name) == term.k_y.L:
+                W = self.weights[term.name]
                 # The weights w of scores A w, for a label kernel A A'.
-                found = np.linalg.lstsq(term.k_y.factor, weights[term.name].T, rcond=None)[0]
-                weights[term.name] = np.ascontiguousarray(found.T)
+                factored = W if term.k_y.is_identity else np.linalg.lstsq(term.k_y.factor, W.T, rcond=None)[0].T
+                weights[term.name] = np.ascontiguousarray(factored)
         return Start({name: own for name, own in self.maps.items() if name in weights}, weights)
 
     def kernel(self, term: str) -> InputKernel | None:
@@ -106,63 +98,50 @@ class Potentials:
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes equal potentials."""
-        distinct_maps = list({id(own): own for own in self.maps.values()}.values())
-        places = {id(own): place for place, own in enumerate(distinct_maps)}
-        configs: list[Config] = []
-        arrays: Arrays = {"weights": self.theta}
-        for place, own in enumerate(distinct_maps):
-            config, of_map = own.to_arrays()
-            configs.append(config)
-            arrays |= {f"map {place}.{name}": array for name, array in of_map.items()}
+        configs, arrays = maps_to_arrays(self.maps.values())
+        places = list(dict.fromkeys(map(id, self.maps.values())))
         terms = [
             {
-                "name": name,
-                "template": self.of_term[name],
-                "shape": list(W.shape),
-                "map": places[id(self.maps[name])] if name in self.maps else None,
+                "name": term.name,
+                "template": term.cliques,
+                "shape": list(term.shape),
+                "map": places.index(id(self.maps[term.name])) if term.name in self.maps else None,
             }
-            for name, W in self.weights.items()
+            for term in self.layout.terms
         ]
-        return {"templates": list(self.templates), "terms": terms, "maps": configs}, arrays
+        config = {"templates": list(self.layout.cliques), "terms": terms, "maps": configs}
+        return config, arrays | {"weights": self.theta}
 
     @classmethod
-    def from_arrays(cls, config: Config, arrays: Arrays) -> Potentials:
-        """Return the potentials that `to_arrays` described, once their parts are consistent."""
-        terms, theta = config["terms"], arrays["weights"]
-        shapes = {term["name"]: tuple(int(size) for size in term["shape"]) for term in terms}
-        if len(shapes) != len(terms) or any(len(shape) != 2 or min(shape) < 1 for shape in shapes.values()):
-            raise ValueError("expected terms of different names, and weights (n, S) of each")
-        ends = np.cumsum([n * S for n, S in shapes.values()], dtype=np.int64)
-        if theta.ndim != 1 or theta.dtype != np.float64 or len(theta) != (ends[-1] if len(ends) else 0):
-            raise ValueError(f"weights of type {theta.dtype} and shape {theta.shape} do not fit {len(shapes)} terms")
-        if not np.isfinite(theta).all():
-            raise ValueError("weights contain NaN or infinity: expected finite numbers")
-        prefixes = [f"map {place}." for place in range(len(config["maps"]))]
-        maps = [
-            from_arrays(own, {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)})
-            for own, prefix in zip(config["maps"], prefixes, strict=True)
-        ]
-        of_map = {term["name"]: term["map"] for term in terms if term["map"] is not None}
-        named = all(isinstance(name, str) for term in terms for name in (term["name"], term["template"]))
-        if not named or not all(type(place) is int and 0 <= place < len(maps) for place in of_map.values()):
-            raise ValueError("expected names of terms and templates, and the numbers of their maps")
-        for name, (n, _) in shapes.items():
-            expected = maps[of_map[name]].n if name in of_map else 1
-            if n != expected:
-                raise ValueError(f"term {name!r} has {n} weights for each label: expected {expected}")
-        parts = np.split(theta, ends[:-1])
-        return cls(
-            {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)},
-            tuple(config["templates"]),
-            {term["name"]: term["template"] for term in terms},
-            {name: maps[place] for name, place in of_map.items()},
-        )
+    def from_arrays(
+        cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], columns: Mapping[str, int]
+    ) -> Potentials:
+        """Return the potentials that `to_arrays` described, once their parts are consistent.
 
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise if the templates are not those of a model that has so many labellings of each clique."""
-        if set(self.templates) != set(sizes) or not set(self.of_term.values()) <= set(sizes):
-            raise ModelFileError(f"the file has the cliques {self.templates[:8]}: expected {list(sizes)[:8]}")
-        for name, template in self.of_term.items():
-            S = self.weights[name].shape[1]
-            if sizes[template] != S:
-                raise ModelFileError(f"term {name!r} has {S} labels: expected {sizes[template]}")
+        sizes : the number of labellings of the cliques of each template that the model may have.
+        columns : the number of columns of the inputs of templates, where it is known.
+        """
+        maps: dict[str, FeatureMap] = {}
+        known: dict[tuple[int, int | None], FeatureMap] = {}
+        terms: list[Term] = []
+        for one in config["terms"]:
+            name, template, n = read_text(one, "name"), read_text(one, "template"), 1
+            if template not in sizes:
+                raise ModelFileError(f"the file has cliques {shown(template)}: expected {list(sizes)[:8]}")
+            if one["map"] is not None:
+                key = read_count(one, "map"), columns.get(template)
+                if key not in known:
+                    known[key] = read_map(config["maps"][key[0]], arrays, f"map {key[0]}.", key[1])
+                maps[name], n = known[key], known[key].n
+            if type(n) is not int or one["shape"] != [n, sizes[template]]:
+                expected = f"({n}, {sizes[template]})"
+                raise ModelFileError(f"term {name!r} has weights of shape {shown(one['shape'])}: expected {expected}")
+            terms.append(_plain_term(name, template, n, sizes[template]))
+        layout = Layout(tuple(terms))
+        if config["templates"] != list(layout.cliques):
+            raise ModelFileError(f"the file has cliques {shown(config['templates'])}: expected {layout.cliques[:8]}")
+        return cls(layout, np.asarray(read_array(arrays, "weights", (layout.size,), "f"), np.float64), maps)
+
+
+def _plain_term(name: str, cliques: str, n: int, S: int) -> Term:
+    return Term(name, cliques, LabelKernel("delta", S), 1.0, n=n)

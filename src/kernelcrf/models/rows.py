@@ -30,11 +30,6 @@ class RowModel(KernelModel):
         """Return the model that a fit has found."""
         return cls(**cls._fields_of(found), reader=reader, labels=labels)
 
-    @property
-    def classes(self) -> Array:
-        """Return the labels (L,)."""
-        return self.labels.classes
-
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return f_l(x) of rows, (N, L)."""
         return self.weights.scores(self.reader.read(X), engine)
@@ -48,11 +43,11 @@ class RowModel(KernelModel):
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
         """Return mean and variance of f_1 - f_0 of two classes, (N,) each, or of all f_l, (N, L) each."""
-        rows, binary = self.reader.read(X), len(self.classes) == 2
-        contrasts = np.array([[-1.0, 1.0]]) if binary else np.eye(len(self.classes))
+        rows, L = self.reader.read(X), len(self.labels.classes)
+        contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.weights.scores(rows, engine) @ contrasts.T, np.float64)
         variances = self.score_posterior.node_variances(rows, contrasts, engine)
-        return (means[:, 0], variances[:, 0]) if binary else (means, variances)
+        return (means[:, 0], variances[:, 0]) if L == 2 else (means, variances)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
         """Return the mean log-probability of labelled rows."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config
 from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
-from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, SampledPosterior
+from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_number, read_text
@@ -55,13 +54,8 @@ METADATA = either(
 )
 
 
-def certificate_config(certificate: Certificate) -> Config:
-    """Return a certificate as plain values, which `certificate_from_config` reads."""
-    return {name: plain(value, name) for name, value in asdict(certificate).items()}
-
-
 def certificate_from_config(config: Config) -> Certificate:
-    """Return the certificate that `certificate_config` described."""
+    """Return a certificate from the values of its fields."""
     # Files of 0.1.0.dev0 may come without these two.
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
@@ -81,36 +75,24 @@ def certificate_from_config(config: Config) -> Certificate:
     return certificate
 
 
-def search_config(search: Search | None) -> Config | None:
-    """Return a structure search as plain values, which `search_from_config` reads."""
-    return None if search is None else asdict(search)
-
-
 def search_from_config(config: Config | None) -> Search | None:
-    """Return the search that `search_config` described."""
+    """Return a structure search from the values of its fields, or None if there was none."""
     if config is None:
         return None
     rounds = tuple(
-        Round(
-            read_number(one, "objective", finite=False),
-            read_number(one, "gap", finite=False),
-            read_number(one, "left_out", finite=False),
-            _candidates(one, "joined"),
-        )
+        Round(joined=_candidates(one, "joined"), **_numbers(one, "objective", "gap", "left_out"))
         for one in _listed(config, "rounds")
     )
     return Search(rounds, _candidates(config, "absent"), read_number(config, "lower_bound", finite=False))
 
 
 def _candidates(config: Config, name: str) -> tuple[Candidate, ...]:
-    return tuple(
-        Candidate(
-            read_text(one, "template"),
-            read_number(one, "bound", finite=False),
-            read_number(one, "expected_gain", finite=False),
-        )
-        for one in _listed(config, name)
-    )
+    found = _listed(config, name)
+    return tuple(Candidate(read_text(one, "template"), **_numbers(one, "bound", "expected_gain")) for one in found)
+
+
+def _numbers(config: Config, *names: str) -> dict[str, float]:
+    return {name: read_number(config, name, finite=False) for name in names}
 
 
 def _listed(config: Config, name: str) -> list[Any]:
@@ -120,14 +102,7 @@ def _listed(config: Config, name: str) -> list[Any]:
     return values
 
 
-def laplace_config(laplace: Laplace | None) -> dict[str, float] | None:
-    """Return the evidence as plain values, which `read_laplace` reads."""
-    if laplace is None:
-        return None
-    return {"log_evidence": laplace.log_evidence, "error": laplace.error, "n_effective": laplace.n_effective}
-
-
-def posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPosterior) -> Arrays:
+def posterior_arrays(posterior: Posterior) -> Arrays:
     """Return the arrays of a posterior beside its mode."""
     if isinstance(posterior, PartialPosterior):
         own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
@@ -137,11 +112,11 @@ def posterior_arrays(posterior: FactoredPosterior | SampledPosterior | PartialPo
     return {"posterior.drawn": posterior.drawn}
 
 
-def read_laplace(config: Mapping[str, float] | None, arrays: Arrays, theta: Array) -> Laplace | None:
+def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:
     """Return evidence and posterior around the mode theta."""
     if config is None:
         return None
-    error, n_effective = (read_number(config, name, finite=False) for name in ("error", "n_effective"))
+    error, n_effective = _numbers(config, "error", "n_effective").values()
     evidence = Laplace(read_number(config, "log_evidence"), error, n_effective, None)
     if "partial.kept" not in arrays:
         return replace(evidence, posterior=_posterior(arrays, theta))
@@ -151,10 +126,8 @@ def read_laplace(config: Mapping[str, float] | None, arrays: Arrays, theta: Arra
     inner = _posterior(arrays, theta[kept])
     if inner is None:
         raise ModelFileError("the file has 'partial.kept' without the posterior of these weights: expected both")
-    return replace(
-        evidence,
-        posterior=PartialPosterior(theta, read_array(arrays, "partial.scale", theta.shape, "f"), kept, inner),
-    )
+    scale = read_array(arrays, "partial.scale", theta.shape, "f")
+    return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))
 
 
 def _posterior(arrays: Arrays, mode: Array) -> FactoredPosterior | SampledPosterior | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from kernelcrf.arrays import Array, check_rows, is_sparse
+from kernelcrf.arrays import Array, Arrays, Config, check_rows, is_sparse
 from kernelcrf.basis.features import FeatureMap, WhitenedMap, from_arrays
 from kernelcrf.persistence.model_file import ModelFileError
 from kernelcrf.validation import shown
@@ -61,19 +61,24 @@ def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | 
     return array
 
 
-def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int) -> FeatureMap:
-    """Return the map whose arrays begin with a prefix, for inputs of `n_features` columns."""
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    result = from_arrays(config, own)
-    check_map(result, n_features)
-    return result
+def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
+    """Return the configs of the distinct objects among some maps, and arrays that begin with "map 0.", "map 1." ..."""
+    configs: list[Config] = []
+    arrays: Arrays = {}
+    for place, one in enumerate({id(own): own for own in maps}.values()):
+        config, of_map = one.to_arrays()
+        configs.append(config)
+        arrays |= {f"map {place}.{name}": array for name, array in of_map.items()}
+    return configs, arrays
 
 
-def check_map(result: FeatureMap, n_features: int | None) -> None:
-    """Raise if a map does not fit itself or inputs of `n_features` columns; None if that number is not known.
+def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
+    """Return the map whose arrays begin with a prefix, for inputs of `n_features` columns; None if that is not known.
 
     Compiled code follows the indices of sparse landmarks without asking, so they are checked here as well.
     """
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    result = from_arrays(config, own)
     fits = n_features is None or (type(result.n) is int and result.n == n_features)
     if isinstance(result, WhitenedMap):
         R, B = read_array({"R": result.R}, "R", (result.n, result.n), "f"), result.landmarks
@@ -89,3 +94,4 @@ def check_map(result: FeatureMap, n_features: int | None) -> None:
             finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
         if not finite:
             raise ModelFileError("landmarks, or the kernel between them, are not finite")
+    return result
