@@ -37,11 +37,6 @@ class Distinct:
         """Return the number of tokens."""
         return len(self.index)
 
-    @property
-    def counts(self) -> Places:
-        """Return the number of tokens with each input, (U,)."""
-        return np.bincount(self.index, minlength=self.U)
-
     def expand(self, rows: Array) -> Array:
         """Return the row of each token's input, (U, ...) -> (N, ...), without a copy if U = N."""
         _check_rows(rows, self.U, "distinct input")

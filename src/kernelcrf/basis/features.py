@@ -1,9 +1,8 @@
 """The feature map: `F(x) = k(x, B) R^-T`, so that `F F' = K_hat` and weights carry the plain norm (Corollary 8).
 
 For inputs of training and for new ones, F is computed `ROWS` rows at a time from a block of the Gram matrix and a
-triangular solve by panels. Memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread. More atoms
-append columns and leave the others unchanged. The linear kernel needs no atoms: its primal map is the identity, dense
-or CSR, and weights live in input space.
+triangular solve by panels. Memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread. The linear
+kernel needs no atoms: its primal map is the identity, dense or CSR, and weights live in input space.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,22 +23,7 @@ from kernelcrf.basis.panels import Panels
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
-
-class FeatureMap(Protocol):
-    """A map from inputs to features with `features(X) features(Y)' ~ K`."""
-
-    @property
-    def n(self) -> int:
-        """Return the number of features."""
-        ...
-
-    def transform(self, X: Inputs, engine: LocalEngine = ...) -> Inputs:
-        """Return features of any inputs; (rows, d) -> (rows, n)."""
-        ...
-
-    def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return a config for JSON and named arrays, from which `from_arrays` makes an equal map."""
-        ...
+CSR_PARTS = "data", "indices", "indptr"
 
 
 @dataclass(frozen=True)
@@ -81,45 +65,17 @@ class WhitenedMap:
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
-    def extend(
-        self,
-        larger: WhitenedMap,
-        X: Inputs,
-        F: Array,
-        engine: LocalEngine = LocalEngine(),  # noqa: B008
-    ) -> Array:
-        """Return F of the same X under a larger map that begins with the same atoms: only new columns are computed."""
-        if larger.n < self.n or not np.array_equal(larger.R[: self.n, : self.n], self.R):
-            raise ValueError("larger does not begin with this map's atoms: make it by choose_basis(..., start=basis)")
-        X = check_columns(X, self.landmarks.shape[1])
-        if larger.landmarks.dtype != np.float64:
-            # New columns are no function of rounded ones.
-            longer = larger.transform(X, engine)
-            longer[:, : self.n] = F
-            return longer
-        panels = Panels.of(larger.kernel, larger.landmarks[self.n :], larger.R, self.n)
-        longer = np.empty((len(F), larger.n))
-
-        def fill(rows: slice) -> None:
-            longer[rows, : self.n] = F[rows]
-            panels.fill(X[rows], longer[rows])
-
-        engine.map(fill, row_blocks(len(F)))
-        return longer
-
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
         """Return the kernel's config, and landmarks (their CSR parts where sparse) with R."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
-        B = self.landmarks
-        arrays = {
-            "landmarks.data": B.data,
-            "landmarks.indices": B.indices,
-            "landmarks.indptr": B.indptr,
-            "R": self.R,
-        }
-        return {**config, "d": int(B.shape[1])}, arrays
+        parts = {f"landmarks.{part}": getattr(self.landmarks, part) for part in CSR_PARTS}
+        return {**config, "d": int(self.landmarks.shape[1])}, {**parts, "R": self.R}
+
+
+FeatureMap: TypeAlias = PrimalMap | WhitenedMap
+"""A map from inputs to features with `transform(X) transform(Y)' ~ K`."""
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
@@ -129,10 +85,9 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
         raise ValueError("expected a map that is primal or whitened, with landmarks that are sparse or not")
     R = arrays["R"]
-    landmarks: Inputs
     if config["sparse"]:
-        parts = tuple(arrays[f"landmarks.{part}"] for part in ("data", "indices", "indptr"))
-        landmarks = sp.csr_array(parts, shape=(len(R), config["d"]))
+        parts = tuple(arrays[f"landmarks.{part}"] for part in CSR_PARTS)
+        landmarks: Inputs = sp.csr_array(parts, shape=(len(R), config["d"]))
     else:
         landmarks = arrays["landmarks"]
     return WhitenedMap(InputKernel.from_config(config["kernel"]), landmarks, R)
@@ -170,12 +125,18 @@ def make_features(
 
 
 def features_of(
-    kernel: InputKernel, X: Inputs, n_components: int | None, rule: str | Rule, random_state: Seed, engine: LocalEngine
+    kernel: InputKernel,
+    X: Inputs,
+    n_components: int | None,
+    rule: str | Rule,
+    random_state: Seed,
+    engine: LocalEngine,
+    start: Basis | None = None,
 ) -> Features:
     """Return features of the distinct inputs X by `n_components` atoms, or by all inputs if there are no more."""
-    if n_components is None or n_components >= X.shape[0]:
+    if start is None and (n_components is None or n_components >= X.shape[0]):
         n_components, rule = None, "exact"
-    features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine)
+    features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
     if X.shape[0] and features.basis is not None and not features.basis.n:
         raise ValueError(
             f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "

@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from kernelcrf.arrays import Array, Inputs, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
-from kernelcrf.basis.features import FeatureMap, PrimalMap, WhitenedMap, check_columns
+from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -108,7 +108,5 @@ def fold(features: FeatureMap, W: Array) -> Weights:
     """Return the weights that turn inputs x into scores F(x) W, for W (n, k)."""
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))
-    if not isinstance(features, WhitenedMap):
-        raise TypeError(f"features is of type {type(features).__name__}: expected a PrimalMap or a WhitenedMap")
     A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)
     return DualWeights(features.kernel, features.landmarks, np.ascontiguousarray(A, features.landmarks.dtype))

@@ -8,19 +8,17 @@ asked for, so a rule should ask for few of them at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
 from kernelcrf.arrays import Array, DType, Floats, Inputs, Places
-from kernelcrf.basis.definiteness import INDEFINITE, check_symmetric, left_over, not_a_kernel
-from kernelcrf.basis.factor import EXCESS, FLOOR, Basis, pivoted_cholesky, stack
+from kernelcrf.basis import factor
+from kernelcrf.basis.factor import EXCESS, FLOOR, INDEFINITE, Basis, stack
 from kernelcrf.basis.panels import Panels, in_double
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.kernels.inputs import InputKernel
-
-T = TypeVar("T")
 
 
 class Growth(ABC):
@@ -154,7 +152,8 @@ class Growth(ABC):
     def residual_gram(self, indices: Places) -> Array:
         """Return K_AA - F_A F_A' for some inputs A."""
         X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices, self.n))
-        return self._run_alone(lambda: self.kernel.gram(X_A) - F_A @ F_A.T)
+        with single_threaded_blas():
+            return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
         """Take inputs as atoms; return how many were independent of the basis and of each other."""
@@ -181,10 +180,6 @@ class Growth(ABC):
         R = self._R[: self.n, : self.n].copy()
         return Basis(self.landmarks, R, *self.release(), self.indices, self.trace)
 
-    def _run_alone(self, task: Callable[[], T]) -> T:
-        """Run a task with BLAS on one thread."""
-        return self.engine.map(lambda _: task(), [None])[0]
-
     def _panels(self) -> Panels:
         return Panels.of(self.kernel, self.landmarks, self._R[: self.n, : self.n], 0)
 
@@ -192,8 +187,8 @@ class Growth(ABC):
         """Return F of some points in float64, (., n)."""
         F = np.empty((points.shape[0], self.n))
         if self.n:
-            panels = self._panels()
-            self._run_alone(lambda: panels.fill(points, F))
+            with single_threaded_blas():
+                self._panels().fill(points, F)
         return F
 
     def _drop_unsound(self) -> None:
@@ -216,13 +211,14 @@ class Growth(ABC):
             self.exhaust(self.indices)
 
     def _append(self, atoms: Inputs, F_A: Array) -> Places:
-        H = self._run_alone(lambda: self.kernel.gram(in_double(atoms)))
+        with single_threaded_blas():
+            H = self.kernel.gram(in_double(atoms))
+            if not self.kernel.is_definite:
+                factor.check_symmetric(self.kernel, H, INDEFINITE[self.dtype])
+            H -= F_A @ F_A.T
+            L, order = factor.pivoted_cholesky(H, self.least)
         if not self.kernel.is_definite:
-            check_symmetric(self.kernel, H, INDEFINITE[self.dtype])
-        H -= self._run_alone(lambda: F_A @ F_A.T)
-        L, order = self._run_alone(lambda: pivoted_cholesky(H, self.least))
-        if not self.kernel.is_definite:
-            self._check_definite(left_over(H, L, order))
+            self._check_definite(factor.left_over(H, L, order))
         order = order[: self.capacity - self.n]
         s, e = self.n, self.n + len(order)
         if s == e:
@@ -244,7 +240,7 @@ class Growth(ABC):
     def _check_definite(self, residuals: Array) -> None:
         least = float(residuals.min(initial=0.0))
         if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
-            raise not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
+            raise factor.not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
 
 
 class Rule(Protocol):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
-from kernelcrf.basis.definiteness import check_diagonal
-from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks
 from kernelcrf.basis.growth import Growth
 from kernelcrf.basis.panels import Panels, in_double
 from kernelcrf.engines.local import LocalEngine

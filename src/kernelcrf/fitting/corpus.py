@@ -15,10 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
-from kernelcrf.basis.definiteness import INDEFINITE, not_a_kernel
 from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import EXCESS, Basis, row_blocks
-from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of, make_features
+from kernelcrf.basis.factor import EXCESS, INDEFINITE, Basis, not_a_kernel, row_blocks
+from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of
 from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.panels import in_double
 from kernelcrf.certificate import residual_products
@@ -136,10 +135,7 @@ class LocalCorpus(Corpus):
     ) -> CliqueFeatures:
         """Return features of the distinct rows of a term's input, from a basis to go on from if there is one."""
         found, kernel = self.found(term), input_of(term)[1]
-        if start is None:
-            made = features_of(kernel, found.inputs, n, rule, seed, engine)
-        else:
-            made = make_features(kernel, found.inputs, n, rule, random_state=seed, engine=engine, start=start)
+        made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:

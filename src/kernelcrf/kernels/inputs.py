@@ -1,7 +1,8 @@
 """The input kernel `k_x(x, x')`: a positive semi-definite function of two inputs (Remark 7).
 
 `kernel` is a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable
-that takes (U, d) and (V, d) inputs and returns their (U, V) Gram matrix.
+that takes (U, d) and (V, d) inputs and returns their (U, V) Gram matrix. A Gaussian process kernel is a tree: sums,
+products and powers over leaves with numbers. Files have the same tree in JSON-able values.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
 from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, as_inputs, is_sparse
-from kernelcrf.kernels import gaussian_process
 from kernelcrf.kernels.named import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
 from kernelcrf.kernels.rbf import rbf_against
 from kernelcrf.validation import (
@@ -65,7 +65,12 @@ class InputKernel:
         KERNEL.check(self.argument, self.kernel)
         check_parameters(vars(self), PARAMETERS)
         if isinstance(self.kernel, gp.Kernel):
-            gaussian_process.check(self.kernel, self.argument)
+            parts = self.kernel, *self.kernel.get_params().values()
+            if any(isinstance(part, gp.WhiteKernel) for part in parts):
+                raise ValueError(
+                    f"{self.described} contains a WhiteKernel, which is noise and not a function of two inputs: "
+                    "leave it out; the prior variance C plays its part"
+                )
 
     @property
     def described(self) -> str:
@@ -166,7 +171,7 @@ class InputKernel:
                 "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
                 "or hand the callable in again when loading"
             )
-        kernel = gaussian_process.to_config(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
+        kernel = _describe(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
         gamma = None if self.gamma is None else float(self.gamma)
         return {"kernel": kernel, "gamma": gamma, "degree": int(self.degree), "coef0": float(self.coef0)}
 
@@ -174,7 +179,7 @@ class InputKernel:
     def from_config(cls, config: Config) -> InputKernel:
         """Return the kernel that `to_config` described."""
         kernel = config["kernel"]
-        kernel = kernel if isinstance(kernel, str) else gaussian_process.from_config(kernel)
+        kernel = kernel if isinstance(kernel, str) else _build(kernel)
         return cls(kernel, config["gamma"], config["degree"], config["coef0"])
 
     def _parameters(self, named: NamedKernel, X: Inputs) -> Parameters:
@@ -220,3 +225,44 @@ class InputKernel:
         if K.dtype.kind not in "biuf":
             raise TypeError(f"{self.described} returned values of dtype {K.dtype}: expected real numbers")
         return K
+
+
+def _describe(kernel: gp.Kernel) -> Config:
+    """Return the tree of a Gaussian process kernel: `{"class": name, "parameters": {...}}`."""
+    if getattr(gp, type(kernel).__name__, None) is not type(kernel):
+        raise TypeError(
+            f"kernel={shown(kernel)} is not a class of sklearn.gaussian_process.kernels and cannot be written to "
+            "a file: build it from those classes, or pass it again when loading"
+        )
+    return {
+        "class": type(kernel).__name__,
+        "parameters": {name: _plain(value) for name, value in kernel.get_params(deep=False).items()},
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, gp.Kernel):
+        return _describe(value)
+    if isinstance(value, np.ndarray | tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"kernel parameter {value!r} cannot be written to a file: expected numbers, strings or kernels")
+
+
+def _build(config: Config) -> gp.Kernel:
+    """Return the kernel of a tree; its classes are looked up in scikit-learn's module and nowhere else."""
+    kind = getattr(gp, str(config["class"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
+        raise ValueError(f"kernel class {config['class']!r}: expected a kernel of sklearn.gaussian_process.kernels")
+    return kind(**{name: _built(value) for name, value in config["parameters"].items()})
+
+
+def _built(value: object) -> object:
+    if isinstance(value, dict):
+        return _build(value)
+    if isinstance(value, list):
+        return [_built(item) for item in value]
+    return value

@@ -90,11 +90,6 @@ class Reversible(LabelMap):
         """Return the number of labellings, each counted once with its reverse."""
         return len(self._orbits[0])
 
-    @property
-    def norm(self) -> float:
-        """Return 1: A has orthonormal columns."""
-        return 1.0
-
     def expand(self, Z: Array) -> Array:
         """Return A z for each row z of Z."""
         _, _, orbit, entries = self._orbits

@@ -56,10 +56,6 @@ def _ones(X: Inputs, with_: Parameters) -> Array:
     return np.ones(X.shape[0], X.dtype)
 
 
-def _linear_diagonal(X: Inputs, with_: Parameters) -> Array:
-    return squared_norms(X)
-
-
 def _fill_poly(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
     fill_inner(X, Y, out)
     _raise_to_power(out, with_)
@@ -113,10 +109,6 @@ def as_dense(X: Inputs, who: str) -> Array:
     return np.asarray(X)
 
 
-def _cosine_diagonal(X: Inputs, with_: Parameters) -> Array:
-    return (_largest(X) > 0).astype(X.dtype)
-
-
 def _largest(X: Inputs) -> Array:
     """Return the greatest magnitude in each row."""
     if is_sparse(X):
@@ -141,16 +133,19 @@ def _normalise(X: Inputs) -> Inputs:
     return unit
 
 
+POLY = NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True)
 NAMED = {
-    "linear": NamedKernel(lambda X, Y, _, out: fill_inner(X, Y, out), _linear_diagonal),
-    "poly": NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True),
-    "polynomial": NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True),
+    "linear": NamedKernel(lambda X, Y, _, out: fill_inner(X, Y, out), lambda X, _: squared_norms(X)),
+    "poly": POLY,
+    "polynomial": POLY,
     "rbf": NamedKernel(
         lambda X, Y, with_, out: fill_rbf(X, Y, with_.gamma, out), _ones, reads_gamma=True, is_smooth=True
     ),
     "laplacian": NamedKernel(_fill_laplacian, _ones, reads_gamma=True),
     "cosine": NamedKernel(
-        lambda X, Y, _, out: fill_inner(_normalise(X), _normalise(Y), out), _cosine_diagonal, is_smooth=True
+        lambda X, Y, _, out: fill_inner(_normalise(X), _normalise(Y), out),
+        lambda X, _: (_largest(X) > 0).astype(X.dtype),
+        is_smooth=True,
     ),
     "chi2": NamedKernel(_fill_chi2, _ones, reads_gamma=True, default_gamma=1.0),
 }
