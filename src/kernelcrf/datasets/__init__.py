@@ -1,15 +1,13 @@
 """Data: sequences from a known distribution, and loaders of public data sets on disk.
 
 The loaders read files under one folder, which is `folder=` or the environment variable KERNELCRF_DATA. Nothing is
-downloaded. `docs/datasets.md` lists the sets.
+downloaded. `docs/datasets.md` lists the sets, their sizes and their splits.
 """
 
-from kernelcrf.datasets.archives import load_gpstruct, load_letters
+from kernelcrf.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel
 from kernelcrf.datasets.labelled import LabelledSequences
-from kernelcrf.datasets.multilabel import MultilabelData, load_multilabel
-from kernelcrf.datasets.proteins import load_cb513, load_qian_sejnowski, load_ts115
-from kernelcrf.datasets.sensors import load_batteryless, load_occupancy
 from kernelcrf.datasets.synthetic import SequenceData, make_sequences
+from kernelcrf.datasets.tables import load_batteryless, load_cb513, load_occupancy, load_qian_sejnowski, load_ts115
 from kernelcrf.datasets.tokens import load_conll2000, load_prosody, load_ud_ewt, load_wnut17
 
 __all__ = [

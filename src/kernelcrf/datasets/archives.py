@@ -1,20 +1,20 @@
-"""Sequences in .npz files: flat arrays over all tokens, and the lengths or names that cut them."""
+"""Data in .npz files: arrays over all tokens with the lengths or names that cut them, and tables of many labels."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from kernelcrf.arrays import Array, Inputs, Places
+from kernelcrf.arrays import Array, Floats, Inputs, Places
 from kernelcrf.datasets.labelled import LabelledSequences
-from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_arrays
-from kernelcrf.datasets.tokens import read_columns
+from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_arrays, read_sentences
 
 Task: TypeAlias = Literal["basenp", "chunking", "segmentation", "japanesene"]
-
 
 # The tags in the order of the authors' label numbers.
 TAGS: dict[Task, tuple[str, ...]] = {
@@ -29,23 +29,16 @@ TAGS: dict[Task, tuple[str, ...]] = {
         *("B-OPTIONAL", "I-OPTIONAL"),
     ),
 }
-RAW_COLUMNS: dict[Task, tuple[str, ...]] = {
-    "basenp": ("word", "pos", "tag"),
-    "chunking": ("word", "pos", "tag"),
-    "japanesene": ("word", "characters", "pos", "tag"),
-}
 
 
 def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folder = None) -> LabelledSequences:
     """Load handwritten words, with 16 x 8 binary pixels per letter.
 
-    X has (T_i, 128) arrays of 0 and 1, the rows of the image, and y the letters "a" to "z". There are 6,877 words, 55
-    of them distinct, with 52,152 letters, in `folds` 0 to 9 of 626 to 739 words each. The usual score is the error of
-    letters, averaged over the ten splits.
+    X has (T_i, 128) arrays of 0 and 1, the rows of the image, and y the letters "a" to "z". Only 55 of the 6,877 words
+    are distinct. The usual score is the error of letters, averaged over the ten splits.
 
     protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
         kernels do; "large" trains on nine and tests on one. In `splits[f]` the single fold is f.
-
     folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
     Examples
@@ -88,19 +81,11 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     X has (T_i, d) CSR arrays of 0 and 1. y has tags, or the numbers 0 and 1 for segmentation. The usual score is the
     error of tokens, averaged over `splits`, which permute the first sequences of the file.
 
-        task            sequences   in the splits   train / test    tokens    labels    features
-        "basenp"        823         300             150 / 150       19,172    3         6,438
-        "chunking"      823         100             50 / 50         19,172    14        29,764
-        "segmentation"  36          36              20 / 16         1,623     2         1,386
-        "japanesene"    500         100             50 / 50         12,678    17        102,799
-
-    Tags that the authors do not number (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program;
-    `extras["tag"]` keeps the tag itself.
-
-    extras : `word`, `pos` and `tag`, for japanesene also `characters` (the kinds of characters of the word); empty for
-        segmentation.
-
+    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). Tags that the authors
+        do not number (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program.
     folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    extras : `word`, `pos` and `tag` as it was, for japanesene also `characters` (the kinds of characters of the word);
+        empty for segmentation.
 
     Examples
     --------
@@ -129,6 +114,74 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     )
 
 
+@dataclass(frozen=True)
+class MultilabelData:
+    """n rows with d features and L labels, split for training and testing.
+
+    X_train, X_test : (n, d).
+    Y_train, Y_test : (n, L) of 0 and 1, as scikit-learn's multi-label indicators.
+    label_names, feature_names : L and d names.
+    description, licence, citation : the content, the terms, and the paper to cite.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_multilabel
+    >>> data = load_multilabel("emotions")  # from the folder KERNELCRF_DATA
+    >>> type(data).__name__, data.Y_train.shape, len(data.label_names)
+    ('MultilabelData', (391, 6), 6)
+    """
+
+    X_train: Floats
+    Y_train: npt.NDArray[np.int64]
+    X_test: Floats
+    Y_test: npt.NDArray[np.int64]
+    label_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    description: str
+    licence: str
+    citation: str
+
+
+def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Folder = None) -> MultilabelData:
+    """Load a benchmark of multi-label classification, with the official split of Mulan.
+
+    Features are as published; those of emotions have very different scales. Usual scores are Hamming loss, accuracy of
+    whole label sets, and F1.
+
+    name : "scene" (kinds of landscape in photographs), "yeast" (functions of genes) or "emotions" (moods of music).
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_multilabel
+    >>> data = load_multilabel("scene")
+    >>> data.X_train.shape, data.Y_train.shape
+    ((1211, 294), (1211, 6))
+    """
+    check_choice("name", name, ("scene", "yeast", "emotions"))
+    path = SOURCES[name].path(folder, f"{name}.npz")
+    arrays = read_arrays(path, ("X_train", "Y_train", "X_test", "Y_test", "label_names", "feature_names"))
+    labels, features = (tuple(arrays[key].astype(np.str_).tolist()) for key in ("label_names", "feature_names"))
+    for part in ("train", "test"):
+        X, Y = arrays[f"X_{part}"], arrays[f"Y_{part}"]
+        if X.shape != (len(Y), len(features)) or Y.shape != (len(X), len(labels)):
+            raise ValueError(
+                f"{path}: X_{part} has shape {X.shape} and Y_{part} {Y.shape}: expected (n, d) and (n, L) with "
+                f"d={len(features)} and L={len(labels)} names"
+            )
+        if not np.isin(Y, (0, 1)).all():
+            raise ValueError(f"{path}: expected 0 and 1 in Y_{part}")
+    return MultilabelData(
+        X_train=arrays["X_train"].astype(np.float64),
+        Y_train=arrays["Y_train"].astype(np.int64),
+        X_test=arrays["X_test"].astype(np.float64),
+        Y_test=arrays["Y_test"].astype(np.int64),
+        label_names=labels,
+        feature_names=features,
+        **SOURCES[name].about(f"Set {name!r}."),
+    )
+
+
 def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> list[Inputs]:
     indices, indptr, width = arrays["indices"], arrays["indptr"], int(arrays["n_features"])
     ones = np.ones(len(indices))
@@ -152,8 +205,8 @@ def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) ->
 
 def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str, list[Array]]:
     path = SOURCES["gpstruct"].path(folder, f"{task}_raw.txt.gz")
-    names = RAW_COLUMNS[task]
-    columns, found = read_columns(path, "\t", len(names))
+    names = ("word", "characters", "pos", "tag") if task == "japanesene" else ("word", "pos", "tag")
+    columns, found = read_sentences(path, "\t", len(names))
     if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
         raise ValueError(f"{path}: expected the sentences of {task}.npz, {len(starts)} with {n_tokens} tokens in all")
     return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Places, UserData
-
-T = TypeVar("T")
+from kernelcrf.arrays import Array, Flags, Places
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +59,8 @@ class LabelledSequences:
     extras: Mapping[str, list[Array]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        lengths = [_length(x) for x in self.X]
+        # A sparse array has no len().
+        lengths = [x.shape[0] if hasattr(x, "shape") else len(x) for x in self.X]
         for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
             if arrays is not None and [len(array) for array in arrays] != lengths:
                 raise ValueError(f"{name} and X differ in their lengths: expected one entry per token of X")
@@ -83,23 +82,9 @@ class LabelledSequences:
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
         """Return the sequences of these indices, or of a boolean mask (m,), in that order; `splits` becomes None."""
         rows = np.arange(len(self.y))[np.asarray(indices)]
-        return replace(
-            self,
-            X=_pick(self.X, rows),
-            y=_pick(self.y, rows),
-            ids=None if self.ids is None else self.ids[rows],
-            groups=None if self.groups is None else self.groups[rows],
-            folds=None if self.folds is None else self.folds[rows],
-            splits=None,
-            eval_mask=None if self.eval_mask is None else _pick(self.eval_mask, rows),
-            extras={name: _pick(arrays, rows) for name, arrays in self.extras.items()},
-        )
-
-
-def _length(x: UserData) -> int:
-    # A sparse array has no len().
-    return int(x.shape[0]) if hasattr(x, "shape") else len(x)
-
-
-def _pick(items: list[T], rows: Places) -> list[T]:
-    return [items[row] for row in rows]
+        changed: dict[str, Any] = {"splits": None}
+        for name in ("X", "y", "eval_mask", "ids", "groups", "folds"):
+            if (values := getattr(self, name)) is not None:
+                changed[name] = [values[row] for row in rows] if isinstance(values, list) else values[rows]
+        extras = {name: [arrays[row] for row in rows] for name, arrays in self.extras.items()}
+        return replace(self, **changed, extras=extras)

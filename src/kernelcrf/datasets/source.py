@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array
+from kernelcrf.arrays import Array, Places
 from kernelcrf.formats.npz import load_arrays
 from kernelcrf.formats.streams import line_batches
 
@@ -87,20 +87,26 @@ def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[st
     header, *lines = read_lines(path) or [""]
     if header != separator.join(names):
         raise ValueError(f"{path}, line 1: expected the header {separator.join(names)!r}, got {header!r}")
-    return split_lines(path, lines, range(2, len(lines) + 2), separator, len(names))
+    return split_lines(path, dict(enumerate(lines, 2)), separator, len(names))
 
 
-def split_lines(path: Path, lines: Sequence[str], places: Iterable[int], separator: str, width: int) -> list[list[str]]:
-    """Return the `width` columns of some lines of a file; places[i] is the number of line i."""
+def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[str]], Places]:
+    """Return the columns of tokens, and the first tokens (m,) of the sentences, which an empty line ends."""
+    lines = {number: line for number, line in enumerate(read_lines(path), 1) if line.strip(" ")}
+    return split_lines(path, lines, separator, width), np.flatnonzero(np.diff(list(lines), prepend=-1) > 1)
+
+
+def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int) -> list[list[str]]:
+    """Return the `width` columns of some lines of a file, which are given by their numbers."""
     if not lines:
         raise ValueError(f"{path} has no rows: expected at least one")
     # One list per line would take several times as long, because the garbage collector visits each of them.
-    cells = separator.join(lines).split(separator)
-    if "" in cells or {line.count(separator) for line in lines} != {width - 1}:
-        for place, line in zip(places, lines, strict=True):
+    cells = separator.join(lines.values()).split(separator)
+    if "" in cells or {line.count(separator) for line in lines.values()} != {width - 1}:
+        for number, line in lines.items():
             row = line.split(separator)
             if len(row) != width or "" in row:
-                raise ValueError(f"{path}, line {place}: expected {width} cells, none of them empty, got {row}")
+                raise ValueError(f"{path}, line {number}: expected {width} cells, none of them empty, got {row}")
     return [cells[column::width] for column in range(width)]
 
 

@@ -6,7 +6,6 @@ Corpus). Lines end at newlines only: social media text has other characters that
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -14,8 +13,16 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Places
 from kernelcrf.datasets.labelled import LabelledSequences
-from kernelcrf.datasets.source import SOURCES, Folder, Source, check_choice, cut, read_lines, read_numbers, split_lines
-from kernelcrf.formats.columns import rows
+from kernelcrf.datasets.source import (
+    SOURCES,
+    Folder,
+    check_choice,
+    cut,
+    read_lines,
+    read_numbers,
+    read_sentences,
+    split_lines,
+)
 
 Part: TypeAlias = Literal["train", "dev", "test"]
 NA = "NA"
@@ -25,9 +32,8 @@ MARK = "<file>\t"
 def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load phrase chunks of the Wall Street Journal, in IOB2.
 
-    X has dicts with `word` and `pos`, y chunk tags such as "B-NP". The shared task's split has 8,936 sentences (211,727
-    tokens, 22 tags) for training and 2,012 (47,377 tokens, 19 tags, of which I-LST is not in the training set) for
-    testing, and none for tuning. The usual score is the F1 of spans over all types.
+    X has dicts with `word` and `pos`, y chunk tags such as "B-NP". The shared task has no data for tuning, and its test
+    set has one tag, I-LST, that the training set has not. The usual score is the F1 of spans over all types.
 
     folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
@@ -39,15 +45,14 @@ def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder
     ({'word': 'Rockwell', 'pos': 'NNP'}, ['B-NP', 'I-NP'])
     """
     check_choice("subset", subset, ("train", "test"))
-    return _tagged(SOURCES["conll2000"], subset, folder, ("word", "pos", "chunk"), " ")
+    return _load_tagged("conll2000", subset, folder, ("word", "pos"), " ")
 
 
 def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load emerging named entities in social media, in IOB2.
 
     X has dicts with `word`, y tags of six types: person, location, corporation, group, product, creative-work. The
-    shared task's split has 3,394 posts (62,730 tokens) to train, 1,009 (15,733) to tune and 1,287 (23,394) to test, all
-    from different sites. The usual score is the F1 of spans.
+    three parts are from different sites. The usual score is the F1 of spans.
 
     folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
@@ -59,15 +64,14 @@ def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
     (1009, {'word': 'Stabilized'})
     """
     check_choice("subset", subset, ("train", "dev", "test"))
-    return _tagged(SOURCES["wnut17"], subset, folder, ("word", "label"), "\t")
+    return _load_tagged("wnut17", subset, folder, ("word",), "\t")
 
 
 def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load universal parts of speech of English web text, release 2.16.
 
-    X has dicts with `word`, y the 17 universal tags. The treebank's split has 12,544 sentences (204,577 words) to
-    train, 2,001 (25,147) to tune and 2,077 (25,094) to test. The usual score is the accuracy of words; scores of
-    different releases cannot be compared.
+    X has dicts with `word`, y the 17 universal tags. The usual score is the accuracy of words; scores of different
+    releases cannot be compared.
 
     folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
@@ -79,7 +83,7 @@ def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
     ([{'word': 'From'}, {'word': 'the'}], ['ADP', 'DET'])
     """
     check_choice("subset", subset, ("train", "dev", "test"))
-    return _tagged(SOURCES["ud_ewt"], subset, folder, ("word", "upos"), "\t")
+    return _load_tagged("ud_ewt", subset, folder, ("word",), "\t")
 
 
 def load_prosody(
@@ -95,16 +99,13 @@ def load_prosody(
     some words. `eval_mask` is true for labelled tokens, whose accuracy is the usual score. `groups` are speakers, `ids`
     the names of the utterances.
 
+    n_classes : 2 joins the labels 1 and 2.
+    release : "final" has dev and test, and published numbers belong to it. "early", the first release, has train_100,
+        dev and test with an older annotation: a quarter of the 3-way labels differ.
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
     extras : `boundary`, the strength of the boundary after the word, coded as y; in the final release also the real
         numbers `prominence_value` and `boundary_value`, NaN if missing. A few rows of that release have only one of the
         two annotations, and some punctuation has a label.
-    n_classes : 2 joins the labels 1 and 2.
-    release : "final" has dev (5,727 sentences, 99,200 labelled words, 40 speakers) and test (4,822; 90,063; 39).
-        "early", the first release, has train_100 (33,047 sentences, 570,708 labelled words), dev (5,728; 99,221) and
-        test (4,824; 90,073), with an older annotation: a quarter of the 3-way labels differ. Published numbers belong
-        to the final release.
-
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
 
     Examples
     --------
@@ -123,18 +124,17 @@ def load_prosody(
     heads = [number for number, line in enumerate(lines) if line.startswith(MARK)]
     if not heads or heads[0] != 0:
         raise ValueError(f"{path}, line 1: expected {MARK!r} and the name of the first sentence, got {lines[0]!r}")
-    places = [number for number, line in enumerate(lines, 1) if line and not line.startswith(MARK)]
-    columns = split_lines(path, [lines[place - 1] for place in places], places, "\t", 5 if final else 3)
-    starts = np.searchsorted(places, heads, side="right")
+    tokens = {number: line for number, line in enumerate(lines, 1) if line and not line.startswith(MARK)}
+    columns = split_lines(path, tokens, "\t", 5 if final else 3)
+    starts = np.searchsorted(list(tokens), heads, side="right")
     names = np.array([lines[head].removeprefix(MARK) for head in heads], dtype=np.str_)
-    prominence = _grades(path, "prominence", columns[1])
-    y = np.minimum(prominence, n_classes - 1)
+    y = np.minimum(_grades(path, "prominence", columns[1]), n_classes - 1)
     extras = {"boundary": _grades(path, "boundary", columns[2])}
     if final:
         for name, cells in zip(("prominence_value", "boundary_value"), columns[3:], strict=True):
             extras[name] = read_numbers(path, name, ["nan" if cell == NA else cell for cell in cells])
     return LabelledSequences(
-        X=_records({"word": columns[0]}, starts),
+        X=_dicts(("word",), columns[:1], starts),
         y=cut(y, starts),
         ids=names,
         groups=np.array([name.split("_")[0] for name in names], dtype=np.str_),
@@ -144,32 +144,17 @@ def load_prosody(
     )
 
 
-def _tagged(source: Source, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
-    """Load sentences whose last column is the label."""
-    columns, starts = read_columns(source.path(folder, f"{subset}.txt.gz"), separator, len(names))
-    return LabelledSequences(
-        X=_records(dict(zip(names[:-1], columns[:-1], strict=True)), starts),
-        y=cut(np.array(columns[-1], dtype=np.str_), starts),
-        **source.about(f"Part {subset!r}."),
-    )
+def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
+    """Load sentences whose columns are the inputs of these names and the label."""
+    path = SOURCES[source].path(folder, f"{subset}.txt.gz")
+    (*inputs, labels), starts = read_sentences(path, separator, len(names) + 1)
+    y = cut(np.array(labels, dtype=np.str_), starts)
+    return LabelledSequences(_dicts(names, inputs, starts), y, **SOURCES[source].about(f"Part {subset!r}."))
 
 
-def read_columns(path: Path, separator: str, width: int) -> tuple[list[list[str]], Places]:
-    """Return columns of strings, and the first tokens (m,) of the sentences, which an empty line ends."""
-    sentences = [cells for batch in rows(path, separator=separator, width=width) for _, _, cells in batch]
-    if not sentences:
-        raise ValueError(f"{path} has no rows: expected at least one")
-    starts = np.cumsum([0, *map(len, sentences[:-1])])
-    return [list(column) for column in zip(*chain.from_iterable(sentences), strict=True)], starts
-
-
-def _records(columns: dict[str, list[str]], starts: Places) -> list[list[dict[str, str]]]:
-    if len(columns) == 1:
-        ((name, cells),) = columns.items()
-        tokens = [{name: cell} for cell in cells]
-    else:
-        names = tuple(columns)
-        tokens = [dict(zip(names, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+def _dicts(names: tuple[str, ...], columns: list[list[str]], starts: Places) -> list[list[dict[str, str]]]:
+    """Return sentences, each a list with a dict of the cells by name for each token."""
+    tokens = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     ends = [*starts[1:].tolist(), len(tokens)]
     return [tokens[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
 

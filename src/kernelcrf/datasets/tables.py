@@ -1,0 +1,203 @@
+"""Tables with a header: proteins, with one chain per row and one character per residue, and sensor readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from kernelcrf.arrays import Array
+from kernelcrf.datasets.labelled import LabelledSequences
+from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_numbers, read_table
+
+DSSP = ("chain", "group", "sequence", "dssp3", "dssp8", "ordered", "eval_mask")
+SENSORS = ("Temperature", "Humidity", "Light", "CO2", "HumidityRatio")
+READINGS = ("time", "acc_frontal", "acc_vertical", "acc_lateral", "antenna", "rssi", "phase", "frequency")
+ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
+
+
+def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
+    """Load CB513, 511 chains whose domains are a benchmark of secondary structure.
+
+    X has dicts with the letter `residue`; y is H, E or C, or with n_classes=8 one of the letters H G I E B C S T of
+    DSSP. Chains are complete while the benchmark is about domains: score the residues whose `eval_mask` is true, and,
+    to compare with NetSurfP, whose `extras["ordered"]` is true as well. Several rows may be domains of the same chain
+    and show each other's labels, so cross-validation must keep `groups` together. There is no official training set.
+
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    extras : `ordered`, true if the residue is resolved (others are labelled C), `dssp3` and `dssp8`.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_cb513
+    >>> data = load_cb513()
+    >>> data.X[0][:2], data.y[0][:2].tolist()
+    ([{'residue': 'R'}, {'residue': 'T'}], ['C', 'C'])
+    """
+    return _load_dssp("cb513", n_classes, folder)
+
+
+def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
+    """Load TS115, 115 chains newer than CB513, to test models trained on CB513.
+
+    The fields are those of `load_cb513`; every residue belongs to the benchmark, and every chain is a separate group.
+
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_ts115
+    >>> load_ts115(n_classes=8).y[0][:5]
+    array(['C', 'C', 'H', 'H', 'H'], dtype='<U1')
+    """
+    return _load_dssp("ts115", n_classes, folder)
+
+
+def _load_dssp(name: str, n_classes: int, folder: Folder) -> LabelledSequences:
+    check_choice("n_classes", n_classes, (3, 8))
+    path = SOURCES[name].path(folder, f"{name}.tsv.gz")
+    chains, groups, sequences, dssp3, dssp8, ordered, mask = read_table(path, "\t", DSSP)
+    _check_lengths(path, chains, sequences, [dssp3, dssp8, ordered, mask])
+    structure = {
+        "dssp3": _letters(path, "dssp3", dssp3, "HEC"),
+        "dssp8": _letters(path, "dssp8", dssp8, "HGIEBCST"),
+    }
+    return LabelledSequences(
+        X=_residues(sequences),
+        y=structure[f"dssp{n_classes}"],
+        ids=np.array(chains, np.str_),
+        groups=read_numbers(path, "group", groups, np.int64),
+        eval_mask=[cells == "1" for cells in _letters(path, "eval_mask", mask, "01")],
+        extras={"ordered": [cells == "1" for cells in _letters(path, "ordered", ordered, "01")], **structure},
+        **SOURCES[name].about(f"{n_classes} states."),
+    )
+
+
+def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
+    """Load the chains of Qian and Sejnowski (1988), who reached an accuracy of 64.3 % of the residues of the test set.
+
+    X has dicts with `residue`; y is "h" (helix), "e" (sheet) or "_" (coil).
+
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_qian_sejnowski
+    >>> load_qian_sejnowski("test").lengths[:3]
+    array([306, 108, 113])
+    """
+    check_choice("subset", subset, ("train", "test"))
+    path = SOURCES["qian_sejnowski"].path(folder, f"qian_sejnowski_{subset}.tsv.gz")
+    names, sequences, structures = read_table(path, "\t", ("protein", "sequence", "structure"))
+    _check_lengths(path, names, sequences, [structures])
+    return LabelledSequences(
+        X=_residues(sequences),
+        y=_letters(path, "structure", structures, "he_"),
+        ids=np.array(names, np.str_),
+        **SOURCES["qian_sejnowski"].about(f"Part {subset!r}."),
+    )
+
+
+def load_occupancy(
+    subset: Literal["train", "test1", "test2"] = "train", *, by_day: bool = False, folder: Folder = None
+) -> LabelledSequences:
+    """Load the climate of an office, minute by minute, to tell whether it is occupied.
+
+    X has the columns Temperature, Humidity, Light, CO2 and HumidityRatio, not scaled; y is 1 if occupied, else 0. Each
+    subset is a series without gaps. The usual score is accuracy. Light alone almost decides; without it the task is
+    hard.
+
+    by_day : cut the series at midnight into sequences whose `ids` are dates; otherwise each is one sequence.
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    extras : `date`, the time of each row.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_occupancy
+    >>> data = load_occupancy("test1", by_day=True)
+    >>> data.feature_names, [len(day) for day in data.y]
+    (('Temperature', 'Humidity', 'Light', 'CO2', 'HumidityRatio'), [581, 1440, 644])
+    """
+    check_choice("subset", subset, ("train", "test1", "test2"))
+    path = SOURCES["occupancy"].path(folder, f"{subset}.csv.gz")
+    dates, *columns, occupied = read_table(path, ",", ("date", *SENSORS, "Occupancy"))
+    when = read_numbers(path, "date", dates, "datetime64[s]")
+    X = np.column_stack([read_numbers(path, name, cells) for name, cells in zip(SENSORS, columns, strict=True)])
+    y = read_numbers(path, "Occupancy", occupied, np.int64)
+    if not set(np.unique(y)) <= {0, 1}:
+        raise ValueError(f"{path}, column Occupancy: expected 0 or 1, got {np.unique(y)}")
+    days = when.astype("datetime64[D]")
+    starts = _run_starts(days) if by_day else np.zeros(1, np.intp)
+    return LabelledSequences(
+        X=cut(X, starts),
+        y=cut(y, starts),
+        ids=days[starts].astype(np.str_) if by_day else np.array([subset]),
+        feature_names=SENSORS,
+        extras={"date": cut(when, starts)},
+        **SOURCES["occupancy"].about(f"Part {subset!r}{', by day' if by_day else ''}."),
+    )
+
+
+def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
+    """Load the activities of older people, from a batteryless sensor that is read by radio at irregular times.
+
+    X has the columns time (s, from the start of the trial), acc_frontal, acc_vertical, acc_lateral (g), antenna (its
+    number), rssi, phase and frequency; y is "sit on bed", "sit on chair", "lying" or "ambulating". `ids` name the
+    trials and end in M or F, the sex; `groups` are the rooms, S1 (60 trials, 4 antennas) and S2 (27 trials, 3). There
+    is no official split: train on one room and test on the other, or split by trial, so that a person may be on both
+    sides. Classes are far from balanced.
+
+    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+
+    Examples
+    --------
+    >>> from kernelcrf.datasets import load_batteryless
+    >>> data = load_batteryless()
+    >>> data.feature_names[:4], len(data.y)
+    (('time', 'acc_frontal', 'acc_vertical', 'acc_lateral'), 87)
+    """
+    X, y, ids, groups = list[Array](), list[Array](), list[str](), list[str]()
+    for room in ("S1", "S2"):
+        path = SOURCES["batteryless"].path(folder, f"{room}.csv.gz")
+        trials, *columns, labels = read_table(path, ",", ("trial", *READINGS, "label"))
+        names, codes = np.array(trials, np.str_), read_numbers(path, "label", labels, np.int64)
+        starts = _run_starts(names)
+        if codes.min() < 1 or codes.max() > len(ACTIVITIES):
+            raise ValueError(f"{path}, column label: expected 1 to 4, got {np.unique(codes)}")
+        if len(set(names[starts])) < len(starts):
+            raise ValueError(f"{path}, column trial: expected the readings of a trial one after the other")
+        values = [read_numbers(path, name, cells) for name, cells in zip(READINGS, columns, strict=True)]
+        X += cut(np.column_stack(values), starts)
+        y += cut(ACTIVITIES[codes - 1], starts)
+        ids += names[starts].tolist()
+        groups += [room] * len(starts)
+    return LabelledSequences(
+        X, y, ids=np.array(ids), groups=np.array(groups), feature_names=READINGS, **SOURCES["batteryless"].about()
+    )
+
+
+def _run_starts(keys: Array) -> Array:
+    """Return the indices at which runs of equal keys begin."""
+    return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+
+
+def _check_lengths(path: Path, names: Sequence[str], sequences: Sequence[str], others: list[list[str]]) -> None:
+    for number, (name, sequence, *cells) in enumerate(zip(names, sequences, *others, strict=True), 2):
+        if any(len(cell) != len(sequence) for cell in cells):
+            raise ValueError(
+                f"{path}, line {number}, {name}: expected one character per residue, got {len(sequence)} residues and "
+                f"{', '.join(str(len(cell)) for cell in cells)} characters"
+            )
+
+
+def _letters(path: Path, name: str, cells: Sequence[str], alphabet: str) -> list[Array]:
+    """Return the characters of each cell, (T_i,)."""
+    if unknown := set().union(*cells) - set(alphabet):
+        raise ValueError(f"{path}, column {name}: expected the characters {alphabet!r}, got {sorted(unknown)[:5]}")
+    return [np.array([cell]).view("<U1") for cell in cells]
+
+
+def _residues(sequences: Sequence[str]) -> list[list[dict[str, str]]]:
+    return [[{"residue": residue} for residue in sequence] for sequence in sequences]
