@@ -70,7 +70,7 @@ def quality() -> str:
 
 
 def speed() -> str:
-    """Seconds, tokens a second and memory beside CRFsuite."""
+    """Seconds, tokens per second and memory beside CRFsuite."""
     training, tagging = results("speed", "training"), results("speed", "tagging")["lists"]
     ours, theirs, seconds = training["ours, 1 thread"], training["crfsuite"], tagging["seconds"]
 
@@ -84,8 +84,8 @@ def speed() -> str:
             f"{theirs['seconds to 0.1 %']:.0f}",
         ],
         ["peak memory of that, MB", f"{ours['MB']:,.0f}", f"{theirs['MB']:,.0f}"],
-        ["thousand tokens a second, all sentences in one call", pace("lists, batch"), pace("lists, crfsuite")],
-        ["thousand tokens a second, a call a sentence", pace("lists, one by one"), pace("lists, crfsuite")],
+        ["thousand tokens per second, all sentences in one call", pace("lists, batch"), pace("lists, crfsuite")],
+        ["thousand tokens per second, one call per sentence", pace("lists, one by one"), pace("lists, crfsuite")],
         [
             "median microseconds of one sentence",
             f"{1e6 * seconds['median sentence']:.0f}",
