@@ -15,7 +15,7 @@ from copy import copy
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
-from operator import attrgetter, getitem
+from operator import attrgetter
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from kernelcrf.basis.panels import Panels
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
-
-MOST_BUCKETS = 16
 
 
 class DistributedGrowth(Growth):
@@ -206,45 +204,20 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
     """Return for each part a handle of the places of its distinct inputs that no earlier part has.
 
-    Digests of rows, 128 bits each, are compared bucket by bucket.
+    Digests of rows, 128 bits each, are compared here.
     """
-    n_buckets = min(len(inputs), MOST_BUCKETS)
-    dealt = cluster.each(_deal, inputs, shared=(n_buckets,))
-    kept = [
-        cluster.call(_first_owners, cluster.each(getitem, dealt, [bucket] * len(dealt))) for bucket in range(n_buckets)
-    ]
-    return [cluster.call(_gather, [cluster.call(getitem, bucket, k) for bucket in kept]) for k in range(len(inputs))]
-
-
-def _deal(X: Inputs, n_buckets: int) -> list[tuple[Places, Array]]:
-    """Return places and digests of the rows of each bucket."""
-    found = digests(X)
-    bucket = found["low"] % np.uint64(n_buckets)
-    return [(np.flatnonzero(bucket == k), found[bucket == k]) for k in range(n_buckets)]
-
-
-def _first_owners(parts: list[tuple[Places, Array]]) -> list[Places]:
-    """Return the places of the rows of a bucket in each part that no earlier part has."""
-    every = np.concatenate([found for _, found in parts])
-    _, firsts = np.unique(every, return_index=True)
-    mine = np.zeros(len(every), bool)
-    mine[firsts] = True
-    ends = np.cumsum([len(found) for _, found in parts])[:-1]
-    return [places[own] for (places, _), own in zip(parts, np.split(mine, ends), strict=True)]
-
-
-def _gather(parts: list[Places]) -> Places:
-    return np.sort(np.concatenate(parts))
+    found = cluster.fetch(cluster.each(digests, inputs))
+    is_own = np.zeros(sum(map(len, found)), bool)
+    is_own[np.unique(np.concatenate(found), return_index=True)[1]] = True
+    ends = np.cumsum([len(own) for own in found])
+    return cluster.each(np.flatnonzero, np.split(is_own, ends[:-1]))
 
 
 def digests(X: Inputs) -> Array:
     """Return 128 bits for each row, equal for equal rows."""
-    found = np.empty(X.shape[0], np.dtype([("low", np.uint64), ("high", np.uint64)]))
     if is_sparse(X):
         columns, values, at = X.indices.astype(np.int64), X.data + X.dtype.type(0), X.indptr
         rows = (columns[a:b].tobytes() + values[a:b].tobytes() for a, b in pairwise(at.tolist()))
     else:
         rows = (row.tobytes() for row in np.ascontiguousarray(X) + X.dtype.type(0))
-    for k, row in enumerate(rows):
-        found[k] = tuple(np.frombuffer(blake2b(row, digest_size=16).digest(), np.uint64))
-    return found
+    return np.array([blake2b(row, digest_size=16).digest() for row in rows], "S16")
