@@ -64,7 +64,7 @@ class Ray:
     def point(self, step: float, *, curvature: bool) -> Evaluation:
         """Return the evaluation at a step: half a pass, since the scores are known."""
         scores = [part.scores.moved(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
-        return self.objective.at(self.start.theta + step * self.direction, scores, curvature=curvature)
+        return self.objective.evaluate(self.start.theta + step * self.direction, curvature=curvature, scores=scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,8 @@ class Objective:
         """Return whether all labels are observed."""
         return all(partition.is_convex for partition in self.partitions)
 
-    def evaluate(self, theta: Floats, *, curvature: bool = False) -> Evaluation:
-        """Return P and its gradient at theta: one pass."""
-        return self.at(theta, None, curvature=curvature)
-
-    def at(self, theta: Floats, scores: Sequence[Scores] | None, *, curvature: bool) -> Evaluation:
-        """Return P and its gradient at theta, whose scores may be known already."""
+    def evaluate(self, theta: Floats, *, curvature: bool = False, scores: Sequence[Scores] | None = None) -> Evaluation:
+        """Return P and its gradient at theta: one pass, or half a pass if the scores of theta are given."""
         theta, n_jobs = np.asarray(theta, np.float64), self.engine.n_jobs
 
         def one(k: int) -> tuple[Sums, PartitionState]:

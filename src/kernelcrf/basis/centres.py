@@ -24,7 +24,7 @@ from kernelcrf.basis.distinct import add_rows
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.growth import Growth
 from kernelcrf.basis.local_growth import LocalGrowth
-from kernelcrf.basis.pivots import Generator, Random, drive
+from kernelcrf.basis.pivots import Random, drive
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.validation import COUNT, check_parameters, either, real, whole
 
@@ -40,7 +40,7 @@ class KMeans:
     def __post_init__(self) -> None:
         COUNT.check("rows", self.rows)
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append the centres."""
         # Importing it loads a good part of scikit-learn, which no other rule needs.
         from sklearn.cluster import MiniBatchKMeans
@@ -72,7 +72,7 @@ class Lloyd:
     def __post_init__(self) -> None:
         check_parameters(vars(self), LLOYD)
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append the centres, then random pivots."""
         _check_points(growth, "lloyd")
         count = max(1, round(self.share * (growth.capacity - growth.n)))
@@ -89,7 +89,7 @@ class Lloyd:
         yield from Random().grow(growth, rng)
 
 
-def _random_pivots(growth: Growth, count: int, sample: Places, rng: Generator) -> Array:
+def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
     """Return the `count` atoms that random pivoting would add to the basis if a sample were all the inputs."""
     start = growth.basis_for(sample) if growth.n else None
     pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)

@@ -40,16 +40,15 @@ class Entries:
         """Return the product with W (d, k), (N, k)."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
+
+        def fill(low: int) -> None:
+            own = self.offsets[low : low + ROWS + 1]
+            _add_products(self.columns, self.values, own, W, out[low : low + ROWS])
+
         if engine.n_threads == 1 or N <= ROWS:
             _add_products(self.columns, self.values, self.offsets, W, out)
         else:
-            blocks = [slice(low, min(low + ROWS, N)) for low in range(0, N, ROWS)]
-
-            def fill(rows: slice) -> None:
-                own = self.offsets[rows.start : rows.stop + 1]
-                _add_products(self.columns, self.values, own, W, out[rows])
-
-            engine.map(fill, blocks)
+            engine.map(fill, range(0, N, ROWS))
         return out
 
     def to_csr(self) -> sp.csr_array:

@@ -40,24 +40,20 @@ class PrimalWeights:
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
         """Return X W, (rows, k), in the precision of X."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return check_scores(self._scores(X, engine))
-
-    def _scores(self, X: Inputs | Entries, engine: LocalEngine) -> Array:
         if isinstance(X, Entries):
-            return X.times(self.W, engine)
+            return check_scores(X.times(self.W, engine))
         X = check_columns(X, len(self.W))
         W = self._single if X.dtype == np.float32 else self.W.astype(X.dtype, copy=False)
-        blocks = row_blocks(X.shape[0])
-        if is_sparse(X) and (engine.n_threads == 1 or len(blocks) == 1):
-            return np.asarray(X @ W)
-        s = np.empty((X.shape[0], W.shape[1]), X.dtype)
+        s, blocks = np.empty((X.shape[0], W.shape[1]), X.dtype), row_blocks(X.shape[0])
 
         def fill(rows: slice) -> None:
             s[rows] = X[rows] @ W
 
-        engine.map(fill, blocks)
-        return s
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if is_sparse(X) and (engine.n_threads == 1 or len(blocks) == 1):
+                return check_scores(np.asarray(X @ W))
+            engine.map(fill, blocks)
+        return check_scores(s)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,8 +28,6 @@ from numpy.typing import ArrayLike
 from kernelcrf.arrays import Array, Places
 from kernelcrf.basis.growth import Growth, Rule
 from kernelcrf.validation import COUNT, Constraint, either
-
-Generator: TypeAlias = np.random.Generator
 
 EMPTY_ROUNDS = 20
 
@@ -59,7 +56,7 @@ class Elimination:
         self.left[j] = 0.0
 
 
-def drive(rule: Rule, growth: Growth, rng: Generator) -> None:
+def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
     """Run a rule until there are enough atoms, it has no more, or `EMPTY_ROUNDS` batches in a row add none."""
     batches, empty = rule.grow(growth, rng), 0
     while not growth.finished and empty < EMPTY_ROUNDS:
@@ -73,7 +70,7 @@ def drive(rule: Rule, growth: Growth, rng: Generator) -> None:
 class AllInputs:
     """Every distinct input: F F' = K, and F has U columns."""
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append all inputs."""
         yield growth.append_inputs(growth.unchosen())
 
@@ -87,7 +84,7 @@ class Greedy:
     def __post_init__(self) -> None:
         COUNT.check("block", self.block)
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append the pivots that each round can tell, until no residual is left."""
         while True:
             candidates, others = growth.largest(self.block)
@@ -115,14 +112,14 @@ class Random:
     def __post_init__(self) -> None:
         COUNT.check("block", self.block)
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append the accepted proposals of each round."""
         while growth.remaining > 0:
             proposals = growth.draw(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
             accepted = self._accept(growth, proposals, rng)
             yield growth.append_inputs(proposals[accepted])
 
-    def _accept(self, growth: Growth, proposals: Places, rng: Generator) -> list[int]:
+    def _accept(self, growth: Growth, proposals: Places, rng: np.random.Generator) -> list[int]:
         u = growth.residuals(proposals)
         elimination = Elimination(growth.residual_gram(proposals))
         accepted: list[int] = []
@@ -143,7 +140,7 @@ class Random:
 class Uniform:
     """Inputs drawn with equal probability, without replacement."""
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append inputs in random order."""
         yield from _in_order(growth, rng.permutation(growth.unchosen()))
 
@@ -157,7 +154,7 @@ class Gradient:
     def __post_init__(self) -> None:
         SCORES.check("scores", self.scores)
 
-    def grow(self, growth: Growth, rng: Generator) -> Iterator[int]:
+    def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append the inputs by falling score."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):

@@ -16,18 +16,7 @@ from sklearn.gaussian_process import kernels as gp
 from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, as_inputs, is_sparse
 from kernelcrf.kernels.named import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
 from kernelcrf.kernels.rbf import rbf_against
-from kernelcrf.validation import (
-    Constraint,
-    check_parameters,
-    either,
-    instance_of,
-    nothing,
-    one_of,
-    positive,
-    real,
-    shown,
-    whole,
-)
+from kernelcrf.validation import Constraint, check_parameters, either, instance_of, nothing, one_of, real, shown, whole
 
 DIAGONAL_ROWS = 32
 GAMMA_RANGE = 1e3
@@ -42,7 +31,7 @@ KERNEL = either(
 DEGREE = either(whole(least=1), advice="other powers are not positive semi-definite")
 COEF0 = either(real(least=0), advice="below 0 the polynomial kernel is not positive semi-definite")
 PARAMETERS = {
-    "gamma": either(positive, nothing, advice="None is scikit-learn's default"),
+    "gamma": either(real(above=0), nothing, advice="None is scikit-learn's default"),
     "degree": DEGREE,
     "coef0": COEF0,
 }

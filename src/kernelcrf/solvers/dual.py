@@ -53,8 +53,7 @@ class Dual:
     >>> from kernelcrf import ChainCRF
     >>> from kernelcrf.solvers import Dual
     >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "a"}, {"word": "cat"}]]
-    >>> crf = ChainCRF("linear", solver=Dual()).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
-    >>> crf.certificate_.status
+    >>> ChainCRF("linear", solver=Dual()).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]]).certificate_.status
     'optimal'
     """
 
@@ -71,18 +70,17 @@ class Dual:
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
-        if not isinstance(objective.partitions[0], ChainPartition):
-            return False
         partition, terms = objective.partitions[0], objective.layout.terms
-        expected = (TOKENS, STEPS) if partition.has_edges(objective.layout) else (TOKENS,)
-        if tuple(term.cliques for term in terms) != expected:
+        if not isinstance(partition, ChainPartition):
             return False
-        if len(expected) == 1 and partition.chains.lengths.max(initial=0) > 1:
+        has_edges = partition.has_edges(objective.layout)
+        if [term.cliques for term in terms] != ([TOKENS, STEPS] if has_edges else [TOKENS]):
             return False
-        name = terms[0].name
-        sparse = name in partition.features and partition.features[name].is_sparse
-        plain = all(term.k_y.is_identity for term in terms)
-        return sparse and plain and all(term.kernel is None for term in terms[1:])
+        if not has_edges and partition.chains.lengths.max(initial=0) > 1:
+            return False
+        tokens = partition.features.get(terms[0].name)
+        plain = all(term.k_y.is_identity for term in terms) and all(term.kernel is None for term in terms[1:])
+        return tokens is not None and tokens.is_sparse and plain
 
     def check(self, objective: Objective) -> None:
         """Refuse what the loops do not know."""
@@ -187,10 +185,8 @@ class Ascent:
     @property
     def value(self) -> float:
         """Return D(alpha)."""
-        penalty = sum(
-            float(np.vdot(part, part)) / term.C
-            for part, term in zip((self.W, self.w), self.objective.layout.terms, strict=False)
-        )
+        theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
+        penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property

@@ -133,8 +133,7 @@ class Progress:
         """Add a point to the record."""
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
-        norms = self.objective.layout.squared_dual_norms(at.gradient)
-        gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else 0.5 * sum(norms.values())
+        gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
         record = Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
         # In this order: an interruption in between leaves no best point without a record.
         self.history.append(record)

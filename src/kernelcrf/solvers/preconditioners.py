@@ -33,25 +33,41 @@ KRONECKER_UP_TO = 4000
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
-    """A positive definite M = E E' of one term: v -> E^-1 v, v -> E^-T v, and log det M."""
+class Preconditioner:
+    """A positive definite M = E E': v -> E^-1 v, v -> E^-T v, and log det M."""
 
     forward: Product
     back: Product
     log_determinant: float
 
+    def inverse(self, v: Floats) -> Floats:
+        """Return M^-1 v."""
+        return self.back(self.forward(v))
 
-def _diagonal(d: Floats) -> Factor:
-    """Return the factor of M = diag(d)."""
+
+def _joined(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
+    """Return M of all terms from that of each, at its place in theta."""
+
+    def forward(v: Floats) -> Floats:
+        return np.concatenate([M.forward(v[part]) for part, M in parts])
+
+    def back(v: Floats) -> Floats:
+        return np.concatenate([M.back(v[part]) for part, M in parts])
+
+    return Preconditioner(forward, back, sum(M.log_determinant for _, M in parts))
+
+
+def _diagonal(d: Floats) -> Preconditioner:
+    """Return M = diag(d)."""
 
     def scaled(v: Floats) -> Floats:
         return v / np.sqrt(d)
 
-    return Factor(scaled, scaled, float(np.log(d).sum()))
+    return Preconditioner(scaled, scaled, float(np.log(d).sum()))
 
 
-def _kronecker(Q: Floats, scale: Floats) -> Factor:
-    """Return the factor of M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
+def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
+    """Return M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
     root = np.sqrt(scale)
 
     def forward(v: Floats) -> Floats:
@@ -60,11 +76,11 @@ def _kronecker(Q: Floats, scale: Floats) -> Factor:
     def back(v: Floats) -> Floats:
         return np.asarray(Q @ (v.reshape(scale.shape) / root)).ravel()
 
-    return Factor(forward, back, float(np.log(scale).sum()))
+    return Preconditioner(forward, back, float(np.log(scale).sum()))
 
 
-def _per_label(factors: list[Floats]) -> Factor:
-    """Return the factor of M with one Cholesky factor (n, n) per label."""
+def _per_label(factors: list[Floats]) -> Preconditioner:
+    """Return M that has one Cholesky factor (n, n) per label."""
 
     def solve(trans: Literal["N", "T"], v: Floats) -> Floats:
         V = v.reshape(-1, len(factors))
@@ -72,31 +88,7 @@ def _per_label(factors: list[Floats]) -> Factor:
         return np.column_stack(columns).ravel()
 
     log_determinant = 2.0 * float(sum(np.log(np.diagonal(E)).sum() for E in factors))
-    return Factor(partial(solve, "N"), partial(solve, "T"), log_determinant)
-
-
-@dataclass(frozen=True, eq=False)
-class Preconditioner:
-    """M of all terms, each with its own factor."""
-
-    parts: tuple[tuple[slice, Factor], ...]
-
-    def inverse(self, v: Floats) -> Floats:
-        """Return M^-1 v."""
-        return self.back(self.forward(v))
-
-    def forward(self, v: Floats) -> Floats:
-        """Return E^-1 v."""
-        return np.concatenate([factor.forward(v[part]) for part, factor in self.parts])
-
-    def back(self, v: Floats) -> Floats:
-        """Return E^-T v."""
-        return np.concatenate([factor.back(v[part]) for part, factor in self.parts])
-
-    @property
-    def log_determinant(self) -> float:
-        """Return log det M."""
-        return sum(factor.log_determinant for _, factor in self.parts)
+    return Preconditioner(partial(solve, "N"), partial(solve, "T"), log_determinant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,12 +114,10 @@ class Preconditioning:
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
         """Return M at a point, with `share` times the spread p (1 - p) of its marginals."""
-        slices = self.objective.layout.slices
-        return Preconditioner(
-            tuple((slices[term.name], self._factor(term, at, share)) for term in self.objective.layout.terms)
-        )
+        layout = self.objective.layout
+        return _joined([(layout.slices[term.name], self._of_term(term, at, share)) for term in layout.terms])
 
-    def _factor(self, term: Term, at: Evaluation, share: float) -> Factor:
+    def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
         objective, lam = self.objective, 1.0 / term.C
         if not all(partition.knows_spread(term) for partition in objective.partitions):
             return _diagonal(np.full(term.size, _mass(objective, term) / term.size + lam))
@@ -157,10 +147,10 @@ def _over_weights(term: Term, of_labels: Floats) -> Floats:
 def has_single_nodes(objective: Objective) -> bool:
     """Return whether samples are single nodes with one term that has dense features and a plain label kernel."""
     nodes = [term for term in objective.layout.terms if term.cliques == TOKENS]
-    chains = [partition for partition in objective.partitions if isinstance(partition, ChainPartition)]
-    single = all(partition.chains.lengths.max(initial=0) <= 1 for partition in chains)
-    one = len(chains) == len(objective.partitions) and len(nodes) == 1
-    return single and one and nodes[0].k_y.is_identity and _is_dense(objective, nodes[0])
+    for partition in objective.partitions:
+        if not isinstance(partition, ChainPartition) or partition.chains.lengths.max(initial=0) > 1:
+            return False
+    return len(nodes) == 1 and nodes[0].k_y.is_identity and _is_dense(objective, nodes[0])
 
 
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
