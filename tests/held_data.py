@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import scipy.sparse as sp
 
-from kernelcrf.readers.ragged import Ragged
+from kernelcrf.readers.containers import Ragged
 
 
 class Own(collections.abc.Sequence):

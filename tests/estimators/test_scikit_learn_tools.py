@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.metrics import flat_accuracy, get_scorer
-from kernelcrf.readers.ragged import Ragged
+from kernelcrf.readers.containers import Ragged
 
 
 @pytest.fixture(scope="module", params=["synthetic", "letters"])

@@ -21,7 +21,7 @@ from kernelcrf.answers.uncertainty import averaged
 from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.readers.ragged import Ragged
+from kernelcrf.readers.containers import Ragged
 from kernelcrf.validation import either, one_of, shown
 
 STRATEGY = either(one_of("entropy", "margin", "information"))

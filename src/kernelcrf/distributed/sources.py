@@ -22,7 +22,7 @@ from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import Cluster, Handle
 from kernelcrf.readers.containers import read_list
 from kernelcrf.readers.labels import flat_labels
-from kernelcrf.readers.sequence_kinds import open_sequences
+from kernelcrf.readers.sequences import open_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
 

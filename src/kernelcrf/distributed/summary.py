@@ -15,8 +15,7 @@ from kernelcrf.distributed.sources import RawSequences
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.containers import is_missing_value
 from kernelcrf.readers.labels import SETS, distinct_labels, flat_labels
-from kernelcrf.readers.sequence_kinds import WORDS, Kind, open_sequences
-from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 

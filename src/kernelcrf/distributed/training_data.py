@@ -24,8 +24,7 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers.constraints import legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
-from kernelcrf.readers.sequence_kinds import open_sequences
-from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.sequences import SequenceReader, open_sequences
 from kernelcrf.readers.training import TokenLabels
 from kernelcrf.readers.weights import read_class_weights, read_weights
 

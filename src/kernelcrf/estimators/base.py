@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs
+from kernelcrf.arrays import Arrays, Config, Floats, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -301,7 +301,6 @@ class KernelEstimator(InputEstimator[Chained]):
 
     _has_edges: ClassVar[bool] = True
 
-    classes_ = Fitted[Array]("labels.classes")
     coef_ = Fitted[Floats]("coef")
     kernel_ = Fitted[InputKernel]("kernel")
     objective_curve_ = Fitted[Floats]("objective_curve")

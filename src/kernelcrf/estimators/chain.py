@@ -26,8 +26,8 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
+from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.training import TrainingSequences, read_training
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.validation import COUNT, SEED, SIZE, either, is_whole, one_of, validated
@@ -152,6 +152,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     _model_type = ChainModel
 
+    classes_ = Fitted[Array]("labels.classes")
     transitions_ = Fitted[Floats]("transitions")
     edge_coef_ = Fitted[Floats | None]("edge_coef")
     landmark_positions_ = Fitted[Places | None]("landmark_positions")

@@ -26,8 +26,7 @@ from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.models.rows import RowModel
-from kernelcrf.readers.classes import ClassReader, row_accuracy
-from kernelcrf.readers.rows import RowReader
+from kernelcrf.readers.rows import RowReader, find_classes, row_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights, weigh_samples
 from kernelcrf.validation import shown_list, validated
 
@@ -85,19 +84,19 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     _has_edges: ClassVar[bool] = False
     _model_type = RowModel
 
+    classes_ = Fitted[Array]("classes")
     feature_names_in_ = Fitted[Array]("reader.known_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
         """Fit to rows X (N, d), dense or sparse, and their labels y (N,)."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
-        reader, labels = ClassReader.fit(y)
-        classes = reader.classes
+        classes, labels = find_classes(y)
         earlier = self._earlier
-        if earlier is not None and not np.array_equal(classes, earlier.labels.classes):
+        if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
-                f"{shown_list(earlier.labels.classes.tolist())}: expected the same for a warm start; set "
+                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; set "
                 "warm_start=False"
             )
         weights = read_weights(sample_weight, len(labels), "row")
@@ -106,7 +105,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
         found = self._train_chain(data, len(classes), X.shape[1], lambda: gamma_by_scale(X, weights))
-        self.model_ = RowModel.of(found, rows, reader)
+        self.model_ = RowModel.of(found, rows, classes)
         return self
 
     def decision_function(self, X: UserData) -> Array:

@@ -26,8 +26,8 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.graph import GraphModel
 from kernelcrf.models.network import COVERS, NetworkDistribution, inference_named
 from kernelcrf.models.potentials import Potentials
+from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
-from kernelcrf.readers.ragged import Ragged
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, Term, constant_term
 from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, validated

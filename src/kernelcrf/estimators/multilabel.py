@@ -25,9 +25,7 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_name
 from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
-from kernelcrf.readers.classes import row_accuracy
-from kernelcrf.readers.label_sets import LabelSetReader
-from kernelcrf.readers.rows import RowReader
+from kernelcrf.readers.rows import LabelSetReader, RowReader, row_accuracy
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.terms import Term, constant_term
 from kernelcrf.validation import SEED, SIZE, either, one_of, validated

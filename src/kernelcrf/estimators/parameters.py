@@ -15,7 +15,7 @@ from kernelcrf.arrays import Config
 from kernelcrf.kernels.inputs import KERNEL, InputKernel
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.stored_labels import label_from_json, label_to_json
+from kernelcrf.readers.labels import label_from_json, label_to_json
 from kernelcrf.validation import (
     Constraint,
     Parameter,

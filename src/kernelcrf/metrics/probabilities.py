@@ -18,8 +18,7 @@ from sklearn import metrics
 
 from kernelcrf.arrays import Floats, Places, UserData
 from kernelcrf.metrics.pairs import pair
-from kernelcrf.readers.containers import read_labels, read_list
-from kernelcrf.readers.matrices import read_matrix
+from kernelcrf.readers.containers import read_labels, read_list, read_matrix
 from kernelcrf.validation import either, shown, validated, whole
 
 # Rows whose sum is off by rounding, also in single precision, are scaled to sum to one; other rows raise.

@@ -17,8 +17,7 @@ from kernelcrf.inference.loss import clamped, labelling_scores
 from kernelcrf.models.network import NetworkDistribution, NetworkModel
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence.checks import read_array
-from kernelcrf.readers.label_sets import LabelSetReader
-from kernelcrf.readers.rows import RowReader
+from kernelcrf.readers.rows import LabelSetReader, RowReader
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.terms import constant_term
 

@@ -14,8 +14,8 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
 from kernelcrf.models.base import KernelModel
 from kernelcrf.models.chain import TINY
-from kernelcrf.readers.classes import ClassReader
-from kernelcrf.readers.rows import RowReader
+from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.rows import RowReader, read_classes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -23,12 +23,12 @@ class RowModel(KernelModel):
     """A fitted classifier of rows."""
 
     reader: RowReader
-    labels: ClassReader
+    classes: Array
 
     @classmethod
-    def of(cls, found: Trained, reader: RowReader, labels: ClassReader) -> Self:
+    def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
         """Return the model that a fit has found."""
-        return cls(**cls._fields_of(found), reader=reader, labels=labels)
+        return cls(**cls._fields_of(found), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return f_l(x) of rows, (N, L)."""
@@ -43,7 +43,7 @@ class RowModel(KernelModel):
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
         """Return mean and variance of f_1 - f_0 of two classes, (N,) each, or of all f_l, (N, L) each."""
-        rows, L = self.reader.read(X), len(self.labels.classes)
+        rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.weights.scores(rows, engine) @ contrasts.T, np.float64)
         variances = self.score_posterior.node_variances(rows, contrasts, engine)
@@ -55,18 +55,17 @@ class RowModel(KernelModel):
 
     def log_score(self, y: UserData, proba: Array) -> float:
         """Return the mean log-probability of labels y (N,), under given probabilities (N, L)."""
-        labels = self.labels.read(y, len(proba))
+        labels = read_classes(y, self.classes, len(proba))
         return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
         config, arrays = super().to_arrays()
-        config |= {"estimator": "KernelClassifier", **self.labels.to_config(), **self.reader.to_config()}
-        return config, arrays
+        config |= {"estimator": "KernelClassifier", "classes": values_to_config(self.classes)}
+        return config | self.reader.to_config(), arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
-        reader, labels = RowReader.from_config("KernelClassifier", config), ClassReader.from_config(config)
-        shared = cls._read_fields(config, arrays, reader.n_features, len(labels.classes))
-        return cls(**shared, reader=reader, labels=labels)
+        reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
+        return cls(**cls._read_fields(config, arrays, reader.n_features, len(classes)), reader=reader, classes=classes)

@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from numbers import Number
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils.validation import column_or_1d
 
-from kernelcrf.arrays import Array, UserData, is_sparse
+from kernelcrf.arrays import Array, Inputs, Ints, UserData, as_inputs, is_sparse
 from kernelcrf.validation import shown
+
+T = TypeVar("T")
 
 DATES = "mM"
 LABELS = "a sequence of labels, one per token; labels without sequences go with lengths="
@@ -99,7 +103,7 @@ def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[Use
     return list(labels)
 
 
-def read_lengths(lengths: UserData) -> npt.NDArray[np.int64]:
+def read_lengths(lengths: UserData) -> Ints:
     """Return the numbers of tokens of sequences, (m,), from any container of integers."""
     values = read_container(lengths, "lengths", "a list of integers >= 0, the numbers of tokens")
     sizes = np.asarray(values) if not is_sparse(values) else np.empty((0, 0))
@@ -108,6 +112,35 @@ def read_lengths(lengths: UserData) -> npt.NDArray[np.int64]:
     if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or (sizes < 0).any())):
         raise ValueError(f"lengths={shown(lengths)}: expected a 1-D array of integers >= 0, the numbers of tokens")
     return sizes.astype(np.int64)
+
+
+def read_matrix(part: UserData, name: str) -> Inputs:
+    """Return a (T, d) table of numbers, dense or CSR, from any container that holds one."""
+    try:
+        array: UserData = _table(read_container(part, name), name)
+    except ValueError:
+        raise ValueError(
+            f"{name} has tokens of different widths: expected a (T, d) array, d numbers per token"
+        ) from None
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), one row per token. "
+            + "Reshape your data: "
+            + (
+                "x.reshape(-1, 1) has one number per token; [X] is a single sequence if X is a list of tokens"
+                if array.ndim == 1
+                else "x.reshape(len(x), -1)"
+            )
+        )
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+    # Strings that look like numbers may be meant as names of features.
+    if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} has dtype object and a value that is no number: {shown(str(error))}") from None
+    return as_inputs(array, name)
 
 
 def read_table(values: UserData, name: str) -> Array:
@@ -154,6 +187,26 @@ def object_array(values: Sequence[object]) -> Array:
     return array
 
 
+class Ragged(list[T]):
+    """A list of one value per sequence, such as predictions, whose array is (m,) of dtype object.
+
+    scikit-learn joins the predictions of folds by `numpy.concatenate`, which would read plain lists of arrays as
+    matrices, or fail if their lengths differ.
+    """
+
+    @classmethod
+    def cut(cls, values: Array, offsets: Ints, axis: int = 0) -> Ragged[UserData]:
+        """Return the values of m sequences, which begin at offsets (m + 1,) along an axis; m may be 0."""
+        return cls(np.split(values, offsets[1:-1], axis=axis) if len(offsets) > 1 else ())
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """Return the values as an array (m,) of objects."""
+        if copy is False:
+            raise ValueError("copy=False: a list cannot become an array without a copy; pass copy=None")
+        array = object_array(self)
+        return array if dtype is None else array.astype(dtype)
+
+
 def _plain_array(values: Array, name: str) -> UserData:
     """Return an array of the base class, or a list if it holds objects in one dimension."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -173,3 +226,12 @@ def _filled(labels: UserData) -> Array:
     filled[...] = list(values) if values.dtype.kind in DATES else values
     filled[np.ma.getmaskarray(labels)] = None
     return filled
+
+
+def _table(part: UserData, name: str) -> UserData:
+    """Return a sequence as an array or a sparse matrix; tokens of a list are stacked."""
+    if is_sparse(part) or not isinstance(part, list):
+        return part if is_sparse(part) else np.asarray(part)
+    if any(is_sparse(token) for token in part):
+        return sp.vstack([sp.csr_array(token) for token in part], format="csr")
+    return np.asarray([read_container(token, name) if is_collection(token) else token for token in part])

@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, count, repeat
 from numbers import Real
-from operator import is_, methodcaller
+from operator import methodcaller
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
-from kernelcrf.arrays import Flags, Floats, Labels, UserData
+from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
 from kernelcrf.basis.entries import Entries
 from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
@@ -35,8 +34,6 @@ COLLECTIONS = (list, tuple, set, frozenset)
 PLAIN = (str, int, float, bool)
 
 Item: TypeAlias = tuple[str, UserData]
-Columns: TypeAlias = Labels
-Offsets: TypeAlias = npt.NDArray[np.int64]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 
@@ -49,8 +46,8 @@ class NamedTokens:
     """
 
     names: Sequence[str]
-    ids: Columns
-    offsets: Offsets
+    ids: Labels
+    offsets: Ints
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -118,57 +115,29 @@ def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> Dict
 
 
 def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the matrix of plain tokens by one lookup per feature, or None if a token or a feature is not plain.
+    """Return the matrix of lists of names, or of dicts of strings, by one lookup per feature; None for other tokens.
 
     Maps of built-in functions do all the work: a loop in Python would take as long again as the lookups.
     """
-    kinds = set(map(type, tokens))
+    kinds, find = set(map(type, tokens)), vectorizer.vocabulary_.get
     if kinds <= set(COLLECTIONS):
-        readers = [_columns_of_names]
+        names: Iterable[UserData] = chain.from_iterable(tokens)
     elif kinds == {dict}:
-        readers = [_columns_of_texts, _columns_of_values]
+        # Joining anything but strings is a TypeError.
+        names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
     else:
         return None
     offsets = _offsets(tokens)
-    for reader in readers:
-        try:
-            columns, values = reader(tokens, vectorizer, int(offsets[-1]))
-        except (TypeError, ValueError, OverflowError):
-            continue
-        return Entries(columns, values, offsets, len(vectorizer.vocabulary_))
-    return None
+    try:
+        columns = np.fromiter(map(find, names, repeat(-1)), np.int32, int(offsets[-1]))
+    except TypeError:
+        return None
+    if kinds != {dict} and not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
+        return None
+    return Entries(columns, np.ones(len(columns)), offsets, len(vectorizer.vocabulary_))
 
 
-def _columns_of_names(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
-    find = vectorizer.vocabulary_.get
-    columns = np.fromiter(map(find, chain.from_iterable(tokens), repeat(-1)), np.int32, n)
-    if not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
-        raise TypeError("a name of another type")
-    return columns, np.ones(n)
-
-
-def _columns_of_texts(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
-    """Return the columns of dicts whose values are all strings; joining anything else is a TypeError."""
-    names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
-    return np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, n), np.ones(n)
-
-
-def _columns_of_values(tokens: Sequence[UserData], vectorizer: DictVectorizer, n: int) -> tuple[Columns, Floats]:
-    find, types = vectorizer.vocabulary_.get, list(map(type, chain.from_iterable(map(dict.values, tokens))))
-    if not (set(types) <= set(PLAIN) and set(map(type, chain.from_iterable(tokens))) <= {str}):
-        raise TypeError("a value or a name of another type")
-    texts = np.fromiter(map(is_, types, repeat(str)), np.bool_, n)
-    numbers, columns, values = (~texts).tobytes(), np.empty(n, np.int32), np.ones(n)
-    items = compress(chain.from_iterable(map(dict.items, tokens)), texts.tobytes())
-    columns[texts] = np.fromiter(map(find, map(vectorizer.separator.join, items), repeat(-1)), np.int32)
-    columns[~texts] = np.fromiter(map(find, compress(chain.from_iterable(tokens), numbers), repeat(-1)), np.int32)
-    values[~texts] = np.fromiter(compress(chain.from_iterable(map(dict.values, tokens)), numbers), np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError("a value that is not finite")
-    return columns, values
-
-
-def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Columns, Floats]:
+def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
     """Return the column of each item, -1 if the vocabulary lacks it, and its value; with fit, make the vocabulary."""
     between = vectorizer.separator
     names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
@@ -180,7 +149,7 @@ def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) ->
     return columns, np.array(values, np.float64)
 
 
-def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Columns, Floats]:
+def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Labels, Floats]:
     """Return the column of each item, -1 if its value is 0, and its value with the sign of its hash."""
     columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
     if items:
@@ -190,7 +159,7 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Colum
     return columns, values
 
 
-def _distinct_items(tokens: Tokens) -> tuple[list[Item], Columns, Offsets]:
+def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
     """Return the distinct items by appearance; their numbers, token by token; where each token's begin, (N + 1,)."""
     if isinstance(tokens, NamedTokens):
         return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
@@ -210,13 +179,13 @@ def _distinct_items(tokens: Tokens) -> tuple[list[Item], Columns, Offsets]:
 
 def _number_items(
     tokens: Sequence[UserData], items_of: Callable[[UserData], Iterable[UserData]]
-) -> tuple[list[UserData], Columns, Offsets]:
+) -> tuple[list[UserData], Labels, Ints]:
     number: defaultdict[UserData, int] = defaultdict(count().__next__)
     ids = np.fromiter(map(number.__getitem__, chain.from_iterable(map(items_of, tokens))), np.int32)
     return list(number), ids, _offsets(tokens)
 
 
-def _offsets(tokens: Sequence[UserData]) -> Offsets:
+def _offsets(tokens: Sequence[UserData]) -> Ints:
     offsets = np.zeros(len(tokens) + 1, np.int64)
     np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
     return offsets

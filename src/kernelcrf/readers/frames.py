@@ -46,12 +46,8 @@ def from_frame(
         raise TypeError(f"frame is of type {type(frame).__name__}: expected a data frame of pandas or polars")
     columns = list(frame.columns)
     counts = Counter(columns)
-    given = [
-        ("group", group),
-        *(("features", name) for name in features),
-        *([] if label is None else [("label", label)]),
-    ]
-    for argument, name in given:
+    given = [("group", group), *(("features", name) for name in features), ("label", label)]
+    for argument, name in given if label is not None else given[:-1]:
         COLUMN.check(argument, name)
         if counts[name] != 1:
             times = f"{counts[name]} columns" if name in counts else "no column"
@@ -59,8 +55,11 @@ def from_frame(
     if not features:
         raise ValueError("features is empty: expected the names of the columns that describe a token")
     rows = _rows_by_group(_values(frame[group]), group)
-    X: list[UserData] | None = _arrays(frame, features, rows)
-    if X is None:
+    numbers = [_numbers(frame[name]) for name in features]
+    if all(column.dtype.kind in "biuf" for column in numbers):
+        table = np.column_stack(numbers)
+        X: list[UserData] = [table[own] for own in rows]
+    else:
         named = [(name, _values(frame[name])) for name in features]
         X = [[{n: v[t] for n, v in named if v[t] is not None} for t in own.tolist()] for own in rows]
     if label is None:
@@ -102,12 +101,3 @@ def _rows_by_group(groups: Sequence[UserData], name: str) -> list[Places]:
         ) from None
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.cumsum(np.bincount(codes, minlength=len(number)))[:-1]) if len(codes) else []
-
-
-def _arrays(frame: UserData, features: Sequence[str], rows: Sequence[Places]) -> list[Array] | None:
-    """Return one (T, d) array per sequence, or None if a column does not hold numbers."""
-    columns = [_numbers(frame[name]) for name in features]
-    if any(column.dtype.kind not in "biuf" for column in columns):
-        return None
-    table = np.column_stack(columns)
-    return [table[own] for own in rows]

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Flags, Floats, Inputs, Labels, UserData, is_sparse
+from kernelcrf.arrays import Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.containers import is_frame, read_container
+from kernelcrf.readers.containers import is_frame, read_container, read_matrix
 from kernelcrf.readers.labels import LabelReader
-from kernelcrf.readers.matrices import read_matrix
 from kernelcrf.readers.weights import read_weights
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,12 +165,14 @@ def read_graphs(X: UserData) -> list[UserData]:
 
 
 def _sample(x: UserData, i: int, directed: bool) -> _Sample:
+    names = f"X[{i}][0]", f"X[{i}][2]"
     if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
-        return _from_networkx(x, i, directed)
+        x = _from_networkx(x, i, directed)
+        names = f"X[{i}], the attributes 'x' of nodes,", f"X[{i}], the attributes 'x' of edges,"
     if _is_graph(x):
-        features = _matrix(x[0], f"X[{i}][0]")
+        features = _matrix(x[0], names[0])
         edges = _edges(x[1], features.shape[0], i, directed)
-        ends = None if len(x) == 2 else _matrix(x[2], f"X[{i}][2]")
+        ends = None if len(x) == 2 else _matrix(x[2], names[1])
         if ends is not None and ends.shape[0] != len(edges):
             raise ValueError(
                 f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected as many"
@@ -185,8 +183,8 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
     return _Sample(features, np.column_stack((steps[:-1], steps[1:])), None, True)
 
 
-def _from_networkx(graph: UserData, i: int, directed: bool) -> _Sample:
-    """Read node features from the attribute "x" of nodes, and edge features from "x" of edges if they have it."""
+def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
+    """Return features of nodes and edges, and those of edges if they have any, from the attributes "x"."""
     if graph.is_directed() != directed:
         other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
         raise ValueError(
@@ -201,35 +199,29 @@ def _from_networkx(graph: UserData, i: int, directed: bool) -> _Sample:
             f"X[{i}] lacks features: expected an attribute 'x' of every node, numbers of one length"
         ) from None
     pairs = list(graph.edges(data=True))
-    edges = _edges([(places[a], places[b]) for a, b, _ in pairs], len(places), i, directed)
-    ends = None
+    edges = np.array([(places[a], places[b]) for a, b, _ in pairs], np.int64).reshape(-1, 2)
     with_features = sum("x" in data for _, _, data in pairs)
     if 0 < with_features < len(pairs):
         raise ValueError(
             f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected features of all "
             "edges, or of none"
         )
-    if with_features:
-        try:
-            ends = np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
-        except ValueError:
-            raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers of one length") from None
-        ends = _matrix(ends, f"X[{i}], the attributes 'x' of edges,")
-    return _Sample(_matrix(features, f"X[{i}], the attributes 'x' of nodes,"), edges, ends, False)
+    if not with_features:
+        return features, edges
+    try:
+        return features, edges, np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
+    except ValueError:
+        raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers of one length") from None
 
 
 def _is_graph(x: UserData) -> bool:
     """Return whether a tuple or list is (features, edges), and not the two or three tokens of a sequence."""
     if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
         return False
-    return any(_dimensions(part) > 1 for part in x)
-
-
-def _dimensions(part: UserData) -> int:
     try:
-        return 2 if is_sparse(part) or is_frame(part) else np.ndim(part)
+        return any(is_sparse(part) or is_frame(part) or np.ndim(part) > 1 for part in x)
     except ValueError:  # rows of different lengths
-        return 2
+        return True
 
 
 def _matrix(values: UserData, name: str) -> Inputs:

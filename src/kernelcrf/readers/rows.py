@@ -1,4 +1,9 @@
-"""Rows of numbers as users hand them in to estimators of rows: containers by position, then scikit-learn's checks."""
+"""Rows of numbers and their labels as users hand them in: containers by position, then scikit-learn's checks.
+
+Sets of labels are scikit-learn's indicator matrix (m, n_labels), dense or sparse. -1 is a missing label in a y with
+zeros. A y without zeros, such as one of -1 and 1, has its own two values in each column, and none is missing. A y of
+one column is a single label.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,17 @@ from numbers import Number
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, validate_data
 
-from kernelcrf.arrays import Array, Inputs, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_count
+from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.containers import is_frame, read_container
-from kernelcrf.validation import shown
+from kernelcrf.readers.labels import values_from_config, values_to_config
+from kernelcrf.readers.weights import read_weights
+from kernelcrf.validation import shown, shown_list
 
 DTYPES = (np.float64, np.float32)
 LONGEST = 400
@@ -40,8 +49,8 @@ class RowReader:
         """Return a reader of rows like X, X itself (m, d), dense or CSR, and its labels y."""
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
-        X, y, columns = _rows(X), read_targets(y), type(owner, (BaseEstimator,), {})()
-        with named_errors("X", "y"):
+        X, y, columns = _rows(X), _targets(y), type(owner, (BaseEstimator,), {})()
+        with _named_errors("X", "y"):
             X, y = validate_data(columns, X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output)
         return cls(owner, columns.n_features_in_, getattr(columns, "feature_names_in_", None)), as_writable(X), y
 
@@ -62,7 +71,7 @@ class RowReader:
         columns.n_features_in_ = self.n_features
         if self.feature_names is not None:
             columns.feature_names_in_ = self.feature_names
-        with named_errors("X"):
+        with _named_errors("X"):
             X = validate_data(columns, X, reset=False, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0)
         return as_writable(X)
 
@@ -98,7 +107,7 @@ def _holds_dates(X: UserData) -> bool:
     return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types)
 
 
-def read_targets(y: UserData) -> UserData:
+def _targets(y: UserData) -> UserData:
     """Return y as an array, a sparse matrix, a frame or a list, once no entry is masked."""
     if y is None or is_sparse(y) or is_frame(y) or hasattr(y, "iloc") or isinstance(y, str | Number):
         return y
@@ -112,7 +121,7 @@ def read_targets(y: UserData) -> UserData:
 
 
 @contextmanager
-def named_errors(*names: str) -> Iterator[None]:
+def _named_errors(*names: str) -> Iterator[None]:
     """Let errors of scikit-learn's checks name the argument, in one line of bounded length."""
     try:
         yield
@@ -123,3 +132,132 @@ def named_errors(*names: str) -> Iterator[None]:
         raise (ValueError if isinstance(error, ValueError) else TypeError)(
             line if named else f"{' or '.join(names)}: {line}"
         ) from None
+
+
+def find_classes(y: Array) -> tuple[Array, Labels]:
+    """Return the sorted classes of the labels of rows y (m,), and y as indices into them."""
+    with _named_errors("y"):
+        check_classification_targets(y)
+    try:
+        classes, indices = np.unique(y, return_inverse=True)
+    except TypeError:
+        raise TypeError(f"y has labels without an order, such as {shown(y[0])}: expected strings or numbers") from None
+    if len(classes) < 2:
+        raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
+    return classes, indices.astype(np.int32)
+
+
+def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
+    """Return the labels of n_rows rows as indices into the classes, (n_rows,)."""
+    labels = np.asarray(_targets(y))
+    if labels.shape != (n_rows,):
+        raise ValueError(f"y has shape {labels.shape}: expected ({n_rows},), one label per row of X")
+    indices = np.searchsorted(classes, labels)
+    if not np.array_equal(classes[np.minimum(indices, len(classes) - 1)], labels):
+        raise ValueError(f"y has labels that are not among the classes {shown_list(classes.tolist())}")
+    return indices.astype(np.int32)
+
+
+def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
+    """Return the accuracy of predicted labels, or label sets, by the weights of their rows."""
+    if not len(predicted):
+        raise ValueError("X has no rows: expected at least one to score")
+    weights = read_weights(sample_weight, len(predicted), "row")
+    with _named_errors("y"):
+        return float(accuracy_score(_targets(y), predicted, sample_weight=weights))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSetReader:
+    """Reads sets of the labels that `fit` saw.
+
+    values : the two values of each label; the second says that the label is in the set.
+    one_column : whether y was (m,), a single label.
+    """
+
+    values: tuple[Array, ...]
+    one_column: bool
+
+    @classmethod
+    def fit(cls, y: UserData) -> tuple[LabelSetReader, Labels]:
+        """Return a reader of sets like y, an array or a sparse matrix, and y itself as `read` returns it."""
+        Y = _columns(y)
+        zeros = bool((Y == 0).any())
+        reader = cls(tuple(_two_values(column, j, zeros) for j, column in enumerate(Y.T)), y.ndim == 1)
+        return reader, reader._encode(Y)
+
+    @property
+    def classes(self) -> Array:
+        """Return the numbers of the labels, or the two values of a single label."""
+        return self.values[0] if self.one_column else np.arange(len(self.values))
+
+    def read(self, y: UserData) -> Labels:
+        """Return y as indices into the two values of each label, (m, n_labels), -1 where a label is missing."""
+        with _named_errors("y"):
+            y = check_array(_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
+        Y = _columns(y) if y.shape[0] else np.empty((0, len(self.values)))
+        if Y.shape[1] != len(self.values):
+            raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self.values)}, one for each label")
+        return self._encode(Y)
+
+    def decode(self, indices: Array) -> Array:
+        """Return the values of indices (m, n_labels), in the shape that y had."""
+        columns = [values[indices[:, j]] for j, values in enumerate(self.values)]
+        return columns[0] if self.one_column else np.column_stack(columns)
+
+    def to_config(self) -> dict[str, object]:
+        """Return the reader as JSON-able values, which `from_config` reads."""
+        return {"values": [values_to_config(values) for values in self.values], "one_column": self.one_column}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, UserData]) -> LabelSetReader:
+        """Return the reader that `to_config` described."""
+        # A label that showed one value in training has it twice.
+        values = tuple(values_from_config(own, distinct=False) for own in config["values"])
+        one_column = read_flag(config, "one_column")
+        if any(own.shape != (2,) for own in values) or (one_column and len(values) != 1):
+            raise ModelFileError(
+                f"values have the shapes {shown_list(own.shape for own in values)}: expected two values of each "
+                "label, and a single label if one_column is true"
+            )
+        return cls(values, one_column)
+
+    def _encode(self, Y: Array) -> Labels:
+        return np.column_stack([_indices(Y[:, j], values, j) for j, values in enumerate(self.values)])
+
+
+def _columns(y: UserData) -> Array:
+    """Return y as a dense matrix with one column per label."""
+    dense = np.asarray(y.toarray() if is_sparse(y) else y)
+    return dense.reshape(len(dense), -1)
+
+
+def _two_values(column: Array, j: int, zeros: bool) -> Array:
+    """Return the two values of label j; if y has zeros, a column of -1, 0 and 1 has missing labels."""
+    may_miss = zeros and column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all())
+    known = column[column != -1] if may_miss else column
+    if len(known):
+        check_classification_targets(known)
+    values = np.unique(known)
+    if len(values) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(known)}: column "
+            f"{j} of y has the values {shown(values[:5].tolist())}; expected an indicator matrix, two values per label"
+        )
+    if np.isin(values, (0, 1)).all():
+        return np.array([0, 1], values.dtype)
+    return values if len(values) == 2 else np.concatenate((values, values))
+
+
+def _indices(column: Array, values: Array, j: int) -> Labels:
+    indices = np.where(column == values[1], 1, 0).astype(np.int32)
+    unknown = ~np.isin(column, values)
+    if column.dtype.kind in "if":
+        indices[unknown & (column == -1)] = -1
+        unknown &= column != -1
+    if unknown.any():
+        raise ValueError(
+            f"column {j} of y has the value {shown(column[unknown][0])}: expected {shown(values[0])} or "
+            f"{shown(values[1])}"
+        )
+    return indices

@@ -1,32 +1,49 @@
 """Sequences as users hand them in, stored flat: inputs (N, d) and the `Chains` that say which rows belong to which.
 
-The kinds of sequences are listed in `sequence_kinds`. What `fit` saw decides what `read` accepts: the same kind and the
-same columns.
+X is one of
+
+    a list of (T_i, d) arrays               "dense"; float32 stays float32, integers and booleans become float64
+    a list of (T_i, d) SciPy matrices       "sparse"
+    a list of lists of feature dicts        "dicts"; each token is a dict, or a list of feature names
+
+or the flat form of any of them, all tokens one after the other, with `lengths=` (T_1, ..., T_m). Any container
+that `containers` reads will do, and a sequence may be empty. What `fit` saw decides what `read` accepts: the same kind
+and the same columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Number
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
-from kernelcrf.arrays import DType, Inputs, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, DType, Inputs, UserData, as_writable, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.containers import read_lengths
-from kernelcrf.readers.matrices import read_matrix
-from kernelcrf.readers.sequence_kinds import WORDS, Kind, advise, open_sequences
+from kernelcrf.readers.containers import (
+    is_collection,
+    is_frame,
+    read_container,
+    read_lengths,
+    read_list,
+    read_matrix,
+)
+from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
-FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))
+Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
+
+WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
 
 
 @dataclass(frozen=True)
@@ -60,10 +77,11 @@ class SequenceReader:
         if kind == "dicts":
             vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), _tokens(parts)
             weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
-            if weights is not None and not weights.all():
+            every = weights is None or bool(weights.all())
+            if weights is not None and not every:
                 own = feature_dicts.keep_tokens(tokens, np.repeat(weights > 0, chains.lengths))
                 feature_dicts.vectorize(own, vectorizer, fit=True)
-            flat = feature_dicts.vectorize(tokens, vectorizer, fit=weights is None or bool(weights.all())).to_csr()
+            flat = feature_dicts.vectorize(tokens, vectorizer, fit=every).to_csr()
         elif hash_features is not None:
             raise ValueError(
                 f"hash_features={shown(hash_features)} goes with feature dicts, and X has {WORDS[kind]}: drop it"
@@ -75,10 +93,7 @@ class SequenceReader:
         return cls(kind, flat.shape[1], vectorizer), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
-        """Return X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out.
-
-        first : the number of the first sequence in the user's data, for messages.
-        """
+        """Return X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out."""
         flat, chains = self.read_entries(X, lengths, first)
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
@@ -96,7 +111,7 @@ class SequenceReader:
         if kind != self.kind:
             raise TypeError(
                 f"X has {WORDS[kind]}, and fit saw {WORDS[self.kind]}: expected {WORDS[self.kind]}; "
-                f"{advise(kind, self.kind)}"
+                f"{_advise(kind, self.kind)}"
             )
         if self.vectorizer is not None:
             return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
@@ -155,6 +170,121 @@ class SequenceReader:
         return cls(kind, n_features, feature_dicts.restore_vectorizer(names, separator))
 
 
+def open_sequences(
+    X: UserData, lengths: UserData = None, first: int = 0
+) -> tuple[Sequence[UserData], Chains, Kind | None]:
+    """Return the sequences, or the one flat run of tokens if lengths are given; their chains; and their kind.
+
+    The kind is None if there are no tokens. The first sequence has the number `first` in error messages.
+    """
+    if lengths is not None:
+        if not isinstance(X, NamedTokens):
+            X = read_container(X, "X", "all tokens one after the other, as with lengths=")
+        sizes = read_lengths(lengths)
+        n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
+        if sizes.sum() != n_nodes:
+            raise ValueError(
+                f"lengths sums to {sizes.sum()} and X has {n_nodes} tokens: expected the same; with lengths=, X has "
+                "all tokens one after the other; drop lengths= for a list of sequences"
+            )
+        return [X], _number_chains(sizes, first), _find_kind(X, "X") if n_nodes else None
+    if isinstance(X, NamedTokens):
+        raise ValueError("X has tokens with features by name, one after the other: expected lengths= with them")
+    opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
+    dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
+    if dimensions not in (1, 3) and not (dimensions == 2 and _holds_tokens(opened)):
+        raise ValueError(
+            f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
+            "arrays; [X] is a single sequence, lengths= cuts it into several"
+        )
+    sequences = [_open(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
+    kinds = [_find_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(sequences)]
+    seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+    if len(seen) > 1:
+        one, other, *_ = seen
+        raise TypeError(
+            f"X[{first + kinds.index(one)}] has {WORDS[one]} and X[{first + kinds.index(other)}] has {WORDS[other]}: "
+            f"expected one kind for all sequences; {_advise(other, one)}"
+        )
+    counts = [sequence.shape[0] if is_sparse(sequence) else len(sequence) for sequence in sequences]
+    return sequences, _number_chains(np.array(counts, np.int64), first), seen[0] if seen else None
+
+
+def _find_kind(sequence: UserData, name: str) -> Kind | None:
+    """Return the kind of one sequence, None if it has no tokens; raise if it is not a sequence of tokens."""
+    # Asking for types first spares most sequences the slow questions whether they are a Mapping or a Number.
+    first = sequence[0] if type(sequence) is list and sequence else None
+    plain = (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str)
+    if plain or isinstance(sequence, NamedTokens):
+        return "dicts"
+    if isinstance(sequence, np.ndarray) and sequence.ndim == 0:
+        sequence = sequence.item()
+    if isinstance(sequence, np.ndarray) and sequence.dtype != object and sequence.dtype.kind not in "US":
+        return "dense" if sequence.shape[0] or sequence.ndim > 1 else None
+    if is_sparse(sequence):
+        return "sparse"
+    if isinstance(sequence, Mapping):
+        raise TypeError(
+            f"{name} is a feature dict: expected a sequence of tokens; pass lengths= with a flat list of dicts, or [X] "
+            "for a single sequence"
+        )
+    if isinstance(sequence, str | bytes):
+        raise TypeError(_refuse_string(f"{name} is the string {shown(sequence)}"))
+    if isinstance(sequence, Number):
+        raise ValueError(
+            f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as a (T, d) array. "
+            "Reshape your data: [X.reshape(-1, 1)] is a single sequence with one number per token"
+        )
+    if is_frame(sequence):
+        return "dense"
+    filled = (token for token in sequence if is_sparse(token) or not (isinstance(token, Sized) and len(token) == 0))
+    token = next(filled, None)
+    if token is None:
+        return "dicts" if len(sequence) else None
+    if is_sparse(token):
+        return "sparse"
+    if isinstance(token, Mapping) or (isinstance(token, COLLECTIONS) and isinstance(next(iter(token)), str)):
+        return "dicts"
+    if isinstance(token, str | bytes):
+        raise TypeError(_refuse_string(f"{name} has the string {shown(token)} as a token"))
+    return "dense"
+
+
+def _advise(passed: Kind, expected: Kind) -> str:
+    """Return how to make sequences of the expected kind from those that were passed."""
+    if expected == "dicts":
+        return 'a dict such as {"x0": 1.5} for each token carries numbers too'
+    if passed == "dicts":
+        return "sklearn.feature_extraction.DictVectorizer makes matrices of dicts"
+    return f"{'scipy.sparse.csr_array(x)' if expected == 'sparse' else 'x.toarray()'} converts each sequence"
+
+
+def _open(x: UserData, number: int) -> UserData:
+    """Return a sequence as a list, an array, a sparse matrix or a frame; `find_kind` refuses what is no container."""
+    # Most sequences are lists or arrays of floats, and there may be millions of them.
+    if type(x) is list or (type(x) is np.ndarray and x.dtype.kind == "f") or not is_collection(x):
+        return x
+    return read_container(x, f"X[{number}]")
+
+
+def _number_chains(sizes: Array, first: int) -> Chains:
+    chains = Chains.from_lengths(sizes)
+    return Chains(chains.offsets, np.arange(first, first + len(sizes))) if first else chains
+
+
+def _holds_tokens(table: UserData) -> bool:
+    """Return whether a (m, T) array holds feature dicts or lists of names, as NumPy makes of equally long sequences."""
+    held = isinstance(table, np.ndarray) and table.dtype == object and table.size
+    return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
+
+
+def _refuse_string(what: str) -> str:
+    return (
+        f"{what}: expected the token's features; "
+        'write a dict such as {"word": "the", "upper": False}, or a list of feature names such as ["word=the"]'
+    )
+
+
 def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTokens:
     if len(parts) == 1 and isinstance(parts[0], feature_dicts.NamedTokens):
         return parts[0]
@@ -163,34 +293,32 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTo
 
 def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
     """Return the sequences under each other as (N, d), checked; there is at least one token."""
-    if len({_form(part) for part in parts}) == 1 and _form(parts[0]) is not None:
-        flat: Inputs = as_writable(parts[0]) if len(parts) == 1 else np.concatenate(parts)
-        _check_finite(flat, chains)
-        return flat
-    names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
-    filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
-    arrays = [read_matrix(part, name) for name, part in filled]
-    width = arrays[0].shape[1]
-    for (name, _), array in zip(filled, arrays, strict=True):
-        if array.shape[1] != width:
-            raise ValueError(
-                f"{name} has {array.shape[1]} features and {filled[0][0]} has {width}: "
-                "expected the same number in every sequence"
-            )
-    if is_sparse(arrays[0]):
-        flat = sp.csr_array(sp.vstack(arrays, format="csr"))
+    forms = {_form(part) for part in parts}
+    if len(forms) > 1 or None in forms:
+        names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
+        filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
+        parts = [read_matrix(part, name) for name, part in filled]
+        width = parts[0].shape[1]
+        for (name, _), part in zip(filled, parts, strict=True):
+            if part.shape[1] != width:
+                raise ValueError(
+                    f"{name} has {part.shape[1]} features and {filled[0][0]} has {width}: "
+                    "expected the same number in every sequence"
+                )
+    if is_sparse(parts[0]):
+        flat: Inputs = sp.csr_array(sp.vstack(parts, format="csr"))
         if not flat.has_canonical_format:
             flat = flat.copy()
             flat.sum_duplicates()
     else:
-        flat = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
     _check_finite(flat, chains)
     return as_writable(flat)
 
 
 def _form(part: UserData) -> tuple[DType, int] | None:
-    """Return the dtype and the width of a (T, d) array of floats, and None for anything else."""
-    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in FLOATS:
+    """Return the dtype and the width of a (T, d) array of floats, which is taken as it is; None for anything else."""
+    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
         return part.dtype, part.shape[1]
     return None
 

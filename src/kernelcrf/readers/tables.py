@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
 from kernelcrf.readers.containers import is_missing_value, read_table
-from kernelcrf.readers.stored_labels import values_from_config, values_to_config
+from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.validation import shown, shown_list
 
 FEW_VALUES, ROWS_PER_VALUE = 20, 5

@@ -37,12 +37,15 @@ def read_weights(
         raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
     try:
         weights = np.asarray(opened)
-        weights = weights if weights.dtype.kind in "fiub" else _numbers(weights)
+        # Strings that look like numbers are none.
+        texts = weights.dtype == object and any(isinstance(value, str | bytes) for value in weights.flat)
+        if texts or weights.dtype.kind not in "fiubO":
+            raise TypeError
+        weights = weights.astype(np.float64)
     except (TypeError, ValueError):
         raise TypeError(
             f"sample_weight={shown(sample_weight)} has entries that are no numbers: expected {expected}"
         ) from None
-    weights = weights.astype(np.float64)
     if weights.shape != (n_samples,):
         raise ValueError(f"sample_weight has shape {weights.shape}: expected {expected}")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
@@ -134,10 +137,3 @@ def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
     present = counts > 0
     result[present] = counts.sum() / (present.sum() * counts[present])
     return result
-
-
-def _numbers(weights: Array) -> Floats:
-    """Return an array of objects as numbers; strings that look like numbers are none."""
-    if weights.dtype != object or any(isinstance(value, str | bytes) for value in weights.flat):
-        raise TypeError("no numbers")
-    return weights.astype(np.float64)
