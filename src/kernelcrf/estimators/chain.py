@@ -109,8 +109,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
-    certificate_ : objective, lower_bound, gap_in_span, gap_full and status of the fit. With missing labels the status
-        is "stationary" and the lower bound -inf.
+    certificate_ : objective, bounds and status of the fit; with missing labels "stationary", and no lower bound.
     objective_curve_ : (n_iter_ + 1,) the objective at each iteration.
     gap_curve_ : (n_iter_ + 1, 3) relative certified gap, passes over the data and seconds at each iteration.
     metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.

@@ -22,7 +22,6 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
 from kernelcrf.graphs.structure import Chains, Legal
-from kernelcrf.readers.labels import LabelReader
 from kernelcrf.validation import Constraint, either, is_listed, nothing, one_of, shown, shown_list
 
 Tag: TypeAlias = tuple[str, str]
@@ -119,12 +118,12 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
     return next_letter in "OBU"
 
 
-def check_legal(legal: Legal, chains: Chains, indices: Labels, labels: LabelReader) -> None:
+def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -> None:
     """Raise if labels break the constraints: their probability is 0, whatever the weights."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
-        wrong = [labels.classes.tolist()[index] if index >= 0 else None for index in own]
+        wrong = [classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
             f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct its "
             "labels, set those in doubt to None, or drop constraints="

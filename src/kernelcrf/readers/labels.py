@@ -29,6 +29,8 @@ from kernelcrf.validation import shown, shown_list
 
 SETS = (set, frozenset)
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+# The types of classes by the letters that NumPy has for their kinds.
+TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
 UNKNOWN = -1
 
 
@@ -127,15 +129,7 @@ class LabelReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelReader:
         """Return the reader that `to_config` described."""
-        kind, labels = config["kind"], [label_from_json(label) for label in config["classes"]]
-        reader = cls(object_array(labels) if kind == "O" else np.asarray(labels))
-        distinct = len(reader._index) == len(labels) and all(label == label for label in labels)
-        if reader.classes.dtype.kind != kind or reader.classes.ndim != 1 or not distinct:
-            raise ValueError(
-                f"config has classes of kind {kind!r} and the values {shown_list(labels)}: expected distinct labels "
-                "of that kind, as to_config writes them"
-            )
-        return reader
+        return cls(values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]}))
 
     @cached_property
     def _index(self) -> dict[UserData, int]:
@@ -301,15 +295,13 @@ def values_to_config(values: Array) -> dict[str, object]:
 def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
     """Return the values that `values_to_config` described, which must differ if they are `distinct`."""
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
-    if any(value != value for value in values) or (distinct and len(set(values)) != len(values)):
-        raise ModelFileError(f"values are {shown(values)}: expected different ones")
-    types = str if kind == "str" else bool if kind == "bool" else int | float if kind in NUMBERS else object
-    if not all(isinstance(value, types) for value in values):
-        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r}")
-    if kind in NUMBERS:
-        return np.array(values, kind).reshape(len(values))
-    if kind == "str":
-        return np.array(values, dtype=np.str_)
-    if kind != "object":
+    if kind not in (*NUMBERS, "str", "object"):
         raise ModelFileError(f"values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object")
-    return object_array(values)
+    types = object if kind == "object" else str if kind == "str" else int | float
+    if not all(isinstance(value, types) and value == value for value in values):
+        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r}")
+    array = object_array(values) if kind == "object" else np.array(values, kind)
+    # NumPy cuts numbers to fit their type.
+    if array.tolist() != values or (distinct and len(set(values)) != len(values)):
+        raise ModelFileError(f"values are {shown(values)}: expected different ones of the type {kind!r}")
+    return array

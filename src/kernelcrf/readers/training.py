@@ -49,9 +49,10 @@ class TokenLabels:
         """
         indices, allowed = labels.encode(y, chains, flat=flat)
         if legal is not None:
-            check_legal(legal, chains, indices, labels)
-        classes = labels.classes
-        weights = weigh_samples(sample_weight, class_weight, chains.lengths, indices, classes, "sequence", part=part)
+            check_legal(legal, chains, indices, labels.classes)
+        weights = weigh_samples(
+            sample_weight, class_weight, chains.lengths, indices, labels.classes, "sequence", part=part
+        )
         return cls(indices, allowed, weights)
 
     def drop_weightless(self, X: Inputs, chains: Chains) -> tuple[Inputs, Chains, TokenLabels]:
