@@ -63,24 +63,27 @@ def scores_of(y, s, w):
     return s[np.arange(T), y].sum(axis=1) + w[y[:, :-1], y[:, 1:]].sum(axis=1)
 
 
-@pytest.mark.parametrize(
-    ("formula", "kernel", "function"),
-    [
-        ("linear x.x'", InputKernel("linear"), lambda x, z: x @ z),
-        ("(gamma x.x' + coef0)^degree", InputKernel("poly", 0.7, 3, 0.5), lambda x, z: (0.7 * (x @ z) + 0.5) ** 3),
-        ("exp(-gamma |x - x'|^2)", InputKernel("rbf", 0.7), lambda x, z: np.exp(-0.7 * ((x - z) ** 2).sum())),
-        ("exp(-gamma |x - x'|_1)", InputKernel("laplacian", 0.7), lambda x, z: np.exp(-0.7 * np.abs(x - z).sum())),
-        ("x.x' / (|x| |x'|)", InputKernel("cosine"), lambda x, z: x @ z / np.sqrt((x @ x) * (z @ z))),
-        (
-            "exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))",
-            InputKernel("chi2", 0.7),
-            lambda x, z: np.exp(-0.7 * ((x - z) ** 2 / (x + z)).sum()),
-        ),
-    ],
-)
-def test_input_kernels(formula, kernel, function):
-    stated(named, formula)
+POLY = "(gamma x.x' + coef0)^degree", lambda x, z: (0.7 * (x @ z) + 0.5) ** 3
+NAMED_KERNELS = {  # the formula in the docstring, and the same in Python with gamma=0.7, degree=3, coef0=0.5
+    "linear": ("x.x'", lambda x, z: x @ z),
+    "poly": POLY,
+    "polynomial": POLY,
+    "rbf": ("exp(-gamma |x - x'|^2)", lambda x, z: np.exp(-0.7 * ((x - z) ** 2).sum())),
+    "laplacian": ("exp(-gamma |x - x'|_1)", lambda x, z: np.exp(-0.7 * np.abs(x - z).sum())),
+    "cosine": ("x.x' / (|x| |x'|)", lambda x, z: x @ z / np.sqrt((x @ x) * (z @ z))),
+    "chi2": (
+        "exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))",
+        lambda x, z: np.exp(-0.7 * ((x - z) ** 2 / (x + z)).sum()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", named.NAMED)
+def test_input_kernels(name):
+    formula, function = NAMED_KERNELS[name]
+    stated(named, formula if name == "polynomial" else f"{name} {formula}")
     X, Y = RNG.random((4, 3)), RNG.random((5, 3))
+    kernel = InputKernel(name, gamma=0.7, degree=3, coef0=0.5)
     np.testing.assert_allclose(kernel.gram(X, Y), [[function(x, z) for z in Y] for x in X], rtol=1e-12)
 
 

@@ -39,6 +39,7 @@ from kernelcrf.fitting.laplace import (
 )
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.named import NAMED
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
@@ -174,9 +175,10 @@ def choose_kernel(
     kernel = _kernel_of(fitted.problem, names)
     theta, bounds = kernel.hyperparameters()
     if not len(theta):
+        with_gamma = ", ".join(name for name, named in NAMED.items() if named.reads_gamma)
         raise ValueError(
             f"optimize_kernel=True and {kernel.described} has no hyperparameters to choose: expected a kernel of "
-            "sklearn.gaussian_process with bounds that are not fixed, or one of rbf, poly, laplacian, chi2"
+            f"sklearn.gaussian_process with bounds that are not fixed, or one of {with_gamma}"
         )
     # The landmarks stay: a basis that grows would make the evidence jump from point to point.
     fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False)

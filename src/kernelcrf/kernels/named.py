@@ -7,7 +7,7 @@
     cosine      x.x' / (|x| |x'|)
     chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
 
-The names, the parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are those of `sklearn.metrics.pairwise`.
+Names, parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are those of `sklearn.metrics.pairwise`.
 Two of its names are missing because their Gram matrices have negative eigenvalues: `sigmoid` and `additive_chi2`.
 """
 
@@ -39,10 +39,11 @@ class Parameters:
 class NamedKernel:
     """A kernel with a name.
 
-    fill : writes the Gram matrix of X and Y into `out`; dense and CSR, float32 and float64.
+    fill : writes the Gram matrix of X and Y into `out`, in float32 or float64.
     diagonal : returns k(x, x) for each row of X, (U,), without the matrix.
     reads_gamma : whether gamma changes the kernel; `default_gamma` replaces None, and is 1/d if it is None itself.
     is_smooth : whether the kernel is smooth at x = x', so that means of inputs can be landmarks.
+    takes_sparse : whether `fill` and `diagonal` accept CSR matrices.
     """
 
     fill: Callable[[Inputs, Inputs, Parameters, Array], None]
@@ -50,6 +51,7 @@ class NamedKernel:
     reads_gamma: bool = False
     default_gamma: float | None = None
     is_smooth: bool = False
+    takes_sparse: bool = True
 
 
 def _ones(X: Inputs, with_: Parameters) -> Array:
@@ -102,10 +104,8 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
 def as_dense(X: Inputs, who: str) -> Array:
     """Return X, or raise a TypeError that names the kernel `who` if X is sparse."""
     if is_sparse(X):
-        raise TypeError(
-            f"{who} takes dense inputs, a sparse matrix came: use X.toarray(), or one of linear, poly, rbf, "
-            "laplacian, cosine"
-        )
+        others = ", ".join(name for name, kernel in NAMED.items() if kernel.takes_sparse)
+        raise TypeError(f"{who} takes dense inputs, a sparse matrix came: use X.toarray(), or one of {others}")
     return np.asarray(X)
 
 
@@ -147,5 +147,5 @@ NAMED = {
         lambda X, _: (_largest(X) > 0).astype(X.dtype),
         is_smooth=True,
     ),
-    "chi2": NamedKernel(_fill_chi2, _ones, reads_gamma=True, default_gamma=1.0),
+    "chi2": NamedKernel(_fill_chi2, _ones, reads_gamma=True, default_gamma=1.0, takes_sparse=False),
 }
