@@ -8,7 +8,6 @@ import pytest
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import batch as batches
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain import forward_backward
 from kernelcrf.inference.tangents import Linearisation
 from problems import random_problem
 
@@ -32,8 +31,8 @@ def test_summed_edge_marginals_and_tangents_count_sequences_by_their_weight(monk
     monkeypatch.setattr(batches, "BLOCK_VALUES", block_values)
     problem = random_problem(np.random.default_rng(0), 3, LENGTHS, gauge=gauge)
     weighted = replace(Batch.of(*problem.arguments), weights=WEIGHTS)
-    alone = one_by_one(problem, lambda batch, _: forward_backward(batch, 1, keep=False).moments)
-    found = forward_backward(weighted, 1, keep=False).moments
+    alone = one_by_one(problem, lambda batch, _: Linearisation.of(batch, 1, keep=False).moments)
+    found = Linearisation.of(weighted, 1, keep=False).moments
     expected = sum(weight * one.edges for weight, one in zip(WEIGHTS, alone, strict=True))
     np.testing.assert_allclose(found.edges, expected, atol=1e-9)
     np.testing.assert_allclose(found.nodes, np.concatenate([one.nodes for one in alone]), atol=1e-9)
@@ -69,5 +68,3 @@ def test_blocks_are_whole_sequences_in_their_order(monkeypatch, tied, values, mo
         assert len(block.scores) <= max(nodes, lengths.max())
         if not tied:
             np.testing.assert_array_equal(block.transitions, problem.transitions[block.nodes])
-        ones = block.weighted(np.ones((len(block.scores), 2)))
-        np.testing.assert_array_equal(ones[:, 1], np.repeat(block.weights, lengths))

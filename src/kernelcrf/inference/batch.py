@@ -14,45 +14,19 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Floats, Ints
+from kernelcrf.arrays import Array, Flags, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.inference.scaled import Edges, padded_width
+from kernelcrf.inference.feasibility import reason
+from kernelcrf.inference.logspace import LogMessages
+from kernelcrf.inference.scaled import Block, Edges, padded_width
 
 Result = TypeVar("Result")
+Redone = TypeVar("Redone")
 
 BLOCK_VALUES = 2**16
 MOST_BLOCK_NODES = 2**14
 MOST_TASKS = 256
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some whole sequences of a batch: its samples, its nodes, and its own view of offsets, scores and transitions."""
-
-    samples: slice
-    nodes: slice
-    offsets: Ints
-    scores: Array
-    transitions: Array
-    tied_edges: Edges | None
-    weights: Floats | None
-
-    @property
-    def edges(self) -> Edges:
-        """Return the scaled potentials of the transitions."""
-        return self.tied_edges or Edges.of(self.transitions, self.first_nodes)
-
-    @property
-    def first_nodes(self) -> Ints:
-        """Return the first token of each sequence that has one, counted within the block."""
-        return Chains(self.offsets).first_nodes
-
-    def weighted(self, rows: Array) -> Array:
-        """Return rows of nodes, each times the weight of its sequence."""
-        if self.weights is None:
-            return rows
-        return np.asarray(rows * np.repeat(self.weights, np.diff(self.offsets))[:, None], rows.dtype)
 
 
 @dataclass(frozen=True)
@@ -123,9 +97,17 @@ class Batch:
         """Return whether one matrix of transitions serves all tokens."""
         return self.transitions.ndim == 2
 
+    def nodes(self, sample: int) -> slice:
+        """Return the tokens of one sequence."""
+        return slice(*self.chains.offsets[sample : sample + 2])
+
+    def weight(self, sample: int) -> float:
+        """Return the weight of one sequence."""
+        return 1.0 if self.weights is None else float(self.weights[sample])
+
     def sequence(self, sample: int) -> tuple[Array, Array]:
         """Return scores (T, L) and transitions (L, L) or (T, L, L) of one sequence."""
-        own = slice(*self.chains.offsets[sample : sample + 2])
+        own = self.nodes(sample)
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
@@ -148,3 +130,26 @@ class Batch:
 
         costs = [float(offsets[high] - offsets[low]) for low, high in tasks]
         return LocalEngine(n_threads).map(lambda task: function(blocks(task)), tasks, costs)
+
+    def infer(
+        self,
+        work: Callable[[Iterator[Block], Flags], Result],
+        redo: Callable[[int, LogMessages], Redone],
+        n_threads: int,
+    ) -> tuple[list[Result], list[Redone]]:
+        """Return `work(blocks, failed)` of each task, and `redo(sample, messages)` of each sequence that failed in one.
+
+        Raise if a sequence has no distribution.
+        """
+        failed = np.zeros(self.chains.n_samples, dtype=bool)
+        results = self.map_tasks(lambda blocks: work(blocks, failed), n_threads)
+
+        def in_log_space(sample: int) -> Redone:
+            scores, transitions = self.sequence(sample)
+            messages = LogMessages.of(scores.astype(np.float64), transitions.astype(np.float64))
+            if not np.isfinite(messages.log_partition):
+                raise reason(sample, scores, transitions)
+            return redo(sample, messages)
+
+        samples = np.flatnonzero(failed).tolist()
+        return results, LocalEngine(n_threads).map(in_log_space, samples) if samples else []

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Floats, Labels
+from kernelcrf.arrays import Flags, Floats, Labels
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.inference import scaled
-from kernelcrf.inference.batch import Batch, Block
-from kernelcrf.inference.chain import redone
+from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as loops
+from kernelcrf.inference.loops import scaled as scaled_loops
+from kernelcrf.inference.scaled import Block, ScaledMessages
 
 ONE_BLOCK_VALUES = 2**12
 """Number of scores up to which a batch is decoded without threads."""
@@ -49,7 +49,7 @@ def viterbi(
             loops.viterbi(block.scores, w, batch.tied, block.offsets, back, labels[block.nodes], best[block.samples])
 
     if chains.n_nodes * batch.n_labels <= ONE_BLOCK_VALUES:
-        work(iter([Block(slice(None), slice(None), chains.offsets, batch.scores, batch.transitions, None, None)]))
+        work(iter([Block(slice(None), slice(None), chains.offsets, batch.scores, batch.transitions)]))
     else:
         batch.map_tasks(work, n_threads)
     _raise_if_infeasible(batch, best)
@@ -90,26 +90,25 @@ def sample(
     n_threads: int = 1,
 ) -> Labels:
     """Return independent draws from p(y|x), (n_samples, N). The same state of `rng` gives the same draws."""
-    batch = Batch.of(scores, transitions, chains)
-    failed, unused = np.zeros(chains.n_samples, dtype=bool), np.empty(chains.n_samples)
+    batch, unused = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
     uniform = rng.random((chains.n_nodes, n_samples))
     labels = np.empty((chains.n_nodes, n_samples), np.int32)
 
-    def work(blocks: Iterator[Block]) -> None:
+    def work(blocks: Iterator[Block], failed: Flags) -> None:
         for block in blocks:
-            own, nodes = block.samples, block.nodes
-            messages = scaled.forward(block.scores, block.offsets, block.edges, unused[own], failed[own])
-            scaled.sample(messages, failed[own], uniform[nodes], labels[nodes])
+            messages, own = ScaledMessages.of(block, unused, failed), block.nodes
+            e_T, alpha, failed_here = messages.edges.e_T, messages.alpha, messages.failed
+            scaled_loops.sample(block.offsets, e_T, batch.tied, alpha, failed_here, uniform[own], labels[own])
 
     def redo(sequence: int, messages: LogMessages) -> None:
-        own = slice(*chains.offsets[sequence : sequence + 2])
+        own = batch.nodes(sequence)
         messages.sample(uniform[own], labels[own])
 
-    batch.map_tasks(work, n_threads)
-    redone(batch, failed, redo, n_threads)
+    batch.infer(work, redo, n_threads)
     return np.ascontiguousarray(labels.T)
 
 
 def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
     if best.min(initial=0.0) == -np.inf:
-        raise reason(batch, int(best.argmin()))
+        sequence = int(best.argmin())
+        raise reason(sequence, *batch.sequence(sequence))

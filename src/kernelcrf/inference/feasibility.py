@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelcrf.arrays import Flags
-from kernelcrf.inference.batch import Batch
+from kernelcrf.arrays import Array, Flags
 
 
 class InfeasibleSequenceError(ValueError):
@@ -25,13 +24,12 @@ class InfeasibleSequenceError(ValueError):
         return type(self), (self.sample, self.token)
 
 
-def reason(batch: Batch, sample: int) -> ValueError:
+def reason(sample: int, scores: Array, transitions: Array) -> ValueError:
     """Return the error to raise for a sequence whose log-partition is not finite."""
-    scores, transitions = batch.sequence(sample)
-    reached: Flags = np.ones(batch.n_labels, dtype=bool)
+    reached: Flags = np.ones(scores.shape[1], dtype=bool)
     for token in range(len(scores)):
         if token > 0:
-            into = transitions if batch.tied else transitions[token]
+            into = transitions if transitions.ndim == 2 else transitions[token]
             reached = np.any(into[reached] > -np.inf, axis=0)
         reached = np.logical_and(reached, scores[token] > -np.inf)
         if not reached.any():

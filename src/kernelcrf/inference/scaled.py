@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Flags, Floats, Ints
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.loops import scaled as loops
 
 # Ranges of logarithms within which the recursions are exact.
@@ -90,65 +91,65 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class ScaledMessages:
-    """alpha and v (n, W) of a block of whole sequences; v is zero at first tokens; failed sequences are all zero."""
+class Block:
+    """Some whole sequences of a batch: its samples, its nodes, and its own view of offsets, scores and transitions."""
 
+    samples: slice
+    nodes: slice
     offsets: Ints
+    scores: Array
+    transitions: Array
+    tied_edges: Edges | None = None
+    weights: Floats | None = None
+
+    @property
+    def first_nodes(self) -> Ints:
+        """Return the first token of each sequence that has one, counted within the block."""
+        return Chains(self.offsets).first_nodes
+
+
+@dataclass(frozen=True)
+class ScaledMessages:
+    """alpha and v (n, W) of a block; v is zero at first tokens, and u / c before `backward`.
+
+    failed : the sequences that scaled space cannot represent; their messages are zero.
+    """
+
+    block: Block
     edges: Edges
     alpha: Array
     v: Array
+    failed: Flags
 
-    def summed_edges(self, left: Array, right: Array) -> Array:
-        """Return sum_t left_{t-1} right_t' o e over the edges of a block with tied transitions, (W, W) float64.
+    @classmethod
+    def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
+        """Return forward messages; fill the block's part of `log_partition` and `failed`, both (m,)."""
+        edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
+        shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
+        alpha, u, highest = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(len(scores), dtype)
+        log_partition, failed = log_partition[block.samples], failed[block.samples]
+        failed[:] = edges.too_wide
+        loops.shift(scores, block.offsets, NODE_RANGE if edges.guarded else np.inf, u, highest, failed)
+        np.exp(u, out=u)
+        least = np.exp(-MESSAGE_RANGE) if edges.guarded else 0.0
+        loops.forward(
+            block.offsets, scores.shape[1], edges.e, edges.tied, edges.shift, highest, least, u, alpha, log_partition,
+            failed,
+        )  # fmt: skip
+        return cls(block, edges, alpha, u, failed)
+
+    def backward(self, nodes: Array) -> None:
+        """Turn u / c into v in place, and fill the block's part of the node marginals p (N, L)."""
+        edges, own = self.edges, nodes[self.block.nodes]
+        loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
+
+    def summed_edges(self, left: Array, right: Array) -> Floats:
+        """Return sum_t omega left_{t-1} right_t' o e over the edges of a block with tied transitions, (L, L).
 
         `right` is zero at first tokens. With alpha and v, these are the edge marginals.
         """
-        return np.asarray((left[:-1].T @ right[1:]) * self.edges.e[0], np.float64)
-
-
-def forward(
-    scores: Array,
-    offsets: Ints,
-    edges: Edges,
-    log_partition: Floats,
-    failed: Flags,
-) -> ScaledMessages:
-    """Return alpha, with u / c in place of v until `backward`; fill `log_partition` and `failed` of each sequence."""
-    n_nodes, n_labels = scores.shape
-    shape, dtype = (n_nodes, edges.e.shape[1]), edges.e.dtype
-    alpha, u = np.empty(shape, dtype), np.empty(shape, dtype)
-    highest = np.empty(n_nodes, dtype)
-    failed[:] = edges.too_wide
-    loops.shift(scores, offsets, NODE_RANGE if edges.guarded else np.inf, u, highest, failed)
-    np.exp(u, out=u)
-    least = np.exp(-MESSAGE_RANGE) if edges.guarded else 0.0
-    loops.forward(offsets, n_labels, edges.e, edges.tied, edges.shift, highest, least, u, alpha, log_partition, failed)
-    return ScaledMessages(offsets, edges, alpha, u)
-
-
-def backward(messages: ScaledMessages, failed: Flags, nodes: Array) -> None:
-    """Turn u / c into v in place, and fill the node marginals p (n, L)."""
-    edges = messages.edges
-    loops.backward(messages.offsets, edges.e_T, edges.tied, failed, messages.alpha, messages.v, nodes)
-
-
-def edge_marginals(messages: ScaledMessages, edges_out: Array) -> None:
-    """Fill q (n, L, L); zero at first tokens."""
-    loops.edge_marginals(messages.edges.e, messages.edges.tied, messages.alpha, messages.v, edges_out)
-
-
-def entropy(messages: ScaledMessages, failed: Flags, out: Floats, n_labels: int) -> None:
-    """Compute the entropy of each sequence from the forward messages alone.
-
-    With P_t(i|j) = alpha_{t-1}(i) e_t(i, j) / a_t(j), a_t = alpha_{t-1} e_t, the entropy of y_1 ... y_{t-1} given
-    y_t = j is H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)], and H = sum_j p_T(j) [H_T(j) - log p_T(j)].
-    """
-    e = messages.edges.e
-    log_e = np.log(e, where=e > 0, out=np.zeros_like(e))
-    loops.entropy(messages.offsets, n_labels, e, e * log_e, messages.edges.tied, messages.alpha, failed, out)
-
-
-def sample(messages: ScaledMessages, failed: Flags, uniform: Array, labels: Array) -> None:
-    """Draw y_T ~ alpha_T, y_{t-1} ~ P_t(.|y_t); uniform and labels are (n, n_samples)."""
-    edges = messages.edges
-    loops.sample(messages.offsets, edges.e_T, edges.tied, messages.alpha, failed, uniform, labels)
+        block, n_labels = self.block, self.block.scores.shape[1]
+        if block.weights is not None:
+            weights = np.repeat(block.weights, np.diff(block.offsets))[:, None]
+            right = np.asarray(right * weights, right.dtype)
+        return np.asarray((left[:-1].T @ right[1:]) * self.edges.e[0], np.float64)[:n_labels, :n_labels]

@@ -1,4 +1,4 @@
-"""Derivatives of the marginals along a direction (du, dw) of the scores: exact covariances (6b), no exponentials.
+"""A pass over chains, and derivatives of the marginals along a direction (du, dw): exact covariances (6b).
 
 With P_t(i|j) and Q_t(j|i) the conditionals of the glossary, and du_t centred by p_t,
 
@@ -10,23 +10,42 @@ With P_t(i|j) and Q_t(j|i) the conditionals of the glossary, and du_t centred by
 where A_t and B_t are centred by p_t at each step: a constant changes nothing, but without centring it would grow with t
 until rounding destroys the rest. The messages of `scaled` give the conditionals: P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i)
 = q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j), so that the recursions run on p o A and p o B with products by e and e o
-dw alone: O(N L^2) work on O(N L) memory.
+dw alone: O(N L^2) work on O(N L) memory, and no exponentials.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Flags, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain import ChainMoments, ForwardBackward, Task, forward_backward
 from kernelcrf.inference.logspace import LogMessages
+from kernelcrf.inference.loops import scaled as scaled_loops
 from kernelcrf.inference.loops import tangents as loops
+from kernelcrf.inference.scaled import Block, ScaledMessages
+
+Task = tuple[ScaledMessages, ...]
+
+
+@dataclass(frozen=True)
+class ChainMoments:
+    """Moments of a batch (Proposition 2).
+
+    log_partition : (m,) float64, g(theta; x) of each sequence.
+    nodes : (N, L), p(y_t = j).
+    edges : the gradient of sum(log_partition) in the transitions, of their shape: the edge marginals summed over
+        the batch, (L, L) float64, if transitions are tied; else each of them, (N, L, L), zero at first tokens.
+    """
+
+    log_partition: Floats
+    nodes: Array
+    edges: Array
 
 
 @dataclass(frozen=True)
@@ -39,33 +58,77 @@ class Tangents:
 
 @dataclass(frozen=True)
 class Linearisation:
-    """The moments of a batch at given scores, with the messages that their derivatives need."""
+    """The moments of a batch at given scores, with the messages that their derivatives need.
+
+    tasks : the messages of the blocks of each task; those of sequences that failed are zero.
+    in_log_space : the failed sequences, with their messages.
+    scaled_edges : the part of the summed edge marginals that comes from the sequences of `tasks`.
+    """
 
     batch: Batch
-    messages: ForwardBackward
+    moments: ChainMoments
+    tasks: tuple[Task, ...]
+    in_log_space: tuple[tuple[int, LogMessages], ...]
+    scaled_edges: Floats
     n_threads: int
 
-    @property
-    def moments(self) -> ChainMoments:
-        """Return the moments at the scores themselves."""
-        return self.messages.moments
-
     @classmethod
-    def of(cls, batch: Batch, n_threads: int) -> Linearisation:
-        """Run a forward-backward pass over a batch and keep its messages."""
-        return cls(batch, forward_backward(batch, n_threads, keep=True), n_threads)
+    def of(cls, batch: Batch, n_threads: int, *, keep: bool = True, summed: bool = True) -> Linearisation:
+        """Run a forward-backward pass over a batch.
+
+        keep : whether to keep the messages, without which there are no derivatives.
+        summed : whether to sum the edge marginals of tied transitions over the batch.
+        """
+        n_labels, chains, summed = batch.n_labels, batch.chains, summed and batch.tied
+        result, nodes = np.empty(chains.n_samples), np.empty_like(batch.scores)
+        edges = np.zeros((n_labels, n_labels))
+        if not summed:
+            edges = np.empty((chains.n_nodes, n_labels, n_labels), batch.scores.dtype)
+
+        def work(blocks: Iterator[Block], failed: Flags) -> tuple[Task, Floats]:
+            kept, total = [], np.zeros((n_labels, n_labels))
+            for block in blocks:
+                messages = ScaledMessages.of(block, result, failed)
+                messages.backward(nodes)
+                if summed:
+                    total += messages.summed_edges(messages.alpha, messages.v)
+                else:
+                    e, own = messages.edges.e, edges[block.nodes]
+                    scaled_loops.edge_marginals(e, batch.tied, messages.alpha, messages.v, own)
+                if keep:
+                    kept.append(messages)
+            return tuple(kept), total
+
+        def redo(sample: int, messages: LogMessages) -> tuple[tuple[int, LogMessages], Floats]:
+            own, q = batch.nodes(sample), messages.edges
+            result[sample], nodes[own] = messages.log_partition, messages.nodes
+            if not summed:
+                edges[own] = q
+            return (sample, messages), batch.weight(sample) * q.sum(axis=0)
+
+        tasks, redone = batch.infer(work, redo, n_threads)
+        scaled_edges = np.zeros((n_labels, n_labels))
+        for _, total in tasks:
+            scaled_edges += total
+        if summed:
+            edges += scaled_edges
+            for _, total in redone:
+                edges += total
+        in_log_space = tuple(item for item, _ in redone) if keep else ()
+        moments = ChainMoments(result, nodes, edges)
+        return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
         """Return derivatives of node and edge marginals along du (N, L) and dw, of the shape of the transitions."""
-        batch, offsets, n_labels = self.batch, self.batch.chains.offsets, self.batch.n_labels
+        batch, n_labels = self.batch, self.batch.n_labels
         du, dw = self._centred(du, dw)
         nodes = np.empty_like(batch.scores)
         edges = np.zeros((n_labels, n_labels)) if batch.tied else np.empty_like(batch.transitions)
 
         def work(task: Task) -> Floats:
             total = np.zeros((n_labels, n_labels))
-            for block, messages in task:
-                own = block.nodes
+            for messages in task:
+                block, own = messages.block, messages.block.nodes
                 e, e_T = messages.edges.e, messages.edges.e_T
                 edw, edw_T = messages.edges.weighted(dw if batch.tied else dw[own], block.first_nodes)
                 tied, alpha, v, p = batch.tied, messages.alpha, messages.v, self.moments.nodes[own]
@@ -75,28 +138,26 @@ class Linearisation:
                 loops.backward(block.offsets, e_T, edw_T, tied, alpha, v, p, d, y, nodes[own])
                 nodes[own] += pA[:, :n_labels]
                 if tied:
-                    total += messages.summed_edges(x, block.weighted(v))[:n_labels, :n_labels]
-                    total += messages.summed_edges(alpha, block.weighted(y))[:n_labels, :n_labels]
+                    total += messages.summed_edges(x, v)
+                    total += messages.summed_edges(alpha, y)
                 else:
                     loops.edge_tangents(e, edw, tied, alpha, v, x, y, edges[own])
             return total
 
         def redo(item: tuple[int, LogMessages]) -> Floats:
             sample, messages = item
-            own = slice(*offsets[sample : sample + 2])
+            own = batch.nodes(sample)
             direction = dw if batch.tied else dw[own]
             nodes[own], dq = messages.tangents(du[own].astype(np.float64), direction.astype(np.float64))
             if not batch.tied:
                 edges[own] = dq
-            weight = 1.0 if batch.weights is None else batch.weights[sample]
-            return np.asarray(weight * dq.sum(axis=0))
+            return np.asarray(batch.weight(sample) * dq.sum(axis=0))
 
         engine = LocalEngine(self.n_threads)
-        tasks, scaled_edges = self.messages.tasks, self.messages.scaled_edges
-        totals = engine.map(work, tasks, [float(sum(len(block.scores) for block, _ in task)) for task in tasks])
-        totals += engine.map(redo, self.messages.in_log_space)
+        costs = [float(sum(len(messages.alpha) for messages in task)) for task in self.tasks]
+        totals = engine.map(work, self.tasks, costs) + engine.map(redo, self.in_log_space)
         if batch.tied:
-            edges += scaled_edges * dw
+            edges += self.scaled_edges * dw
             for total in totals:
                 edges += total
         return Tangents(nodes, edges)

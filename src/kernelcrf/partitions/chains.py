@@ -20,7 +20,7 @@ import numpy as np
 from kernelcrf.arrays import Array, DType, Flags, Floats, Ints, Labels, Places
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
-from kernelcrf.inference.chain import edge_marginals, entropy, forward_backward, labelling_scores
+from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.features import TokenFeatures
@@ -221,8 +221,8 @@ class ChainPartition:
         if not scores.w.size:
             return self._independent_residuals(scores.s, scores.w, curvature)
         batch = Batch(scores.s, np.ascontiguousarray(scores.w), self.chains, self.weights)
-        linearisation = Linearisation.of(batch, n_jobs) if curvature else None
-        model = linearisation.moments if linearisation else forward_backward(batch, n_jobs, keep=False).moments
+        linearisation = Linearisation.of(batch, n_jobs, keep=curvature)
+        model = linearisation.moments
         r, q = model.nodes.copy(), model.edges.copy()
         if self.allowed is None:
             tokens, y = np.arange(self.chains.n_nodes), self.labels
@@ -236,14 +236,14 @@ class ChainPartition:
         else:
             nothing = scores.s.dtype.type(-np.inf)
             clamped = replace(batch, scores=np.where(self.allowed, scores.s, nothing))
-            moments = forward_backward(clamped, n_jobs, keep=False).moments
+            moments = Linearisation.of(clamped, n_jobs, keep=False).moments
             target = moments.log_partition
             r -= moments.nodes
             q -= moments.edges
         losses = model.log_partition - target
         loss = losses.sum() if self.weights is None else np.dot(self.weights, losses)
         q = q if batch.tied else self.weighted(q)
-        return ChainResiduals(float(loss), self.weighted(r), q, model.nodes, linearisation)
+        return ChainResiduals(float(loss), self.weighted(r), q, model.nodes, linearisation if curvature else None)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v, by exact covariances (22)."""
