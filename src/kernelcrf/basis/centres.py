@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from kernelcrf.arrays import Array, Places
+from kernelcrf.arrays import Array, Places, is_sparse
 from kernelcrf.basis.distinct import add_rows
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.growth import Growth
@@ -123,7 +123,7 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
 
 
 def _check_points(growth: Growth, name: str) -> None:
-    if growth.is_sparse:
+    if is_sparse(growth.landmarks):
         raise TypeError(f"rule {name!r} takes means of inputs and X is sparse: use rule='random', or X.toarray()")
     if not growth.kernel.is_vectorial:
         raise TypeError(

@@ -67,11 +67,6 @@ class Growth(ABC):
 
     @property
     @abstractmethod
-    def is_sparse(self) -> bool:
-        """Return whether the inputs are CSR."""
-
-    @property
-    @abstractmethod
     def remaining(self) -> float:
         """Return tr(K - F F'), the sum of all residuals."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, Places
 from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks
 from kernelcrf.basis.growth import Growth
 from kernelcrf.basis.panels import Panels, in_double
@@ -27,11 +27,6 @@ class InputRows:
     def n_inputs(self) -> int:
         """Return U, the number of inputs."""
         return int(self.X.shape[0])
-
-    @property
-    def is_sparse(self) -> bool:
-        """Return whether the inputs are CSR."""
-        return is_sparse(self.X)
 
     @property
     def remaining(self) -> float:

@@ -48,9 +48,8 @@ class DistributedGrowth(Growth):
         facts = cluster.fetch(cluster.each(_facts, self._parts))
         self._offsets = np.concatenate([[0], np.cumsum([count for count, *_ in facts])]).astype(np.intp)
         self._left = [trace for _, trace, *_ in facts]
-        self._is_sparse = any(sparse for *_, sparse in facts)
-        dtype = np.result_type(*(dtype for _, _, _, dtype, _ in facts))
-        diagonal = float(sum(self._left)), max(largest for _, _, largest, *_ in facts)
+        dtype = np.result_type(*(dtype for *_, dtype in facts))
+        diagonal = float(sum(self._left)), max(largest for _, _, largest, _ in facts)
         super().__init__(kernel, capacity, tol, LocalEngine(1), dtype, diagonal)
         if start is not None:
             self._take_up(start)
@@ -62,11 +61,6 @@ class DistributedGrowth(Growth):
     def n_inputs(self) -> int:
         """Return the number of distinct inputs of all parts."""
         return int(self._offsets[-1])
-
-    @property
-    def is_sparse(self) -> bool:
-        """Return whether the inputs are CSR."""
-        return self._is_sparse
 
     @property
     def remaining(self) -> float:
@@ -165,9 +159,9 @@ def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Inp
     return InputRows(kernel, X if len(own) == X.shape[0] else X[own], capacity, LocalEngine(1))
 
 
-def _facts(rows: InputRows) -> tuple[int, float, float, DType, bool]:
-    """Return the number of inputs, the sum and the largest of their k(x, x), dtype, and whether they are CSR."""
-    return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype, rows.is_sparse
+def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
+    """Return the number of inputs, the sum and the largest of their k(x, x), and their dtype."""
+    return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:

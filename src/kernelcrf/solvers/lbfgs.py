@@ -29,10 +29,9 @@ class LBFGS(Solver):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import LBFGS
-    >>> data = make_sequences(20, random_state=0)
-    >>> ChainCRF("linear", solver=LBFGS()).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=LBFGS()).fit(X, y).certificate_.status
     'optimal'
     """
 

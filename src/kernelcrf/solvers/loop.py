@@ -67,16 +67,15 @@ class Solution:
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import LBFGS, Newton, minimise
     >>> class Polished(Newton):
     ...     def solve(self, start, progress):
     ...         rough = minimise(progress.objective, LBFGS(), start, tol=0.1)
     ...         print(rough.status, rough.theta.shape, rough.n_iter == len(rough.history) - 1)
     ...         return super().solve(rough.theta, progress)
-    >>> data = make_sequences(10, random_state=0)
-    >>> crf = ChainCRF("linear", solver=Polished()).fit(data.X, data.y)
-    optimal (15,) True
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> crf = ChainCRF("linear", solver=Polished()).fit(X, y)
+    optimal (6,) True
     """
 
     evaluation: Evaluation
@@ -106,15 +105,14 @@ class Progress:
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import NewtonCG
     >>> class Reporting(NewtonCG):
     ...     def solve(self, start, progress):
     ...         status = super().solve(start, progress)
     ...         print(progress.solved, progress.out_of_iterations, progress.best.value == progress.history[-1].value)
     ...         return status
-    >>> data = make_sequences(10, random_state=0)
-    >>> crf = ChainCRF("linear", solver=Reporting()).fit(data.X, data.y)
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> crf = ChainCRF("linear", solver=Reporting()).fit(X, y)
     True False True
     """
 
@@ -188,11 +186,10 @@ class Solver(Protocol):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import NewtonCG, Solver
-    >>> data = make_sequences(10, random_state=0)
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
     >>> solver: Solver = NewtonCG()
-    >>> ChainCRF("linear", solver=solver, tol=1e-6).fit(data.X, data.y).certificate_.status
+    >>> ChainCRF("linear", solver=solver, tol=1e-6).fit(X, y).certificate_.status
     'optimal'
     """
 
@@ -248,14 +245,13 @@ def minimise(
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import LBFGS, Newton, minimise
     >>> class Polished(Newton):
     ...     def solve(self, start, progress):
     ...         rough = minimise(progress.objective, LBFGS(), start, tol=0.1)
     ...         return super().solve(rough.theta, progress)
-    >>> data = make_sequences(10, random_state=0)
-    >>> ChainCRF("linear", solver=Polished(), tol=1e-10).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=Polished(), tol=1e-10).fit(X, y).certificate_.status
     'optimal'
     """
     solver.check(objective)

@@ -38,10 +38,9 @@ class Newton(Solver):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import Newton
-    >>> data = make_sequences(20, random_state=0)
-    >>> ChainCRF("linear", solver=Newton()).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=Newton()).fit(X, y).certificate_.status
     'optimal'
     """
 
@@ -76,10 +75,9 @@ class NewtonCG(Solver):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import NewtonCG
-    >>> data = make_sequences(20, random_state=0)
-    >>> ChainCRF("linear", solver=NewtonCG()).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=NewtonCG()).fit(X, y).certificate_.status
     'optimal'
     """
 
@@ -118,10 +116,9 @@ class BlockJacobi(Solver):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import BlockJacobi
-    >>> data = make_sequences(20, random_state=0)
-    >>> ChainCRF("linear", solver=BlockJacobi()).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=BlockJacobi()).fit(X, y).certificate_.status
     'optimal'
     """
 
@@ -147,10 +144,9 @@ class Subspace(Solver):
     Examples
     --------
     >>> from kernelcrf import ChainCRF
-    >>> from kernelcrf.datasets import make_sequences
     >>> from kernelcrf.solvers import Subspace
-    >>> data = make_sequences(20, random_state=0)
-    >>> ChainCRF("linear", solver=Subspace()).fit(data.X, data.y).certificate_.status
+    >>> X, y = [[[0.0], [1.0]], [[1.0]]], [["a", "b"], ["b"]]
+    >>> ChainCRF("linear", solver=Subspace()).fit(X, y).certificate_.status
     'optimal'
     """
 
