@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from kernelcrf.formats import TemplateError, Templates, default_templates
-from kernelcrf.formats.template_columns import TemplateColumns
-from kernelcrf.formats.templates import shape
+from kernelcrf.formats.templates import TemplateColumns, shape
 from kernelcrf.readers.sequences import SequenceReader
 
 ROWS = [["The", "DT"], ["AT&T-90", "NN"], ["barks", "VBZ"]]

@@ -17,7 +17,7 @@ from kernelcrf import ChainCRF
 from kernelcrf.basis.entries import Entries
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches
 from kernelcrf.formats.streams import STDIN, display_name
-from kernelcrf.formats.template_columns import TemplateColumns
+from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import check_target
 
 ELSEWHERE = "the model was fitted to features or vectors made elsewhere"

@@ -17,7 +17,7 @@ from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart
 from kernelcrf.formats import FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
-from kernelcrf.formats.objects import object_of, plain_label
+from kernelcrf.formats.records import object_of, plain_label
 from kernelcrf.formats.streams import STDIN
 from kernelcrf.terminal import printable, printable_json
 

@@ -28,6 +28,8 @@ EXTENSIONS = {
     "npz": (".npz",),
 }
 BINARY = ("parquet", "npz")
+# The one kind of sequences that a format holds; others hold every kind.
+KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
@@ -74,6 +76,10 @@ def read_batches(
     2
     """
     name = format_of(path, format)
+    if name in BINARY and os.fspath(path) == STDIN:
+        raise FormatError(
+            f"{display_name(path)}: a {EXTENSIONS[name][0]} file cannot be read from a stream: name the file"
+        )
     options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
     first: Record | None = None
     for batch in import_module(f"{__name__}.{name}").read(path, **options):
@@ -120,7 +126,7 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
     {"tokens": [["The", "DT"], ["dog", "NN"]], "labels": ["B-NP", "I-NP"]}
     """
     name = format_of(path, format)
-    module = import_module(f"{__name__}.{name}")
+    module, records = import_module(f"{__name__}.{name}"), _check_kinds(records, name)
     if os.fspath(path) == STDIN:
         if name in BINARY:
             raise FormatError(f"standard output: {name} files cannot be written to a stream: name a file")
@@ -138,6 +144,16 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
         text.detach()
         if packed is not None:
             packed.close()
+
+
+def _check_kinds(records: Iterable[Record], name: str) -> Iterator[Record]:
+    for record in records:
+        if record.kind != KINDS.get(name, record.kind):
+            raise FormatError(
+                f"{record.place}: {EXTENSIONS[name][0]} files hold {KINDS[name]}, and this sequence has {record.kind}: "
+                "write .jsonl, which holds any kind; templates make features of text"
+            )
+        yield record
 
 
 __all__ = [

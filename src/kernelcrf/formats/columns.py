@@ -19,58 +19,35 @@ from kernelcrf.validation import shown
 FORMAT = "a column file"
 
 
-def rows(
-    path: PathLike, *, separator: str | None = None, width: int | None = None
-) -> Iterator[list[tuple[int, list[str], list[list[str]]]]]:
-    """Yield batches of sequences: the number of their first line, their lines, and the cells of each line.
-
-    separator, width : what the file must have; None takes those of the first line.
-    """
-    name = display_name(path)
+def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
+    """Yield batches of records of kind "text"; `read_batches` explains the options."""
+    name, separator, width, n = display_name(path), "", 0, 0
     for batch in paragraphs(path):
         found = []
         for number, lines in batch:
-            if separator is None:
-                separator = "\t" if "\t" in lines[0] else " "
+            separator = separator or ("\t" if "\t" in lines[0] else " ")
             _check_cells(lines, separator, name, number)
             cells = [line.split(separator) for line in lines]
             if separator == " " and any("" in row for row in cells):
                 cells = [list(filter(None, row)) for row in cells]
-            width = len(cells[0]) if width is None else width
+            if not width:
+                width = len(cells[0])
+                n = width - labels if n_columns is None else n_columns
+                if n < 1 or not n <= width <= n + 1:
+                    expected = f"{n_columns} or {n_columns + 1}" if n_columns is not None else "2 or more"
+                    raise FormatError(
+                        f"{name}, line {number}: expected {expected} cells, which are the columns that describe a "
+                        f"token and its label, got {shown(cells[0])}"
+                    )
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
                 raise FormatError(
                     f"{name}, line {number + t}: expected {width} cells, none of them empty, got {shown(cells[t])}"
                 )
-            found.append((number, lines, cells))
+            x = cells if n == width else [row[:n] for row in cells]
+            own = None if n == width else [row[n] for row in cells]
+            found.append(Record("text", x, own, [row[0] for row in cells], f"{name}, line {number}", lines))
         yield found
-
-
-def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
-    """Yield batches of records of kind "text"; `read_batches` explains the options."""
-    name, seen = display_name(path), False
-    for batch in rows(path):
-        if not seen and batch:
-            seen, width = True, len(batch[0][2][0])
-            n = n_columns if n_columns is not None else width - labels
-            if n < 1 or not n <= width <= n + 1:
-                expected = f"{n_columns} or {n_columns + 1}" if n_columns is not None else "2 or more"
-                raise FormatError(
-                    f"{name}, line {batch[0][0]}: expected {expected} cells, which are the columns that describe a "
-                    f"token and its label, got {shown(batch[0][2][0])}"
-                )
-        labelled = n < width
-        yield [
-            Record(
-                "text",
-                [row[:n] for row in cells] if labelled else cells,
-                [row[n] for row in cells] if labelled else None,
-                [row[0] for row in cells],
-                f"{name}, line {number}",
-                lines,
-            )
-            for number, lines, cells in batch
-        ]
 
 
 def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -97,11 +74,6 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
     """Write records of kind "text" to an open text file, with tabs between cells."""
     labels, first = TextLabels(FORMAT), None
     for record in records:
-        if record.kind != "text":
-            raise FormatError(
-                f"{record.place}: column files hold text, and this sequence has {record.kind}: write .jsonl, which "
-                "holds any kind"
-            )
         if record.weight != 1.0:
             raise FormatError(
                 f"{record.place}: the weight is {record.weight:g}, and {FORMAT} cannot hold weights: {HOLDS_ALL}"

@@ -53,11 +53,6 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
     """
     labels, begun = TextLabels(FORMAT), False
     for record in records:
-        if record.kind != "features":
-            raise FormatError(
-                f"{record.place}: CRFsuite's format holds features, and this sequence has {record.kind}: use templates "
-                "to make features, or write .jsonl"
-            )
         known = labels.texts(record)
         if known is not None and not any(known):
             raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as none: {HOLDS_ALL}")

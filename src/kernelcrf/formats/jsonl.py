@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, as `objects` describes it."""
+"""JSON lines: one object per line, as `records` describes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from kernelcrf.formats.objects import object_of, record_of
-from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.records import FormatError, Record, object_of, record_of
 from kernelcrf.formats.round_trip import check_same
 from kernelcrf.formats.streams import display_name, line_batches
 from kernelcrf.persistence import PathLike

@@ -20,11 +20,11 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from kernelcrf.arrays import Array, Inputs, check_rows
-from kernelcrf.formats.records import FormatError, Record, one_line
-from kernelcrf.formats.round_trip import plain, same_numbers
-from kernelcrf.formats.streams import STDIN, allowed, display_name
+from kernelcrf.formats.records import FormatError, Record, one_line, plain
+from kernelcrf.formats.round_trip import check_same
+from kernelcrf.formats.streams import allowed, display_name
 from kernelcrf.persistence import PathLike
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import shown_list
 
 CSR = ("data", "indices", "indptr", "shape")
 
@@ -45,12 +45,14 @@ def load_arrays(path: PathLike) -> dict[str, Array]:
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Yield all records, of kind "vectors", in one batch."""
     name = display_name(path)
-    if os.fspath(path) == STDIN:
-        raise FormatError(f"{name}: an .npz file cannot be read from a stream: name the file")
     try:
         found = load_arrays(path)
     except ValueError as error:
         raise FormatError(f"{name}: expected an .npz file of plain arrays ({one_line(error)})") from None
+    yield _records(found, name)
+
+
+def _records(found: dict[str, Array], name: str) -> list[Record]:
     X, lengths = _inputs(found, name), found.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise FormatError(
@@ -69,7 +71,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise FormatError(f"{name}: weight has entries below 0 or not finite: expected numbers >= 0")
     ends = np.cumsum(lengths).tolist()
-    yield [
+    return [
         Record(
             "vectors",
             X[end - length : end],
@@ -86,30 +88,15 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 def write(file: BinaryIO, records: Iterable[Record]) -> None:
     """Write records of kind "vectors" to an open binary file."""
     records = list(records)
-    other = next((record for record in records if record.kind != "vectors"), None)
-    if other is not None:
-        raise FormatError(
-            f"{other.place}: .npz files hold vectors, and this sequence has {other.kind}: write .jsonl, which holds "
-            "any kind"
-        )
     widths = {record.width for record in records}
     if len(widths) > 1:
         raise FormatError(f"{records[0].place}: vectors of {sorted(widths)} numbers: expected one width")
     found: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
-    X: Inputs
     if any(sp.issparse(record.x) for record in records):
         X = sp.csr_array(sp.vstack([record.x for record in records]))
         found |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     else:
-        X = found["X"] = np.concatenate([record.x for record in records])
-    end = 0
-    for record in records:
-        start, end = end, end + len(record)
-        if record.x.dtype != X.dtype and not same_numbers(record.x, X[start:end]):
-            raise FormatError(
-                f"{record.place}: integers above 2^53 beside floats of other sequences cannot be one array: write "
-                ".jsonl, or floats alone"
-            )
+        found["X"] = np.concatenate([record.x for record in records])
     for key, entry in (("y", "labels"), ("tokens", "tokens")):
         missing = [record for record in records if getattr(record, entry) is None]
         if missing and len(missing) < len(records):
@@ -120,6 +107,8 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
             found[key] = _array(records, entry)
     if any(record.weight != 1.0 for record in records):
         found["weight"] = np.array([record.weight for record in records])
+    for record, again in zip(records, _records(found, records[0].place), strict=True):
+        check_same(record, again, "an .npz file")
     np.savez_compressed(file, **found)  # type: ignore[arg-type]
 
 
@@ -141,23 +130,13 @@ def _inputs(found: dict[str, Array], name: str) -> Inputs:
 
 
 def _array(records: list[Record], entry: str) -> Array:
-    """Return all labels or all tokens as one array with the same values."""
+    """Return all labels or all tokens as one array."""
     values = [plain(one) for record in records for one in getattr(record, entry)]
-    place = records[0].place
     if len(set(map(type, values))) == 1 and isinstance(values[0], str | int | float):
-        array = np.array(values)
-        # NumPy drops NULs at the end of a string, and rounds integers that none of its types can hold.
-        pairs = enumerate(zip(array.tolist(), values, strict=True))
-        changed = next((i for i, (a, b) in pairs if type(a) is not type(b) or a != b), None)
-        if array.dtype.kind != "O" and changed is None:
-            return array
-        if array.dtype.kind != "O" and changed is not None:
-            ends = np.cumsum(list(map(len, records)))
-            place = records[int(np.searchsorted(ends, changed, side="right"))].place
-            place = f"{place}: {shown(values[changed])} would be read as {shown(array.tolist()[changed])}"
+        return np.array(values)
     raise FormatError(
-        f"{place}: an array cannot hold {entry} of several types, missing ones, strings that end in NUL, or integers "
-        "beyond 64 bits: write .jsonl; -1 is a missing label among integers"
+        f"{records[0].place}: an array cannot hold {entry} of several types, or missing ones: write .jsonl; -1 is a "
+        "missing label among integers"
     )
 
 

@@ -1,4 +1,4 @@
-"""Parquet: one row per sequence with the columns of `objects`. Features are lists of names, or maps."""
+"""Parquet: one row per sequence, one column per entry of an object. Features are lists of names, or maps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from itertools import count, islice
 from typing import BinaryIO
 
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
-from kernelcrf.formats.objects import KEYS, object_of, record_of
 from kernelcrf.formats.parquet_file import open_parquet
-from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.records import KEYS, FormatError, Record, object_of, record_of
 from kernelcrf.formats.round_trip import check_same, feature_counts
-from kernelcrf.formats.streams import STDIN, display_name
+from kernelcrf.formats.streams import display_name
 from kernelcrf.persistence import PathLike
 from kernelcrf.validation import shown_list
 
@@ -22,8 +21,6 @@ ROWS = 1024
 def read(path: PathLike) -> Iterator[list[Record]]:
     """Yield batches of records."""
     name, numbers = display_name(path), count()
-    if os.fspath(path) == STDIN:
-        raise FormatError(f"{name}: a Parquet file cannot be read from a stream: name the file")
     with open_parquet(os.path.abspath(path), name=name) as source:
         present = [key for key in KEYS if key in source.footer.columns]
         if not any(key in present for key in KEYS[:3]):

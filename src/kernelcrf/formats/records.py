@@ -1,21 +1,38 @@
-"""A sequence as a file holds it.
+"""A sequence as a file holds it, and as an object of JSON lines or a row of a Parquet file.
 
 kind        x
 text        T rows of cells (word, part of speech, ...), which are strings
 features    T tokens, each a dict of features or a list of feature names
 vectors     (T, d), dense or CSR
+
+The entries of an object, which has tokens, features or vectors; further entries are ignored:
+
+tokens      T words, or T lists of cells: the words to show, and the input if there is no other
+features    T dicts from names to values, or T lists of feature names
+vectors     T lists of d numbers
+labels      T labels; null is a missing label, a list holds the labels that an ambiguous token may have
+weight      a number
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from kernelcrf.arrays import Floats
+from kernelcrf.readers.feature_dicts import flat_items
+from kernelcrf.validation import shown
 
 # Default templates make a dozen features of each cell of a token.
 MOST_CELLS = 1000
 
 Kind: TypeAlias = Literal["text", "features", "vectors"]
+KEYS = ("tokens", "features", "vectors", "labels", "weight")
+INPUTS: tuple[Kind, ...] = ("features", "vectors")
 
 
 class FormatError(ValueError):
@@ -73,3 +90,126 @@ class Record:
     def width(self) -> int:
         """The number of cells or numbers per token; 0 for features."""
         return len(self.x[0]) if self.kind == "text" else int(self.x.shape[1]) if self.kind == "vectors" else 0
+
+
+def plain(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar, any other value as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def record_of(found: object, place: str, raw: object = None) -> Record:
+    """Return the record of an object; `place` says where it came from."""
+    if not isinstance(found, Mapping):
+        raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
+    lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
+    for key, value in lists.items():
+        if not isinstance(value, list):
+            raise FormatError(f"{place}: {key} is {shown(value)}: expected a list with one entry per token")
+    given = [key for key in INPUTS if key in lists]
+    if len(given) > 1 or not (given or "tokens" in lists):
+        raise FormatError(
+            f"{place}: expected tokens, features or vectors, and not both of the latter, got {list(found)[:10]}"
+        )
+    lengths = {key: len(value) for key, value in lists.items()}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
+    _check_features(lists.get("features", ()), place)
+    rows = _rows(lists["tokens"], place) if "tokens" in lists else None
+    kind: Kind = given[0] if given else "text"
+    weight = found.get("weight")
+    if weight is not None and not (
+        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= sys.float_info.max
+    ):
+        raise FormatError(f"{place}: weight is {shown(weight)}: expected a number >= 0")
+    labels = lists.get("labels")
+    return Record(
+        kind,
+        rows if kind == "text" else _vectors(lists[kind], place) if kind == "vectors" else lists[kind],
+        None if labels is None else [_label(label, place) for label in labels],
+        None if rows is None else [row[0] for row in rows],
+        place,
+        raw,
+        1.0 if weight is None else float(weight),
+    )
+
+
+def object_of(record: Record) -> dict[str, object]:
+    """Return the object that `record_of` reads as the record."""
+    found: dict[str, object] = {}
+    if record.kind == "text":
+        single = all(len(row) == 1 for row in record.x)
+        found["tokens"] = [row[0] for row in record.x] if single else [list(row) for row in record.x]
+    elif record.tokens is not None:
+        found["tokens"] = list(record.tokens)
+    if record.kind == "features":
+        found["features"] = record.x
+    elif record.kind == "vectors":
+        found["vectors"] = (record.x.toarray() if hasattr(record.x, "toarray") else record.x).tolist()
+    if record.labels is not None:
+        found["labels"] = [plain_label(label) for label in record.labels]
+    if record.weight != 1.0:
+        found["weight"] = record.weight
+    return found
+
+
+def plain_label(label: object) -> object:
+    """Return a label as JSON has it."""
+    return sorted(map(plain_label, label), key=repr) if isinstance(label, set | frozenset) else plain(label)
+
+
+def _check_features(tokens: Sequence[object], place: str) -> None:
+    if not all(isinstance(token, Mapping | list) for token in tokens):
+        raise FormatError(f"{place}: features are {shown(tokens)}: expected a dict or a list of names for each token")
+    for t, token in enumerate(tokens):
+        try:
+            items = flat_items(token)
+        except (TypeError, RecursionError) as error:
+            raise FormatError(f"{place}: the features of token {t} are {shown(token)} ({error})") from None
+        for name, value in items:
+            if not isinstance(value, str) and not _is_finite(value):
+                raise FormatError(
+                    f"{place}: token {t} has the value {shown(value)} for the feature {shown(name)}: expected a "
+                    "string, a finite number, true or false, a list of strings or an object; leave out features "
+                    "without a value"
+                )
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
+
+
+def _rows(tokens: list[Any], place: str) -> list[list[str]]:
+    rows = [[token] if isinstance(token, str) else token for token in tokens]
+    widths = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
+        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of equally many strings")
+    if len(rows[0]) > MOST_CELLS:
+        raise FormatError(f"{place}: tokens of {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
+    return rows
+
+
+def _vectors(vectors: list[Any], place: str) -> Floats:
+    try:
+        X = np.array(vectors, np.float64)
+    except (ValueError, TypeError, OverflowError):
+        X = np.empty(0)
+    if X.ndim != 2 or X.shape[1] == 0:
+        raise FormatError(f"{place}: vectors are {shown(vectors)}: expected lists of equally many numbers")
+    if not np.isfinite(X).all():
+        t = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
+        raise FormatError(f"{place}: the vector of token {t} is {shown(vectors[t])}: expected finite numbers")
+    # Below 2^53 every integer is a float64.
+    if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
+        raise FormatError(f"{place}: a vector has an integer above 2^53 that no float64 can hold: expected floats")
+    return X
+
+
+def _label(label: Any, place: str) -> Any:
+    if isinstance(label, list) and label and not any(one is None or isinstance(one, list) for one in label):
+        return {_label(one, place) for one in label}
+    if label is None or isinstance(label, str | int) or _is_finite(label):
+        return label
+    raise FormatError(
+        f"{place}: a label is {shown(label)}: expected a string, a finite number, true or false, null for a missing "
+        "label, or a list of the labels that a token may have"
+    )

@@ -6,12 +6,12 @@ Text formats store labels as text: a number becomes its digits, and no two label
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Inputs
-from kernelcrf.formats.records import FormatError, Record
+from kernelcrf.formats.records import FormatError, Record, plain
 from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.validation import shown
 
@@ -28,27 +28,18 @@ class TextLabels:
 
     def texts(self, record: Record) -> list[str] | None:
         """Return the labels of a record as text, None if it has no labels."""
-        return None if record.labels is None else [self._text(label, record.place) for label in record.labels]
+        return None if record.labels is None else [self._text(plain(label), record.place) for label in record.labels]
 
     def _text(self, label: object, place: str) -> str:
-        label = plain(label)
         if isinstance(label, str) and self._texts.get(label) == label:
             return label
-        if not isinstance(label, str | int | float):
-            self._refuse(place, f"the label {shown(label)} is not a string or a number")
-        text = str(label)
-        other = self._labels.setdefault(text, label)
-        if type(other) is not type(label) or self._texts.setdefault(label, text) != text:
-            self._refuse(place, f"the labels {shown(label)} and {shown(other)} have the same text")
-        return text
-
-    def _refuse(self, place: str, what: str) -> NoReturn:
-        raise FormatError(f"{place}: {what}, which {self._format} cannot hold: {HOLDS_ALL}")
-
-
-def plain(value: Any) -> Any:
-    """Return the Python value of a NumPy scalar, any other value as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+        text, wrong = str(label), f"the label {shown(label)} is not a string or a number"
+        if isinstance(label, str | int | float):
+            other = self._labels.setdefault(text, label)
+            if type(other) is type(label) and self._texts.setdefault(label, text) == text:
+                return text
+            wrong = f"the labels {shown(label)} and {shown(other)} have the same text"
+        raise FormatError(f"{place}: {wrong}, which {self._format} cannot hold: {HOLDS_ALL}")
 
 
 def is_line(line: str) -> bool:
@@ -102,20 +93,17 @@ def _same_inputs(record: Record, again: Record) -> bool:
     if record.kind != again.kind or len(record) != len(again):
         return False
     if record.kind == "vectors":
-        return same_numbers(record.x, again.x)
+        return _same_numbers(record.x, again.x)
     if record.kind == "text":
         return bool([list(row) for row in record.x] == again.x)
     pairs = zip(record.x, again.x, strict=True)
     return all(feature_counts(a, record.place) == feature_counts(b, record.place) for a, b in pairs)
 
 
-def same_numbers(X: Inputs, again: Inputs) -> bool:
-    """Return whether two matrices are equal, number by number and without rounding."""
+def _same_numbers(X: Inputs, again: Inputs) -> bool:
     X, again = (A.toarray() if hasattr(A, "toarray") else np.asarray(A) for A in (X, again))
-    if X.shape != again.shape:
-        return False
-    if X.dtype == again.dtype or {X.dtype.kind, again.dtype.kind} <= {"f"}:
-        return bool(np.array_equal(X, again))
+    if X.dtype == again.dtype:
+        return bool(np.array_equal(X, again, equal_nan=True))
     # NumPy rounds an integer before it compares it with a float; Python does not.
     return bool(X.tolist() == again.tolist())
 

@@ -15,13 +15,16 @@ Tokens before the first have the cells _B-1, _B-2, ..., those after the last _B+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import compress, islice
 from operator import add
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+
+from kernelcrf.basis.entries import Entries
 from kernelcrf.formats.records import MOST_CELLS
 from kernelcrf.validation import shown
 
@@ -31,8 +34,10 @@ FURTHEST = 20
 REMEMBERED = 1 << 14
 BEYOND = "\n"
 KEY = "templates"
+ABSENT = -1
 
 TextFunction: TypeAlias = Callable[[str], str]
+Search: TypeAlias = Callable[[str], re.Match[str] | None]
 TextSequences: TypeAlias = Sequence[Sequence[Sequence[str]]]
 T = TypeVar("T")
 
@@ -169,7 +174,7 @@ class Templates:
     @cached_property
     def compiled(self) -> list[list[Place]]:
         """The templates, each with its parts in order."""
-        templates, functions = [], dict[tuple[str, str | None], TextFunction | None]()
+        templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
             if not line or line.startswith("#") or line in ("B", "b"):
@@ -190,9 +195,8 @@ class Templates:
             for i, (literal, macro) in enumerate(zip(literals, macros, strict=True), 1):
                 letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
                 _check(source, macro[0], letter, row, column, pattern, self.n_columns)
-                if (letter, pattern) not in functions:
-                    functions[letter, pattern] = _function(letter, pattern, source)
-                text = partial(_fill, literal, functions[letter, pattern], last if i == len(literals) else "")
+                function, after = _function(letter, pattern, source), last if i == len(literals) else ""
+                text = partial(_fill, literal, function, letter.isupper(), after)
                 template.append(Place(Memo(text), row, column))
             templates.append(template)
         return templates
@@ -204,6 +208,35 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
         place.text.forget()
     parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
     return iter(reduce(partial(map, add), parts))
+
+
+class TemplateColumns:
+    """The features of templates as columns of a vocabulary, to tag long streams.
+
+    A template of one macro is a function of one cell: its column is remembered by the cell, so that repeated cells need
+    no name and no look-up. Names of several macros are made, and their columns remembered by name.
+    """
+
+    def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:
+        self._templates, self._d = templates, len(vocabulary)
+        self._known = [Memo(partial(_column, vocabulary, template)) for template in templates.compiled]
+
+    def entries(self, sequences: TextSequences) -> Entries:
+        """Return the rows that a vectoriser makes of `Templates.features`, all tokens one after the other."""
+        seen, inside = self._templates.cells(sequences)
+        table = np.empty((len(inside), len(seen)), np.int32)
+        for k, (template, cells, known) in enumerate(zip(self._templates.compiled, seen, self._known, strict=True)):
+            keys = cells[0] if len(cells) == 1 else names(template, cells)
+            table[:, k] = np.fromiter(map(known.__getitem__, keys), np.int32, len(inside))
+            known.forget()
+        columns = table[np.frombuffer(inside, np.bool_)].ravel()
+        offsets = np.arange(0, len(columns) + 1, len(seen), dtype=np.int64)
+        return Entries(columns, np.ones(len(columns)), offsets, self._d)
+
+
+def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
+    """Return the column of a cell, or of a name if the template has several macros, or ABSENT."""
+    return vocabulary.get(template[0].text.function(key) if len(template) == 1 else key, ABSENT)
 
 
 def default_templates(n_columns: int) -> Templates:
@@ -236,6 +269,8 @@ def default_templates(n_columns: int) -> Templates:
     return Templates("\n".join(lines), n_columns, "default templates")
 
 
+# Several templates look at the same cell.
+@lru_cache(REMEMBERED)
 def shape(cell: str) -> str:
     """Return capitals as X, other letters as x, digits as 0, runs once: 'McGraw-42' gives 'XxXx-0'."""
     letters = ("0" if c.isdigit() else "X" if c.isupper() else "x" if c.isalpha() else c for c in cell)
@@ -263,34 +298,27 @@ def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: 
         )
 
 
-def _function(letter: str, pattern: str | None, source: str) -> TextFunction | None:
-    if letter == "x":
-        return None
-    plain: TextFunction = str
-    if pattern is not None:
-        try:
-            search = re.compile(pattern.replace('\\"', '"')).search
-        except (re.error, ValueError, OverflowError, RecursionError) as error:
-            raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
-        plain = partial(_find if letter in "mM" else _test, search)
-    elif letter in "sS":
-        plain = shape
-    lower = letter.isupper()
-    # Several templates look at the same cell.
-    return lru_cache(REMEMBERED)(lambda cell: plain(cell.lower() if lower else cell))
+def _function(letter: str, pattern: str | None, source: str) -> TextFunction:
+    if pattern is None:
+        return shape if letter in "sS" else str
+    try:
+        search = re.compile(pattern.replace('\\"', '"')).search
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
+    return partial(_find if letter in "mM" else _test, search)
 
 
-def _fill(before: str, function: TextFunction | None, after: str, cell: str) -> str:
-    """Return a macro's value for a cell between the text before and after it."""
-    if cell.startswith(BEYOND):
-        return f"{before}{cell.removeprefix(BEYOND)}{after}"
-    return f"{before}{cell if function is None else function(cell)}{after}"
-
-
-def _find(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+def _find(search: Search, cell: str) -> str:
     match = search(cell)
     return match[0] if match else ""
 
 
-def _test(search: Callable[[str], re.Match[str] | None], cell: str) -> str:
+def _test(search: Search, cell: str) -> str:
     return "true" if search(cell) else "false"
+
+
+def _fill(before: str, function: TextFunction, is_lower: bool, after: str, cell: str) -> str:
+    """Return a macro's value for a cell between the text before and after it."""
+    if cell.startswith(BEYOND):
+        return f"{before}{cell.removeprefix(BEYOND)}{after}"
+    return f"{before}{function(cell.lower() if is_lower else cell)}{after}"
