@@ -40,7 +40,7 @@ def test_averages_are_those_over_explicit_models(train, edge_kernel, label_kerne
         W = layout.split(theta)
         s, w = layout.terms[0].k_y.expand(F @ W["node"]), W["edge"].reshape(3, 3)
         if edge_kernel is not None:
-            w = w + np.einsum("tn,nij->tij", model.model_.edge_map.transform(flat), W["steps"].reshape(-1, 3, 3))
+            w = w + np.einsum("tn,nij->tij", model.model_.maps["steps"].transform(flat), W["steps"].reshape(-1, 3, 3))
         expected += chain.moments(s, w, chains).nodes / len(thetas)
     found = np.concatenate(model.predict_proba(X[:6], posterior="laplace", n_samples=400))
     np.testing.assert_allclose(found, expected, atol=0.1)

@@ -262,8 +262,8 @@ class ChainProblem(KernelProblem):
             "edge": Term(np.ones((len(X), 1)), np.eye(L * L), model.C_),
         }
         if self.edge_kernel is not None:
-            landmarks = getattr(model.model_.edge_map, "landmarks", None)
-            A = self.features(self.edge_kernel, X, model.model_.edge_kernel, landmarks, exact=exact)
+            landmarks = getattr(model.model_.maps.get("steps"), "landmarks", None)
+            A = self.features(self.edge_kernel, X, model.model_.kernels.get("edge_kernel"), landmarks, exact=exact)
             terms["steps"] = Term(A, np.eye(L * L), model.C_)
         samples, first = [], 0
         for sets, weight in zip(self.allowed, self.sequence_weights, strict=True):

@@ -273,7 +273,7 @@ def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
     np.testing.assert_allclose(s, model.model_.map.transform(flat) @ model.coef_, atol=tolerance)
     expected = model.transitions_
     if edge_kernel is not None:
-        steps = np.einsum("tn,nij->tij", model.model_.edge_map.transform(flat), model.edge_coef_)
+        steps = np.einsum("tn,nij->tij", model.model_.maps["steps"].transform(flat), model.edge_coef_)
         expected = expected + steps
     np.testing.assert_allclose(w, expected, atol=tolerance)
     again = pickle.loads(pickle.dumps(model))

@@ -316,7 +316,7 @@ class KernelEstimator(InputEstimator[Chained]):
             given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
             kernels = {name: self._make_kernel(name, n_features, by_scale) for name in given}
         else:
-            kernels, start = earlier.kernels, earlier.end
+            kernels, start = dict(earlier.kernels), earlier.end
         terms = chain_terms(
             n_labels,
             kernels["kernel"],

@@ -71,7 +71,7 @@ class NetworkEstimator(Estimator[Model]):
             "C": shared_variance(found.fit, sharing_C),
             "search": found.search,
             "laplace": found.laplace,
-            "given_kernels": {
+            "kernels": {
                 name: InputKernel(kernel) for name, kernel in given.items() if not isinstance(kernel, str | None)
             },
         }

@@ -28,15 +28,7 @@ from scipy.optimize import minimize
 from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
-from kernelcrf.fitting.laplace import (
-    MOST_EXACT,
-    N_DRAWS,
-    FactoredPosterior,
-    Laplace,
-    hessian,
-    laplace,
-    preconditioned,
-)
+from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
 from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
@@ -52,34 +44,17 @@ PATH_RTOL, PATH_STEPS = 1e-2, 100
 DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
 
 
-@dataclass(frozen=True, eq=False)
-class Selected:
-    """A fit at the C and the kernel that were found, with what Laplace's approximation says of it.
-
-    converged : whether the search ended by itself, rather than by its number of steps or at a bound.
-    """
-
-    fit: Fit
-    laplace: Laplace
-    converged: bool
-
-
-def choose_C(fitted: Fit, free: Collection[str], settings: Settings, *, n_draws: int = N_DRAWS) -> Selected:
-    """Return the fit at MacKay's fixed point, from a fit; the terms named in `free` share one C, others keep theirs.
-
-    n_draws : of the approximation that is returned, where it is sampled.
-    """
-    fitted, converged = _at_fixed_point(fitted, free, replace(settings, certify_full=False))
-    return Selected(fitted, laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws), converged)
-
-
 def shared_variance(fitted: Fit, free: Collection[str]) -> float:
     """Return the C of the terms that share one."""
     return next(term.C for term in fitted.layout.terms if term.name in free)
 
 
-def _at_fixed_point(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
-    """Return the fit at the C that reproduces itself, and whether it was found."""
+def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
+    """Return the fit at MacKay's fixed point and whether it was found, from a fit.
+
+    free : names of the terms that share one C; the others keep theirs.
+    """
+    settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
     known = None if is_exact else Preconditioning.of(fitted.objective)
     x, before = float(np.log(shared_variance(fitted, free))), None
@@ -157,20 +132,15 @@ def _searched(fitted: Fit, n_draws: int, known: Preconditioning | None = None) -
 
 
 def choose_kernel(
-    fitted: Fit,
-    names: Collection[str],
-    free: Collection[str],
-    settings: Settings,
-    *,
-    n_restarts: int = 0,
-    n_draws: int = N_DRAWS,
-) -> Selected:
+    fitted: Fit, names: Collection[str], free: Collection[str], settings: Settings, n_restarts: int = 0
+) -> tuple[Fit, bool]:
     """Return the fit at the hyperparameters of a kernel, and at the C, at which the evidence is greatest.
+
+    The second value says whether the search ended by itself, rather than by its number of steps.
 
     names : of the terms that share the kernel.
     free : names of the terms whose C is chosen too, or none.
     n_restarts : searches beyond the first, from hyperparameters drawn evenly within their bounds.
-    n_draws : of the approximation that is returned, where it is sampled.
     """
     kernel = _kernel_of(fitted.problem, names)
     theta, bounds = kernel.hyperparameters()
@@ -184,7 +154,7 @@ def choose_kernel(
     fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False)
     search = _Search(fixed, names, free, fitted)
     if free:
-        search.latest, _ = _at_fixed_point(fitted, free, fixed)
+        search.latest, _ = choose_C(fitted, free, fixed)
         log_C = np.log(shared_variance(search.latest, free))
         theta = np.append(theta, log_C)
         bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
@@ -197,9 +167,7 @@ def choose_kernel(
         for start in starts
     ]
     best = min(results, key=lambda result: float(result.fun))
-    final = search.fit_at(best.x, search.latest)
-    found = laplace(final.objective, final.solution.evaluation, n_draws=n_draws)
-    return Selected(final, found, bool(best.success))
+    return search.fit_at(best.x, search.latest), bool(best.success)
 
 
 @dataclass(eq=False)

@@ -59,23 +59,25 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
     else:
         fitted = fit(problem, settings, start)
     if plan.by_evidence or plan.kernel_terms:
-        fitted, chosen = _choose_by_evidence(fitted, settings, plan)
-        return Trained(fitted, chosen if plan.laplace else replace(chosen, posterior=None), found)
-    return Trained(fitted, laplace(fitted.objective, fitted.solution.evaluation) if plan.laplace else None, found)
-
-
-def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace]:
-    """Return the fit at the C and the kernel of the greatest evidence."""
+        fitted = _choose_by_evidence(fitted, settings, plan)
+    elif not plan.laplace:
+        return Trained(fitted, None, found)
     n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
+    around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws)
+    return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found)
+
+
+def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> Fit:
+    """Return the fit at the C and the kernel of the greatest evidence."""
     present = {term.name for term in fitted.layout.terms}
     free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
     if names:
-        chosen = choose_kernel(fitted, names, free, settings, n_restarts=plan.n_restarts, n_draws=n_draws)
+        fitted, converged = choose_kernel(fitted, names, free, settings, plan.n_restarts)
     else:
-        chosen = choose_C(fitted, free, settings, n_draws=n_draws)
-    if not chosen.converged:
-        ended = [f"C={shared_variance(chosen.fit, free):.3g}"] if free else []
-        ended += [str(term.kernel) for term in chosen.fit.layout.terms if term.name in names][:1]
+        fitted, converged = choose_C(fitted, free, settings)
+    if not converged:
+        ended = [f"C={shared_variance(fitted, free):.3g}"] if free else []
+        ended += [str(term.kernel) for term in fitted.layout.terms if term.name in names][:1]
         warnings.warn(
             f"the search for the greatest evidence did not converge: it ended at {' and '.join(ended)}; widen the "
             "bounds of the kernel, or give C as a number",
@@ -84,6 +86,5 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fi
         )
     if settings.n_components == "auto":
         # The landmarks that `tol` needs depend on C and the kernel.
-        grown = fit(chosen.fit.problem, settings)
-        return grown, laplace(grown.objective, grown.solution.evaluation, n_draws=n_draws)
-    return with_gap_full(chosen.fit) if settings.certify_full else chosen.fit, chosen.laplace
+        return fit(fitted.problem, settings)
+    return with_gap_full(fitted) if settings.certify_full else fitted

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Self
 
 import numpy as np
@@ -19,6 +17,7 @@ from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import Weights, fold
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
 from kernelcrf.fitting.training import Trained
@@ -31,8 +30,12 @@ from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
 from kernelcrf.validation import shown
 
 N_SAMPLES = 100
-# The number of labels in a clique of each term.
+# The number of labels in a clique of each term of a chain.
 NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
+# The parameter that the kernel of a term comes from, and the names of its feature map and weights in files.
+KERNELS = {TOKEN_TERM: "kernel", STEP_TERM: "edge_kernel"}
+MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
+COEFS = {TOKEN_TERM: "coef", TRANSITION_TERM: "transitions", STEP_TERM: "edge_coef"}
 # What a file says of how the fit went, and not of what the model predicts.
 RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
@@ -43,12 +46,14 @@ class FittedModel:
 
     C : prior variance of the weights on inputs, or of all of them if none has inputs.
     laplace : evidence and posterior of the weights, or None if they were not computed.
+    kernels : by the names of the parameters that they come from.
     """
 
     certificate: Certificate
     n_iter: int
     C: float
     laplace: Laplace | None
+    kernels: Mapping[str, InputKernel]
 
     @property
     def evidence(self) -> Laplace:
@@ -56,11 +61,6 @@ class FittedModel:
         if self.laplace is None:
             raise AttributeError("the evidence was not computed: fit with laplace=True")
         return self.laplace
-
-    @property
-    def kernels(self) -> Mapping[str, InputKernel]:
-        """Return the kernels by the names of the parameters that they come from."""
-        return {}
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
@@ -97,18 +97,34 @@ class FittedModel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelModel(FittedModel):
-    """Fitted weights with the kernel and the features that they belong to.
+    """Fitted weights of the terms of sequences or rows, with the features that they belong to.
 
-    map : features of the input kernel; coef (n, L) are the weights of labels on them.
-    theta, layout : all weights as one vector, and how they lie in it.
+    layout, theta : the terms, and all their weights as one vector.
+    maps : the feature maps of the terms that have inputs, by name.
+    coefs : weights by term, with the label kernels multiplied out: (n, L) of tokens, (L, L) of transitions, and
+        (n, L, L) of steps with inputs.
     """
 
-    kernel: InputKernel
-    map: FeatureMap
     layout: Layout
     theta: Floats
-    coef: Floats
+    maps: Mapping[str, FeatureMap]
+    coefs: Mapping[str, Floats]
     objective_curve: Floats
+
+    @property
+    def kernel(self) -> InputKernel:
+        """Return the kernel of the inputs of tokens or rows."""
+        return self.kernels[KERNELS[TOKEN_TERM]]
+
+    @property
+    def map(self) -> FeatureMap:
+        """Return the features of `kernel`."""
+        return self.maps[TOKEN_TERM]
+
+    @property
+    def coef(self) -> Floats:
+        """Return the weights (n, L) of labels on the features."""
+        return self.coefs[TOKEN_TERM]
 
     @property
     def landmarks(self) -> Inputs | None:
@@ -116,9 +132,9 @@ class KernelModel(FittedModel):
         return self.map.landmarks if isinstance(self.map, WhitenedMap) else None
 
     @cached_property
-    def weights(self) -> Weights:
-        """Return the weights as a function of inputs, with the whitening multiplied in."""
-        return fold(self.map, self.coef)
+    def folded(self) -> dict[str, Weights]:
+        """Return the weights of terms as functions of inputs, with the whitening multiplied in."""
+        return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
     @property
     def dual_coef(self) -> Floats:
@@ -128,21 +144,11 @@ class KernelModel(FittedModel):
         return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
 
     @property
-    def kernels(self) -> dict[str, InputKernel]:
-        """Return the kernels by the names of the parameters that they come from."""
-        return {"kernel": self.kernel}
-
-    @property
     def score_posterior(self) -> ScorePosterior:
         """Return the posterior of scores, or raise if the posterior of the weights was not kept."""
         if self.laplace is None or self.laplace.posterior is None:
             raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
-
-    @property
-    def maps(self) -> dict[str, FeatureMap]:
-        """Return the feature maps of the templates that have inputs, by name."""
-        return {TOKEN_TERM: self.map}
 
     @property
     def end(self) -> Start:
@@ -154,7 +160,7 @@ class KernelModel(FittedModel):
         return replace(
             self,
             theta=self.theta / temperature,
-            coef=self.coef / temperature,
+            coefs={name: W / temperature for name, W in self.coefs.items()},
             certificate=Certificate.of_tempered(),
             laplace=None,
         )
@@ -170,54 +176,66 @@ class KernelModel(FittedModel):
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
-        config, _ = super().to_arrays()
-        map_config, of_map = self.map.to_arrays()
-        arrays: Arrays = {f"map.{name}": array for name, array in of_map.items()}
-        arrays |= {"theta": self.theta, "coef": self.coef, "objective_curve": self.objective_curve}
+        config, arrays = super().to_arrays()
+        config |= {name: own.to_config() for name, own in self.kernels.items()}
+        config["layout"] = self.layout.to_config()
+        arrays |= {"theta": self.theta, "objective_curve": self.objective_curve}
+        arrays |= {COEFS[name]: W for name, W in self.coefs.items()}
+        for name, own in self.maps.items():
+            config[MAPS[name]], of_map = own.to_arrays()
+            arrays |= {f"{MAPS[name]}.{key}": array for key, array in of_map.items()}
         if self.laplace is not None and self.laplace.posterior is not None:
             arrays |= parts.posterior_arrays(self.laplace.posterior)
-        return config | {
-            "kernel": self.kernel.to_config(),
-            "map": map_config,
-            "layout": self.layout.to_config(),
-        }, arrays
+        return config, arrays
 
     @staticmethod
-    def _fields_of(found: Trained) -> Config:
-        """Return the shared fields of the model that a fit has found."""
-        fitted, term = found.fit, found.fit.layout.terms[0]
+    def _fields_of(found: Trained, L: int) -> Config:
+        """Return the shared fields of the model that a fit has found, with L labels."""
+        fitted, terms = found.fit, found.fit.layout.terms
+        shapes = _shapes(fitted.maps, L)
+        coefs = {term.name: term.k_y.expand(fitted.weights[term.name]) for term in terms}
         return {
-            "kernel": term.kernel,
-            "C": term.C,
-            "map": fitted.maps[TOKEN_TERM],
-            "layout": fitted.layout,
-            "theta": fitted.theta,
-            "coef": term.k_y.expand(fitted.weights[TOKEN_TERM]),
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
-            "objective_curve": np.array([record.value for record in fitted.solution.history]),
+            "C": terms[0].C,
             "laplace": found.laplace,
+            "kernels": {KERNELS[term.name]: term.kernel for term in terms if term.kernel is not None},
+            "layout": fitted.layout,
+            "theta": fitted.theta,
+            "maps": fitted.maps,
+            "coefs": {name: W.reshape(shapes[name]) for name, W in coefs.items()},
+            "objective_curve": np.array([record.value for record in fitted.solution.history]),
         }
 
     @classmethod
-    def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int) -> Config:
-        """Return the shared fields from a model file, once they are consistent."""
-        own_map = read_map(config["map"], arrays, "map.", n_features)
+    def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int, names: Sequence[str]) -> Config:
+        """Return the shared fields from a model file of some terms, once they are consistent."""
+        found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
+        if found != [(name, NODES[name]) for name in names]:
+            raise ModelFileError(f"the terms are {shown(found)}: expected {', '.join(names)}")
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError(f"the templates do not fit the weights: expected {L} labels in each")
+            raise ModelFileError(f"the terms do not fit the weights: expected {L} labels in each")
         layout = Layout.from_config(config["layout"])
-        if any(NODES.get(read_text(one, "name")) != read_count(one, "nodes") for one in config["layout"]):
-            raise ModelFileError(f"the templates are {shown(list(layout.slices))}: expected {', '.join(NODES)}")
+        maps = {
+            name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
+        }
+        shapes = _shapes(maps, L)
         theta = read_array(arrays, "theta", (layout.size,), "f")
         shared = cls._read_shared(config, arrays, theta)
         return shared | {
-            "kernel": InputKernel.from_config(config["kernel"]),
-            "map": own_map,
+            "kernels": {KERNELS[name]: InputKernel.from_config(config[KERNELS[name]]) for name in maps},
             "layout": layout,
             "theta": theta,
-            "coef": read_array(arrays, "coef", (own_map.n, L), "f"),
+            "maps": maps,
+            "coefs": {name: read_array(arrays, COEFS[name], shapes[name], "f") for name in names},
             "objective_curve": read_array(arrays, "objective_curve", (shared["n_iter"] + 1,), "f"),
         }
+
+
+def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights of terms by the labels of their cliques, and by features if they have inputs."""
+    labels = {name: (L,) * nodes for name, nodes in NODES.items()}
+    return labels | {name: (own.n, *labels[name]) for name, own in maps.items()}
 
 
 def model_digest(model: FittedModel, decoding: str) -> str:
@@ -231,12 +249,8 @@ def model_digest(model: FittedModel, decoding: str) -> str:
     except TypeError:
         return secrets.token_hex(16)
     config = {name: value for name, value in config.items() if name not in RECORDS}
-    found = blake2b(json.dumps([config, decoding], sort_keys=True).encode(), digest_size=16)
-    for name in sorted(set(arrays) - set(RECORDS)):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.data)
-    return found.hexdigest()
+    digests = {name: digest_array(array) for name, array in arrays.items() if name not in RECORDS}
+    return digest_value([config, decoding, digests])
 
 
 def rng_of(random_state: UserData) -> np.random.Generator:

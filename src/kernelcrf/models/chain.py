@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, Places, UserData
-from kernelcrf.basis.features import FeatureMap
-from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
-from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import KernelModel
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_map
+from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM
@@ -92,8 +89,6 @@ class ChainModel(KernelModel):
     """A fitted conditional random field on sequences.
 
     legal : labels that may begin, follow each other and end, or None for all.
-    transitions : (L, L), [from, to].
-    edge_kernel, edge_map, edge_coef : kernel, features and weights (n, L, L) of steps with inputs, or None.
     landmark_positions : (n, 2), sequence and token of each landmark; None for the linear kernel.
     gap_curve : (n_iter + 1, 3), relative certified gap, passes over the data and seconds.
     metadata : plain values that travel with the model.
@@ -102,10 +97,6 @@ class ChainModel(KernelModel):
     reader: SequenceReader
     labels: LabelReader
     legal: Legal | None
-    transitions: Floats
-    edge_kernel: InputKernel | None
-    edge_map: FeatureMap | None
-    edge_coef: Floats | None
     landmark_positions: Places | None
     gap_curve: Floats
     metadata: Config
@@ -119,46 +110,35 @@ class ChainModel(KernelModel):
         metadata: Config,
     ) -> Self:
         """Return the model that a fit has found."""
-        fitted, L, shared = found.fit, len(readers[1].classes), cls._fields_of(found)
-        history, steps, corpus = fitted.solution.history, fitted.weights.get(STEP_TERM), fitted.problem.corpus
+        fitted, (reader, labels, legal) = found.fit, readers
+        token_term, history = fitted.layout.terms[0], fitted.solution.history
         return cls(
-            **shared,
-            reader=readers[0],
-            labels=readers[1],
-            legal=readers[2],
-            transitions=fitted.weights[TRANSITION_TERM].reshape(L, L),
-            edge_kernel=next((term.kernel for term in fitted.layout.terms if term.name == STEP_TERM), None),
-            edge_map=fitted.maps.get(STEP_TERM),
-            edge_coef=None if steps is None else steps.reshape(-1, L, L),
-            landmark_positions=corpus.positions(fitted.layout.terms[0], fitted.features[TOKEN_TERM], engine),
+            **cls._fields_of(found, len(labels.classes)),
+            reader=reader,
+            labels=labels,
+            legal=legal,
+            landmark_positions=fitted.problem.corpus.positions(token_term, fitted.features[TOKEN_TERM], engine),
             gap_curve=np.array([(record.relative_gap, record.passes, record.seconds) for record in history]),
             metadata=metadata,
         )
 
     @property
-    def maps(self) -> dict[str, FeatureMap]:
-        """Return the feature maps of the templates that have inputs, by name."""
-        return super().maps | ({} if self.edge_map is None else {STEP_TERM: self.edge_map})
+    def transitions(self) -> Floats:
+        """Return the weights (L, L) of steps without inputs, [from, to]."""
+        return self.coefs[TRANSITION_TERM]
 
     @property
-    def kernels(self) -> dict[str, InputKernel]:
-        """Return the kernels by the names of the parameters that they come from."""
-        return super().kernels | ({} if self.edge_kernel is None else {"edge_kernel": self.edge_kernel})
-
-    @cached_property
-    def edge_weights(self) -> Weights | None:
-        """Return the weights of steps with inputs as a function of inputs."""
-        if self.edge_map is None or self.edge_coef is None:
-            return None
-        return fold(self.edge_map, self.edge_coef.reshape(self.edge_map.n, -1))
+    def edge_coef(self) -> Floats | None:
+        """Return the weights (n, L, L) of steps with inputs, or None."""
+        return self.coefs.get(STEP_TERM)
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Return p(y|x) of sequences."""
         flat, chains = self.reader.read_entries(X, lengths)
-        s = self.weights.scores(flat, engine)
+        s = self.folded[TOKEN_TERM].scores(flat, engine)
         w = self.transitions.astype(s.dtype)
-        if self.edge_weights is not None:
-            w = w + self.edge_weights.scores(flat, engine).reshape(-1, *w.shape)
+        if STEP_TERM in self.folded:
+            w = w + self.folded[STEP_TERM].scores(flat, engine).reshape(-1, *w.shape)
         return self._legal_distribution(s, w, chains, engine)
 
     def draw_marginals(
@@ -179,11 +159,6 @@ class ChainModel(KernelModel):
             s, w = self.legal.impose(chains, s, w)
         return ChainDistribution(s, w, chains, engine.n_threads)
 
-    def tempered(self, temperature: float) -> Self:
-        """Return the model with its weights divided by a temperature, without posterior and certificate."""
-        steps = None if self.edge_coef is None else self.edge_coef / temperature
-        return replace(super().tempered(temperature), transitions=self.transitions / temperature, edge_coef=steps)
-
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
         """Return the mean log-probability of labelled sequences."""
         found = self.distribution(X, None, engine)
@@ -199,45 +174,36 @@ class ChainModel(KernelModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
         config, arrays = super().to_arrays()
-        arrays |= {"transitions": self.transitions, "gap_curve": self.gap_curve}
-        edge_config = None
-        if self.edge_map is not None and self.edge_coef is not None:
-            edge_config, of_map = self.edge_map.to_arrays()
-            arrays |= {f"edge_map.{name}": array for name, array in of_map.items()}
-            arrays["edge_coef"] = self.edge_coef
+        arrays["gap_curve"] = self.gap_curve
         if self.landmark_positions is not None:
             arrays["landmark_positions"] = self.landmark_positions
         if self.legal is not None:
             arrays |= {f"legal.{name}": getattr(self.legal, name) for name in ("steps", "first", "last")}
-        config |= {
+        own = {
             "estimator": "ChainCRF",
             "inputs": self.reader.to_config(),
             "labels": self.labels.to_config(),
-            "edge_kernel": None if self.edge_kernel is None else self.edge_kernel.to_config(),
-            "edge_map": edge_config,
             "metadata": parts.METADATA.check("metadata_", self.metadata),
         }
-        return config, arrays
+        return {"edge_kernel": None, "edge_map": None} | config | own, arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
-        L = len(labels.classes)
-        shared = cls._read_fields(config, arrays, reader.n_features, L)
-        legal = edge_kernel = edge_map = edge_coef = positions = None
+        L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM]
+        if config["edge_kernel"] is not None:
+            names.append(STEP_TERM)
+        shared = cls._read_fields(config, arrays, reader.n_features, L, names)
+        legal = positions = None
         if "legal.steps" in arrays:
             legal = Legal(
                 read_array(arrays, "legal.steps", (L, L), "b"),
                 read_array(arrays, "legal.first", (L,), "b"),
                 read_array(arrays, "legal.last", (L,), "b"),
             )
-        if config["edge_kernel"] is not None:
-            edge_kernel = InputKernel.from_config(config["edge_kernel"])
-            edge_map = read_map(config["edge_map"], arrays, "edge_map.", reader.n_features)
-            edge_coef = read_array(arrays, "edge_coef", (edge_map.n, L, L), "f")
-        if hasattr(shared["map"], "landmarks"):
-            positions = read_array(arrays, "landmark_positions", (shared["map"].n, 2), "i")
+        if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
+            positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
         if not isinstance(config["metadata"], dict):
             raise ModelFileError(f"metadata is {shown(config['metadata'])}: expected an object")
         return cls(
@@ -245,10 +211,6 @@ class ChainModel(KernelModel):
             reader=reader,
             labels=labels,
             legal=legal,
-            transitions=read_array(arrays, "transitions", (L, L), "f"),
-            edge_kernel=edge_kernel,
-            edge_map=edge_map,
-            edge_coef=edge_coef,
             landmark_positions=positions,
             gap_curve=read_array(arrays, "gap_curve", (shared["n_iter"] + 1, 3), "f"),
             metadata=config["metadata"],

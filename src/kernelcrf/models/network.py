@@ -5,7 +5,7 @@ p(y|x) = exp(sum over cliques C of t_C(y_C)) / Z(x),      t_C the table of a cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 
@@ -111,22 +111,16 @@ class NetworkModel(FittedModel):
     """A fitted model on a graph of labels.
 
     search : rounds of the structure search, or None without one.
-    given_kernels : the kernels of parameters that are not names of kernels.
+    kernels : of parameters that are not names of kernels.
     """
 
     search: Search | None
-    given_kernels: Mapping[str, InputKernel]
-
-    @property
-    def kernels(self) -> Mapping[str, InputKernel]:
-        """Return the kernels by the names of the parameters that they come from."""
-        return self.given_kernels
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
-        config["kernels"] = {name: own.to_config() for name, own in self.given_kernels.items()}
+        config["kernels"] = {name: own.to_config() for name, own in self.kernels.items()}
         return config, arrays
 
     @classmethod
@@ -134,5 +128,5 @@ class NetworkModel(FittedModel):
         """Return the shared fields from a model file; the posterior of the weights is not in it."""
         return cls._read_shared(config, {}, np.empty(0)) | {
             "search": search_from_config(config["search"]),
-            "given_kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
+            "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
         }

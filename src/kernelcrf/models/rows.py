@@ -16,6 +16,7 @@ from kernelcrf.models.base import KernelModel
 from kernelcrf.models.chain import TINY
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.rows import RowReader, read_classes
+from kernelcrf.terms import TOKEN_TERM
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,11 +29,11 @@ class RowModel(KernelModel):
     @classmethod
     def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
         """Return the model that a fit has found."""
-        return cls(**cls._fields_of(found), reader=reader, classes=classes)
+        return cls(**cls._fields_of(found, len(classes)), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return f_l(x) of rows, (N, L)."""
-        return self.weights.scores(self.reader.read(X), engine)
+        return self.folded[TOKEN_TERM].scores(self.reader.read(X), engine)
 
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
@@ -45,7 +46,7 @@ class RowModel(KernelModel):
         """Return mean and variance of f_1 - f_0 of two classes, (N,) each, or of all f_l, (N, L) each."""
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
-        means = np.asarray(self.weights.scores(rows, engine) @ contrasts.T, np.float64)
+        means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
         variances = self.score_posterior.node_variances(rows, contrasts, engine)
         return (means[:, 0], variances[:, 0]) if L == 2 else (means, variances)
 
@@ -68,4 +69,5 @@ class RowModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model that `to_arrays` described, once its parts are consistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
-        return cls(**cls._read_fields(config, arrays, reader.n_features, len(classes)), reader=reader, classes=classes)
+        shared = cls._read_fields(config, arrays, reader.n_features, len(classes), [TOKEN_TERM])
+        return cls(**shared, reader=reader, classes=classes)
