@@ -155,7 +155,7 @@ def test_footers_that_do_not_hold_together_are_refused(tmp_path):
     pq.write_table(pa.table({"tokens": [["a"]], "labels": [["x"]]}), tmp_path / "a.parquet")
     blob = (tmp_path / "a.parquet").read_bytes()
     footer = blob[-8 - int.from_bytes(blob[-8:-4], "little") : -8]
-    assert [leaf.column for leaf in read_footer(footer).leaves] == ["tokens", "labels"]
+    assert [chunk.leaf.column for chunk in read_footer(footer).groups[0]] == ["tokens", "labels"]
     for wrong in (b"\x00", b"\x19\x1c\x00\x00", footer.replace(b"\x15\x04\x00\x15", b"\x15\x08\x00\x15", 1)[:-1]):
         with pytest.raises(ValueError, match=r"the field|the bytes end|the schema"):
             read_footer(wrong)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places
+from kernelcrf.arrays import Array, Floats, Places
 from kernelcrf.datasets.labelled import LabelledSequences
 from kernelcrf.datasets.source import SOURCES, Folder, check_choice, cut, read_arrays, read_sentences
 
@@ -104,9 +104,11 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     if label.min() < -1 or label.max() >= n_tags:
         raise ValueError(f"{path}: expected labels below {n_tags}, and -1 for unknown tags")
     label = np.maximum(label, 0)
-    starts = np.cumsum(lengths) - lengths
+    ends = np.cumsum(lengths)
+    starts, binary = ends - lengths, (np.ones(len(arrays["indices"])), arrays["indices"], arrays["indptr"])
+    rows = csr_array(binary, shape=(len(label), int(arrays["n_features"])))
     return LabelledSequences(
-        X=_binary_rows(arrays, starts, lengths),
+        X=[rows[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)],
         y=cut(np.array(TAGS[task])[label] if task in TAGS else label, starts),
         splits=_permutations(path, arrays["splits"].astype(np.intp), int(arrays["n_train"]), len(lengths)),
         extras=_raw(task, folder, starts, len(label)) if task in TAGS else {},
@@ -180,17 +182,6 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
         feature_names=features,
         **SOURCES[name].about(f"Set {name!r}."),
     )
-
-
-def _binary_rows(arrays: dict[str, Array], starts: Array, lengths: Array) -> list[Inputs]:
-    indices, indptr, width = arrays["indices"], arrays["indptr"], int(arrays["n_features"])
-    ones = np.ones(len(indices))
-    rows = []
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        pointers = indptr[start : start + length + 1]
-        inside = slice(pointers[0], pointers[-1])
-        rows.append(csr_array((ones[inside], indices[inside], pointers - pointers[0]), shape=(length, width)))
-    return rows
 
 
 def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) -> tuple[tuple[Places, Places], ...]:

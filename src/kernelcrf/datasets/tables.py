@@ -60,10 +60,7 @@ def _load_dssp(name: str, n_classes: int, folder: Folder) -> LabelledSequences:
     path = SOURCES[name].path(folder, f"{name}.tsv.gz")
     chains, groups, sequences, dssp3, dssp8, ordered, mask = read_table(path, "\t", DSSP)
     _check_lengths(path, chains, sequences, [dssp3, dssp8, ordered, mask])
-    structure = {
-        "dssp3": _letters(path, "dssp3", dssp3, "HEC"),
-        "dssp8": _letters(path, "dssp8", dssp8, "HGIEBCST"),
-    }
+    structure = {"dssp3": _letters(path, "dssp3", dssp3, "HEC"), "dssp8": _letters(path, "dssp8", dssp8, "HGIEBCST")}
     return LabelledSequences(
         X=_residues(sequences),
         y=structure[f"dssp{n_classes}"],

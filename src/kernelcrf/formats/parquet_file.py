@@ -53,10 +53,10 @@ class ParquetSource:
             raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected one")
         packed = unpacked = 0
         for group in groups:
-            for leaf, chunk in zip(self.footer.leaves, self.footer.groups[group], strict=True):
-                if leaf.column in columns:
+            for chunk in self.footer.groups[group]:
+                if chunk.leaf.column in columns:
                     packed += chunk.packed
-                    unpacked += unpacked_size(self.file, leaf, chunk, leaf.column in objects)
+                    unpacked += unpacked_size(self.file, chunk, chunk.leaf.column in objects)
             # Row groups may share bytes of the file.
             packed = min(packed, self.size)
             if unpacked > allowed(packed):

@@ -18,9 +18,8 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from kernelcrf.formats.arrow import arrow
 from kernelcrf.formats.streams import allowed
@@ -43,27 +42,25 @@ DEEPEST = 16
 LONGEST_HEADER = 1 << 24
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """A column of values, and the top-level column that it is part of."""
+class Leaf(NamedTuple):
+    """A column of values, the bytes of a value, and the top-level column that it is part of."""
 
     column: str
     is_string: bool
     width: int
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The values of a leaf in a row group: its codec, number of values, and place in the file."""
 
+    leaf: Leaf
     codec: str
     n_values: int
     start: int
     packed: int
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page as its header describes it; `content` is where the page itself begins."""
 
     kind: int
@@ -74,12 +71,10 @@ class Page:
     encoding: int
 
 
-@dataclass(frozen=True)
-class Footer:
-    """The leaves of a file, and one chunk for each of them in each row group."""
+class Footer(NamedTuple):
+    """The top-level columns of a file, and the chunks of all leaves in each row group."""
 
     columns: tuple[str, ...]
-    leaves: tuple[Leaf, ...]
     groups: tuple[tuple[Chunk, ...], ...]
 
 
@@ -94,12 +89,10 @@ def read_footer(data: bytes) -> Footer:
         element = next(schema, None)
         columns.append(_field(element, 4, bytes).decode("utf-8", "replace"))
         leaves += _leaves(element, schema, columns[-1])
-    groups = tuple(
-        tuple(_chunk(_field(one, 3, dict)) for one in _field(group, 1, list)) for group in _field(found, 4, list)
-    )
+    groups = [_field(group, 1, list) for group in _field(found, 4, list)]
     if next(schema, None) is not None or any(len(group) != len(leaves) for group in groups):
         raise ValueError("the schema and the row groups have different columns")
-    return Footer(tuple(columns), tuple(leaves), groups)
+    return Footer(tuple(columns), tuple(tuple(map(_chunk, leaves, group)) for group in groups))
 
 
 def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[Leaf]:
@@ -113,21 +106,22 @@ def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[
         yield Leaf(column, kind == BYTE_ARRAY, width)
 
 
-def _chunk(found: object) -> Chunk:
+def _chunk(leaf: Leaf, column: object) -> Chunk:
+    found = _field(column, 3, dict)
     codec, start, packed = _field(found, 4, int), _field(found, 9, int), _field(found, 7, int)
     dictionary = _field(found, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
         raise ValueError("a column has a place below 0")
-    return Chunk(CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
+    return Chunk(leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
 
 
-def unpacked_size(file: BinaryIO, leaf: Leaf, chunk: Chunk, as_objects: bool) -> int:
+def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
     """Bound the bytes that a column of a row group takes in memory, as Arrow's arrays or as Python objects."""
     found = list(pages(file, chunk))
     content, n_values = sum(page.unpacked for page in found), sum(page.n_values for page in found)
-    width = max(leaf.width, (STRING if leaf.is_string else NUMBER) if as_objects else 0)
-    if leaf.is_string:
+    width = max(chunk.leaf.width, (STRING if chunk.leaf.is_string else NUMBER) if as_objects else 0)
+    if chunk.leaf.is_string:
         n_built = sum(page.n_values for page in found if page.kind != DICTIONARY and page.encoding != PLAIN)
         # The longest string is not longer than all of them together, so most dictionaries need not be read.
         if n_built * content > allowed(0):

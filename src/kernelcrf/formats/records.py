@@ -25,6 +25,7 @@ import numpy as np
 
 from kernelcrf.arrays import Floats
 from kernelcrf.readers.feature_dicts import flat_items
+from kernelcrf.terminal import printable
 from kernelcrf.validation import shown
 
 # Default templates make a dozen features of each cell of a token.
@@ -51,9 +52,8 @@ class FormatError(ValueError):
 
 def one_line(error: Exception, most: int = 200) -> str:
     """Return the message of another library's error in one line of at most `most` printable characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:most])
-    return line if len(line) <= most and len(text) <= most else f"{line[: most - 3]}..."
+    text = printable((" ".join(str(error).split()) or type(error).__name__)[: most + 1])
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 @dataclass(frozen=True, eq=False, slots=True)

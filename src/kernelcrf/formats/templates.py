@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import compress, islice
 from operator import add
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from kernelcrf.arrays import UserData
 from kernelcrf.basis.entries import Entries
 from kernelcrf.formats.records import MOST_CELLS
 from kernelcrf.validation import shown
@@ -54,12 +55,6 @@ class TemplateError(ValueError):
     ...     print(str(error)[:51])
     templates, line 1: 'W:word=%x[0,0]' starts with 'W'
     """
-
-
-class HasMetadata(Protocol):
-    """A fitted model that keeps plain values for its users."""
-
-    metadata_: dict[str, Any]
 
 
 class Memo(dict[str, T], Generic[T]):
@@ -118,7 +113,7 @@ class Templates:
             raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
 
     @classmethod
-    def of(cls, model: HasMetadata) -> Templates | None:
+    def of(cls, model: UserData) -> Templates | None:
         """Return the templates in a model's metadata, None if there are none."""
         kept = model.metadata_.get(KEY)
         if kept is None:
@@ -129,7 +124,7 @@ class Templates:
             raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected what Templates.attach keeps there")
         return cls(kept["text"], kept["n_columns"], "templates of the model")
 
-    def attach(self, model: HasMetadata) -> None:
+    def attach(self, model: UserData) -> None:
         """Keep the templates in a fitted model's metadata, so that the command line can read text with it."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 

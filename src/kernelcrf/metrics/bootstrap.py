@@ -8,7 +8,7 @@ quantiles of a score over resamples. Tokens of one sequence depend on each other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,17 @@ from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, n
 
 EPS = np.finfo(np.float64).eps
 BLOCK = 100
+# Each score is the ratio of two sums.
+RATIOS = {
+    "flat_accuracy": ("right", "tokens"),
+    "sequence_accuracy": ("whole", "sequences"),
+    "span_f1": ("spans_both", "spans_mean"),
+    "span_precision": ("spans_both", "spans_pred"),
+    "span_recall": ("spans_both", "spans_true"),
+    "log_loss": ("loss", "said"),
+    "brier": ("squares", "said"),
+    "expected_calibration_error": ("gaps", "said"),
+}
 
 
 @dataclass(frozen=True)
@@ -98,16 +109,18 @@ def bootstrap(
     return result
 
 
-def _scores(totals: Mapping[str, Floats]) -> dict[str, Floats]:
+def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
     """Return the scores of the sums (b,), or (b, n_bins), of b resamples."""
+    if "bins" in totals:
+        totals["gaps"] = np.abs(totals["bins"]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return {name: formula(totals) for name, (needed, formula) in FORMULAS.items() if needed in totals}
+        return {name: totals[over] / totals[under] for name, (over, under) in RATIOS.items() if over in totals}
 
 
 def _label_sums(y_true: list[list[Hashable]], y_pred: list[object], scheme: str | None) -> dict[str, Floats]:
     pairs = pair(y_true, y_pred, None)
     both = list(zip(pairs.true, pairs.pred, strict=True))
-    sums = {
+    sums: dict[str, list[float]] = {
         "tokens": [len(true) for true, _ in both],
         "right": [sum(bool(a == b) for a, b in zip(true, pred, strict=True)) for true, pred in both],
         "sequences": [bool(true) for true, _ in both],
@@ -120,6 +133,7 @@ def _label_sums(y_true: list[list[Hashable]], y_pred: list[object], scheme: str 
         ]
         sums["spans_true"] = [len(true) for true, _ in named]
         sums["spans_pred"] = [len(pred) for _, pred in named]
+        sums["spans_mean"] = [(len(true) + len(pred)) / 2 for true, pred in named]
         sums["spans_both"] = [len(true & pred) for true, pred in named]
     return {name: np.array(values, np.float64) for name, values in sums.items()}
 
@@ -141,20 +155,3 @@ def _probability_sums(
         c, right = P.max(axis=1, initial=0.0), P.argmax(axis=1) == y if len(known) else np.zeros(0)
         sums["bins"][i] = np.bincount(confidence_bins(c, n_bins), right - c, minlength=n_bins)
     return sums
-
-
-def _ratio(over: str, under: str) -> tuple[str, Callable[[Mapping[str, Floats]], Floats]]:
-    return over, lambda sums: sums[over] / sums[under]
-
-
-# The sum that each score needs, and its formula.
-FORMULAS: Mapping[str, tuple[str, Callable[[Mapping[str, Floats]], Floats]]] = {
-    "flat_accuracy": _ratio("right", "tokens"),
-    "sequence_accuracy": _ratio("whole", "sequences"),
-    "span_f1": ("spans_both", lambda sums: 2 * sums["spans_both"] / (sums["spans_true"] + sums["spans_pred"])),
-    "span_precision": _ratio("spans_both", "spans_pred"),
-    "span_recall": _ratio("spans_both", "spans_true"),
-    "log_loss": _ratio("loss", "said"),
-    "brier": _ratio("squares", "said"),
-    "expected_calibration_error": ("bins", lambda sums: np.abs(sums["bins"]).sum(axis=1) / sums["said"]),
-}
