@@ -37,7 +37,6 @@ from kernelcrf.metrics import (
     span_f1,
     span_precision,
     span_recall,
-    span_scores,
 )
 from kernelcrf.metrics.schemes import spans
 from objectives import random_objective
@@ -340,7 +339,7 @@ def test_scores_of_tokens_and_sequences():
 
 
 def test_scores_of_spans():
-    stated(span_scores, "precision |S & S'| / |S'| recall |S & S'| / |S| F1 2 |S & S'| / (|S| + |S'|)")
+    stated(labels, "precision |S & S'| / |S'|, recall |S & S'| / |S|, F1 2 |S & S'| / (|S| + |S'|)")
     tags = ["O", "B-A", "I-A", "B-B"]
     y, z = ([[tags[k] for k in RNG.integers(4, size=8)] for _ in range(5)] for _ in range(2))
     S, S_ = ({(i, *span) for i, own in enumerate(part) for span in spans(own)} for part in (y, z))

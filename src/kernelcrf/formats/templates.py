@@ -186,15 +186,27 @@ class Templates:
                 raise TemplateError(
                     f'{source}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
                 )
-            template = []
-            for i, (literal, macro) in enumerate(zip(literals, macros, strict=True), 1):
-                letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
-                _check(source, macro[0], letter, row, column, pattern, self.n_columns)
-                function, after = _function(letter, pattern, source), last if i == len(literals) else ""
-                text = partial(_fill, literal, function, letter.isupper(), after)
-                template.append(Place(Memo(text), row, column))
-            templates.append(template)
+            afters = [*[""] * (len(literals) - 1), last]
+            places = zip(literals, macros, afters, strict=True)
+            templates.append([self._place(source, *place) for place in places])
         return templates
+
+    def _place(self, source: str, before: str, macro: re.Match[str], after: str) -> Place:
+        letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
+        if column >= self.n_columns:
+            raise TemplateError(
+                f"{source}: {macro[0]} names column {column}: expected a column below {self.n_columns}, the number of "
+                "columns without the label"
+            )
+        if abs(row) > FURTHEST:
+            raise TemplateError(f"{source}: {macro[0]} looks {abs(row)} tokens away: expected at most {FURTHEST}")
+        if (pattern is None) == (letter in "mtMT"):
+            raise TemplateError(
+                f"{source}: {macro[0]}: expected a regular expression in quotes after the column of %m and %t, and no "
+                "regular expression for %x and %s"
+            )
+        function = _function(letter, pattern, source)
+        return Place(Memo(partial(_fill, before, function, letter.isupper(), after)), row, column)
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -276,21 +288,6 @@ def check_n_columns(n_columns: int, source: str) -> None:
     """Raise unless tokens may have so many cells."""
     if not isinstance(n_columns, int) or not 1 <= n_columns <= MOST_CELLS:
         raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
-
-
-def _check(place: str, macro: str, letter: str, row: int, column: int, pattern: str | None, n_columns: int) -> None:
-    if column >= n_columns:
-        raise TemplateError(
-            f"{place}: {macro} names column {column}: expected a column below {n_columns}, the number of columns "
-            "without the label"
-        )
-    if abs(row) > FURTHEST:
-        raise TemplateError(f"{place}: {macro} looks {abs(row)} tokens away: expected at most {FURTHEST}")
-    if (pattern is None) == (letter in "mtMT"):
-        raise TemplateError(
-            f"{place}: {macro}: expected a regular expression in quotes after the column of %m and %t, and no regular "
-            "expression for %x and %s"
-        )
 
 
 def _function(letter: str, pattern: str | None, source: str) -> TextFunction:

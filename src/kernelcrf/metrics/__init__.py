@@ -7,11 +7,14 @@ from kernelcrf.metrics.labels import (
     flat_confusion,
     flat_f1,
     sequence_accuracy,
+    span_classification_report,
+    span_f1,
+    span_precision,
+    span_recall,
 )
 from kernelcrf.metrics.probabilities import Reliability, brier, expected_calibration_error, log_loss, reliability
 from kernelcrf.metrics.schemes import Span, are_spans, spans
 from kernelcrf.metrics.scorers import SCORERS, get_scorer
-from kernelcrf.metrics.span_scores import span_classification_report, span_f1, span_precision, span_recall
 
 __all__ = [
     "SCORERS",

@@ -17,9 +17,8 @@ from sklearn.metrics import make_scorer
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from kernelcrf.arrays import UserData
-from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy
+from kernelcrf.metrics.labels import flat_accuracy, flat_f1, sequence_accuracy, span_f1, span_precision, span_recall
 from kernelcrf.metrics.probabilities import brier, expected_calibration_error, log_loss
-from kernelcrf.metrics.span_scores import span_f1, span_precision, span_recall
 from kernelcrf.validation import either, one_of, validated
 
 Scorer = Callable[..., float]
