@@ -49,7 +49,7 @@ def test_evaluations_and_hessian_products_are_those_of_the_steps(kind, constrain
     rng = np.random.default_rng(0)
     theta, v = rng.normal(size=(2, objective.layout.size))
     passes = [one._fused(objective.layout) for one in objective.partitions]
-    assert all(one.evaluate(theta, fused.Keep.RESIDUALS) for one in passes)
+    assert all(one.evaluate(theta, "residuals") for one in passes)
     ours = objective.evaluate(theta, curvature=True)
     assert all(isinstance(part.residuals.curvature, fused.FusedMessages) for part in ours.parts)
     product = objective.hessian_product(ours, v)
@@ -92,7 +92,7 @@ def test_what_needs_log_space_is_left_to_the_steps():
     objective = legal_labels(random_objective(13, lengths=(4, 6)))
     theta = 1e3 * np.random.default_rng(2).normal(size=objective.layout.size)
     passes = [one._fused(objective.layout) for one in objective.partitions]
-    assert None in [one.evaluate(theta, fused.Keep.RESIDUALS) for one in passes]
+    assert None in [one.evaluate(theta, "residuals") for one in passes]
     at = objective.evaluate(theta, curvature=True)
     assert np.isfinite(at.value)
     assert np.all(np.isfinite(at.gradient))
@@ -117,6 +117,6 @@ def test_small_masses_one_after_the_other_keep_their_product():
     partition = ChainPartition(Chains.from_lengths([6]), 2, labels, {"node": TokenFeatures(d[:, None])})
     theta = np.array([0.5, -0.5, 0.0, -299.0, -299.0, 0.0])
     layout = Layout(tuple(chain_terms(2, InputKernel("linear"))))
-    found = partition._fused(layout).evaluate(theta, fused.Keep.RESIDUALS)
+    found = partition._fused(layout).evaluate(theta, "residuals")
     assert found is not None
-    assert found.loss == pytest.approx(118.5 - d.sum() / 2, abs=1e-9)
+    assert found[0].loss == pytest.approx(118.5 - d.sum() / 2, abs=1e-9)

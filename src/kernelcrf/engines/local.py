@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from operator import add
+from typing import Any, TypeVar
 from weakref import WeakSet, ref
 
 import scipy.linalg  # noqa: F401  -- loads SciPy's BLAS, so that the controller below sees it
@@ -31,18 +32,10 @@ from kernelcrf.validation import N_JOBS
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Kept = TypeVar("Kept")
-Total = TypeVar("Total", bound="Addable")
+Total = TypeVar("Total")
 
 MOST_RUNS = 64
 PATIENCE = 1.0
-
-
-class Addable(Protocol):
-    """A value that can be summed."""
-
-    def __add__(self, other: Any, /) -> Any:
-        """Return the sum."""
-        ...
 
 
 @cache
@@ -69,35 +62,25 @@ class _OneThread:
         self._holders = WeakSet[_Holder]()
         self._limit: Any = None
 
-    def take(self, holder: _Holder) -> None:
-        """Set the limit if no call has."""
-        self._alone(self._take, holder)
-
-    def leave(self, holder: _Holder) -> None:
-        """Lift the limit if no other call holds it."""
-        self._alone(self._leave, holder)
-
-    def _take(self, holder: _Holder) -> None:
-        self._holders.add(holder)
-        if self._limit is None:
-            self._limit = _blas().limit(limits=1)
-            _let_others_set_limits()
-
-    def _leave(self, holder: _Holder) -> None:
-        self._holders.discard(holder)
-        if not self._holders and self._limit is not None:
-            self._limit.restore_original_limits()
-            self._limit = None
-            _let_others_set_limits()
-
-    def _alone(self, change: Callable[[_Holder], None], holder: _Holder) -> None:
+    def change(self, holder: _Holder, *, holds: bool) -> None:
+        """Set the limit for a call that holds it from now on, or lift it if no other call does."""
         lock = self._lock
         if not lock.acquire(timeout=PATIENCE):
             # An interruption came between the change and the release, so that the lock has no owner.
             self._lock = lock = threading.Lock()
             lock.acquire()
         try:
-            change(holder)
+            if holds:
+                self._holders.add(holder)
+                if self._limit is None:
+                    self._limit = _blas().limit(limits=1)
+                    _let_others_set_limits()
+            else:
+                self._holders.discard(holder)
+                if not self._holders and self._limit is not None:
+                    self._limit.restore_original_limits()
+                    self._limit = None
+                    _let_others_set_limits()
         finally:
             lock.release()
 
@@ -115,15 +98,15 @@ def single_threaded_blas() -> Iterator[None]:
     try:
         try:
             _thread.single = ref(holder)
-            limit.take(holder)
+            limit.change(holder, holds=True)
             yield
         finally:
             _thread.single = _NOBODY
-            limit.leave(holder)
+            limit.change(holder, holds=False)
     finally:
         # Done again in case an interruption came in the lines above.
         _thread.single = _NOBODY
-        limit.leave(holder)
+        limit.change(holder, holds=False)
 
 
 @cache
@@ -234,7 +217,7 @@ class LocalEngine:
             kept = [first]
             for k in indices[1:]:
                 term, other = function(items[k])
-                total = total + term
+                total = add(total, term)
                 kept.append(other)
             return total, kept
 
@@ -244,5 +227,5 @@ class LocalEngine:
         results = self.map(run, runs, weights)
         total = results[0][0]
         for term, _ in results[1:]:
-            total = total + term
+            total = add(total, term)
         return total, [item for _, kept in results for item in kept]

@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Ints, Labels
+from kernelcrf.arrays import Array, Floats, Labels
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Calibrated, over_rows
 from kernelcrf.inference.forests import Cover
@@ -40,19 +40,6 @@ from kernelcrf.inference.loss import (
     loss_of,
 )  # fmt: skip
 from kernelcrf.inference.lower_bounds import consistent, mean_field
-
-
-@dataclass(frozen=True, eq=False)
-class LoopyMessages:
-    """The reparametrised scores of m rows under the messages: b of all nodes, then c of all edges.
-
-    moved : (m,), the largest change of the logarithm of a message in the last sweep.
-    sweeps : (m,), the number of sweeps.
-    """
-
-    scores: Floats
-    moved: Floats
-    sweeps: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +74,11 @@ class Loopy:
         """Return the forests that cover the graph."""
         return Cover.of(self.graph)
 
-    def messages(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> LoopyMessages:
-        """Run sweeps until convergence or `max_sweeps`, from the messages of the last call `of` the same name."""
+    def _reparametrised(self, tables: Array, n_threads: int, of: str) -> Floats:
+        """Return b of all nodes, then c of all edges, under the messages after convergence or `max_sweeps`.
+
+        Sweeps begin with the messages of the last call `of` the same name.
+        """
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
         b, c = cover.spread(tables)
         c /= np.repeat(cover.rho, cover.edge_sizes)
@@ -99,12 +89,11 @@ class Loopy:
         for messages, own, nodes in zip(into, cover.message_nodes, cover.edge_nodes.T, strict=True):
             np.add.at(b.T, own, (messages * np.repeat(cover.rho, self.graph.cards[nodes])).T)
         edges = np.column_stack((cover.edge_nodes, np.cumsum(cover.edge_sizes) - cover.edge_sizes))
-        status = np.zeros((len(tables), 2))
 
         def work(rows: slice) -> None:
             loops.sweeps(
                 b[rows], c[rows], self.graph.node_starts, edges, cover.message_starts, cover.rho,
-                into[0][rows], into[1][rows], self.tol, self.max_sweeps, status[rows],
+                into[0][rows], into[1][rows], self.tol, self.max_sweeps,
             )  # fmt: skip
 
         if len(edges):
@@ -116,21 +105,19 @@ class Loopy:
         # A message of -inf has taken its label out of b already.
         c[np.isnan(c)] = -np.inf
         c[c == np.inf] = 0.0
-        return LoopyMessages(np.concatenate((b, c), axis=1), status[:, 0], status[:, 1].astype(np.int64))
+        return np.concatenate((b, c), axis=1)
 
-    def calibrate(
-        self, tables: Array, n_threads: int = 1, *, of: str = "model"
-    ) -> tuple[LoopyMessages, GraphMoments, LoopyCurvature]:
-        """Return messages, the bound with its marginals, and their curvature."""
-        messages, cover = self.messages(tables, n_threads, of=of), self.cover
-        parts = tuple(forest.exact.calibrate(messages.scores[:, forest.entries], n_threads) for forest in cover.forests)
+    def calibrate(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> tuple[GraphMoments, LoopyCurvature]:
+        """Return the bound with its marginals, and their curvature."""
+        scores, cover = self._reparametrised(tables, n_threads, of), self.cover
+        parts = tuple(forest.exact.calibrate(scores[:, forest.entries], n_threads) for forest in cover.forests)
         bound = np.mean([part.moments.log_partition for part in parts], axis=0)
         marginals = cover.gathered([part.moments.cliques for part in parts])
-        return messages, GraphMoments(bound, marginals), LoopyCurvature(cover, parts)
+        return GraphMoments(bound, marginals), LoopyCurvature(cover, parts)
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
         """Return the bound on log Z, (m, n_samples), and approximate marginals (m, n_entries)."""
-        return self.calibrate(tables, n_threads, of="moments")[1]
+        return self.calibrate(tables, n_threads, of="moments")[0]
 
     def log_partition(self, tables: Array, n_threads: int = 1) -> Floats:
         """Return the bound on log Z, (m, n_samples)."""
@@ -138,12 +125,12 @@ class Loopy:
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
         """Return the mean of the forests' entropies, (m, n_samples): near the entropy, but not a bound on it."""
-        parts = self.calibrate(tables, n_threads)[2].parts
+        parts = self.calibrate(tables, n_threads)[1].parts
         return np.asarray(np.mean([part.entropy() for part in parts], axis=0))
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
         """Return the label of each node with the greatest approximate marginal, (m, V), and the labelling's score."""
-        parts = self.calibrate(tables, n_threads)[2].parts
+        parts = self.calibrate(tables, n_threads)[1].parts
         nodes = np.sum([part.moments.cliques[:, : self.graph.node_starts[-1]] for part in parts], axis=0)
         labels = likeliest_labels(self.graph, nodes)
         return labels, labelling_scores(self.graph, tables, labels)
@@ -153,7 +140,7 @@ class Loopy:
 
         If labels are missing, the sum over them is bounded from below by a mean field.
         """
-        _, model, kept = self.calibrate(tables, n_threads)
+        model, kept = self.calibrate(tables, n_threads)
         if (labels == MISSING).any():
             target = mean_field(self.cover, clamped(self.graph, tables, labels))
             losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques

@@ -22,7 +22,6 @@ class Curvature(Protocol):
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
         """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the tables."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,19 +67,15 @@ class Inference(Protocol):
     @property
     def graph(self) -> Graph:
         """Return the graph of every row."""
-        ...
 
     def moments(self, tables: Floats, n_threads: int) -> GraphMoments:
         """Return log-partitions and marginals, or approximations of them."""
-        ...
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
         """Return the loss of labels (m, V), MISSING if not observed, at tables (m, n_entries)."""
-        ...
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
         """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
-        ...
 
 
 class InfeasibleSampleError(ValueError):

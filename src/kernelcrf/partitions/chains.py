@@ -24,40 +24,13 @@ from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.fused import FusedChains, FusedMessages, Keep
+from kernelcrf.partitions.fused import ChainResiduals, ChainScores, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums, Total
 from kernelcrf.terms import STEPS, TOKENS, Layout, Term
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
-
-
-@dataclass(frozen=True, eq=False)
-class ChainScores:
-    """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition; (0, 0) if it has no edges."""
-
-    s: Array
-    w: Array
-
-    def moved(self, direction: ChainScores, step: float) -> ChainScores:
-        """Return s + step ds and w + step dw."""
-        dtype = self.s.dtype.type
-        return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
-
-
-@dataclass(frozen=True, eq=False)
-class ChainResiduals:
-    """The loss at given scores, node marginals, and the weighted residuals r of node and q of edge scores.
-
-    q has the shape of the edge scores. `curvature` is None unless it was asked for.
-    """
-
-    loss: float
-    r: Array
-    q: Array
-    nodes: Array
-    curvature: Linearisation | FusedMessages | Softmax | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,44 +118,32 @@ class ChainPartition:
         with_inputs = [term for term in layout.terms if term.name in self.features]
         if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
             return None
-        features = self.features[with_inputs[0].name]
+        term, features = with_inputs[0], self.features[with_inputs[0].name]
         if features.is_sparse or features.index is not None or not features.F.flags.c_contiguous:
             return None
         if not self.has_edges(layout) or self.n_nodes == 0:
             return None
+        counts, cuts = self.observed_steps, self.block_cuts
         return FusedChains(
-            layout,
-            with_inputs[0],
-            features.F,
-            self.chains,
-            self.labels,
-            self.weights,
-            self.legal,
-            self.observed_steps,
-            self.block_cuts,
-            self.dtype,
+            layout, term, features.F, self.chains, self.labels, self.weights, self.legal, counts, cuts, self.dtype
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss and gradient at theta, in one compiled pass if possible."""
         fused = self._fused(layout)
-        found = None if fused is None else fused.evaluate(theta, Keep.MESSAGES if curvature else Keep.RESIDUALS)
+        found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if found is None:
             s, w = self.scores(layout, theta, n_jobs)
             if self.legal is not None:
                 s, w = self.legal.impose(self.chains, s, w)
             return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
-        messages = found.messages if curvature else None
-        result = ChainResiduals(found.loss, found.r, found.q, found.messages.p, messages)
-        return Sums(found.loss, found.gradient), PartitionState(ChainScores(found.s, found.w), result)
+        return found
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         """Return loss and gradient at theta without a state."""
         fused = self._fused(layout)
-        found = None if fused is None else fused.evaluate(theta, Keep.NOTHING)
-        if found is None:
-            return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
-        return Sums(found.loss, found.gradient)
+        found = fused.evaluate(theta, "nothing") if fused else None
+        return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
 
     def evaluate_at(
         self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool

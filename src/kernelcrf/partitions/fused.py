@@ -10,7 +10,7 @@ None, and the caller takes the separate steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +18,26 @@ from kernelcrf.arrays import Array, DType, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
+from kernelcrf.inference.tangents import Linearisation
+from kernelcrf.partitions.independent import Softmax
+from kernelcrf.partitions.partition import PartitionState, Sums
 from kernelcrf.terms import TOKENS, Layout, Term
+
+# What a pass keeps beside its sums: writing to memory takes time.
+Keep = Literal["nothing", "residuals", "messages"]
+
+
+@dataclass(frozen=True, eq=False)
+class ChainScores:
+    """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition; (0, 0) if it has no edges."""
+
+    s: Array
+    w: Array
+
+    def moved(self, direction: ChainScores, step: float) -> ChainScores:
+        """Return s + step ds and w + step dw."""
+        dtype = self.s.dtype.type
+        return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,24 +52,17 @@ class FusedMessages:
 
 
 @dataclass(frozen=True, eq=False)
-class FusedPass:
-    """The loss at a point and its gradient, with scores, residuals as `ChainResiduals` has them, and messages."""
+class ChainResiduals:
+    """The loss at given scores, node marginals, and the weighted residuals r of node and q of edge scores.
+
+    q has the shape of the edge scores. `curvature` is None unless it was asked for.
+    """
 
     loss: float
-    gradient: Floats
-    s: Array
-    w: Array
     r: Array
-    q: Floats
-    messages: FusedMessages
-
-
-class Keep(Enum):
-    """The choice of what a pass keeps beside its sums: writing to memory takes time."""
-
-    NOTHING = auto()
-    RESIDUALS = auto()
-    MESSAGES = auto()
+    q: Array
+    nodes: Array
+    curvature: Linearisation | FusedMessages | Softmax | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +85,7 @@ class FusedChains:
     cuts: Ints
     dtype: DType
 
-    def evaluate(self, theta: Floats, keep: Keep) -> FusedPass | None:
+    def evaluate(self, theta: Floats, keep: Keep) -> tuple[Sums, PartitionState] | None:
         """Return the pass at theta, or None if a sequence needs log space; arrays not kept have the last block only."""
         chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
         W, bias, w = self._split(theta)
@@ -85,8 +97,8 @@ class FusedChains:
         if edges.too_wide:
             return None
         width, longest = edges.e.shape[1], int(np.diff(chains.offsets[self.cuts]).max())
-        rows = longest if keep is Keep.NOTHING else chains.n_nodes
-        messages = chains.n_nodes if keep is Keep.MESSAGES else longest
+        rows = longest if keep == "nothing" else chains.n_nodes
+        messages = chains.n_nodes if keep == "messages" else longest
         spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
         s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
         alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
@@ -104,7 +116,9 @@ class FusedChains:
         target += float(np.dot(self.observed_steps[taken], w[taken]))
         loss = float(log_partition.sum() if self.weights is None else np.dot(weights, log_partition)) - target
         q = marginals - self.observed_steps
-        return FusedPass(loss, self._join(G.T, nodes, q), s, w, r, q, FusedMessages(edges, alpha, v, p, marginals))
+        curvature = FusedMessages(edges, alpha, v, p, marginals) if keep == "messages" else None
+        state = PartitionState(ChainScores(s, w), ChainResiduals(loss, r, q, p, curvature))
+        return Sums(loss, self._join(G.T, nodes, q)), state
 
     def hessian_product(self, at: FusedMessages, direction: Floats) -> Floats:
         """Return the derivative of the gradient along a direction of theta, from messages that `evaluate` kept."""

@@ -49,7 +49,6 @@ class Scores(Protocol):
 
     def moved(self, direction: Any, step: float) -> Any:
         """Return these scores plus step times those of a direction."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,6 @@ class FeatureKind(Protocol):
     @property
     def is_sparse(self) -> bool:
         """Return whether the features are CSR."""
-        ...
 
 
 class Partition(Protocol):
@@ -75,70 +73,54 @@ class Partition(Protocol):
     @property
     def features(self) -> Mapping[str, FeatureKind]:
         """Return the features of each term that has inputs, by its name."""
-        ...
 
     @property
     def dtype(self) -> DType:
         """Return the precision of scores."""
-        ...
 
     @property
     def n_nodes(self) -> int:
         """Return the number of label nodes, to which the cost of a pass is proportional."""
-        ...
 
     @property
     def is_convex(self) -> bool:
         """Return whether all labels are observed."""
-        ...
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss and gradient at theta; the state has what Hessian products need if `curvature` is asked for."""
-        ...
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         """Return loss and gradient at theta without a state."""
-        ...
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss and gradient at a point whose scores are known."""
-        ...
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
         """Return the scores along a direction of theta."""
-        ...
 
     def along(self, scores: Any, direction: Any, n_jobs: int) -> tuple[float, float]:
         """Return the loss at some scores, and its derivative along a direction of them."""
-        ...
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
-        ...
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the paper's blocks (30) times v."""
-        ...
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         """Return sum_i omega_i H(p_i)."""
-        ...
 
     def knows_spread(self, term: Term) -> bool:
         """Return whether `spread` is available for a term."""
-        ...
 
     def mass(self, term: Term) -> float:
         """Return the sum of the weights of a term's cliques."""
-        ...
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         """Return the sum of function(rows, state) over the `RowPartition`s that this partition consists of."""
-        ...
 
     def with_columns(self, term: Term, columns: Places) -> Partition:
         """Return the same samples with some columns of a term's features."""
-        ...
 
 
 class RowPartition(Partition, Protocol):
@@ -147,16 +129,12 @@ class RowPartition(Partition, Protocol):
     @property
     def features(self) -> Mapping[str, TokenFeatures]:
         """Return the features of each term that has inputs, by its name."""
-        ...
 
     def residual(self, term: Term, at: PartitionState) -> Array:
         """Return what the scores of each clique contribute to the gradient, before F'; (rows, r)."""
-        ...
 
     def spread(self, term: Term, at: PartitionState) -> Array:
         """Return omega p (1 - p) of the labelings of each clique; (rows, S)."""
-        ...
 
     def clique_weights(self, term: Term) -> Floats:
         """Return omega of each clique, (rows,)."""
-        ...

@@ -103,13 +103,8 @@ def hessian_product(
         own, F_b, p_b = offsets[low : high + 1] - begin, F[begin:end], p[begin:end]
         alpha_b, v_b = alpha[begin:end], v[begin:end]
         du, dp = np.empty((end - begin, n_labels), F.dtype), np.empty((end - begin, n_labels), F.dtype)
-        shape = (end - begin, width)
-        d, pA, x, y = (
-            np.empty(shape, v.dtype),
-            np.empty(shape, v.dtype),
-            np.empty(shape, v.dtype),
-            np.empty(shape, v.dtype),
-        )
+        buffers = np.empty((4, end - begin, width), v.dtype)
+        d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
         node_scores(F_b, W, du)
         for t in range(end - begin):
             for j in range(n_labels):

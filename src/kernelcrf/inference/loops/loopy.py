@@ -17,7 +17,7 @@ DAMPING = 0.6
 
 
 @compiled
-def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, status):
+def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
     """Update messages forth and back until none moves by more than `tol`; beliefs begin as node scores."""
     widest = 0
     for v in range(len(nodes) - 1):
@@ -38,8 +38,6 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most, 
                 _send(beliefs[r], b, n_j, into_j[r], at_j, tables[r], table, n_i, 1, n_j, pre, new)
                 moved = max(moved, _take(new, n_i, rho[e], into_i[r], at_i, beliefs[r], a))
             done += 1
-        status[r, 0] = moved
-        status[r, 1] = done
 
 
 @compiled
