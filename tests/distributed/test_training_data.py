@@ -4,12 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, split_evenly
-from kernelcrf.distributed.summary import EntryMoments
+from kernelcrf.distributed.training_data import read_training_data
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
 TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}
@@ -196,12 +197,16 @@ def test_a_sequence_cut_between_parts_is_named():
         ChainCRF("linear", engine=Inline()).fit(SequenceSources(parts))
 
 
-def test_moments_of_parts_are_those_of_all():
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_gamma_by_scale_is_that_of_all_parts(form):
     rng = np.random.default_rng(0)
     X = 1e6 + rng.normal(size=(50, 3))
-    total = EntryMoments.of(X[:20]) + EntryMoments.of(X[20:20]) + EntryMoments.of(X[20:])
-    assert total.variance(150) == pytest.approx(X.var(), rel=1e-9)
-    assert total.variance(300) == pytest.approx(np.concatenate([X, 0 * X]).var(), rel=1e-9)
+    if form is sp.csr_array:
+        X *= rng.random(size=X.shape) < 0.5
+    rows, labels = [form(X[:20]), form(X[20:20]), form(X[20:])], [["a", "b"] * 10, [], ["a", "b"] * 15]
+    settings = dict.fromkeys(("hash_features", "classes", "class_weight", "constraints"))
+    data = read_training_data(rows, labels, None, Inline(), n_components=5, **settings)
+    assert data.gamma == pytest.approx(1 / (3 * X.var()), rel=1e-9)
 
 
 def test_runs_are_even_and_whole():

@@ -10,7 +10,7 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Inputs, is_sparse
+from kernelcrf.arrays import is_sparse
 from kernelcrf.distributed.sources import RawSequences
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.containers import is_missing_value
@@ -20,33 +20,6 @@ from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
 SPARSE_BYTES = 24
-
-
-@dataclass(frozen=True, eq=False)
-class EntryMoments:
-    """The number and the mean of the stored entries of a matrix, and the sum of squared differences from the mean."""
-
-    n: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    @classmethod
-    def of(cls, X: Inputs) -> EntryMoments:
-        """Return the moments of the stored entries of a matrix."""
-        values = np.asarray(X.data if is_sparse(X) else X, np.float64)
-        mean = float(values.mean()) if values.size else 0.0
-        return cls(values.size, mean, float(np.square(values - mean).sum()))
-
-    def __add__(self, other: EntryMoments) -> EntryMoments:
-        if not (self.n and other.n):
-            return self if self.n else other
-        n, apart = self.n + other.n, other.mean - self.mean
-        mean = self.mean + apart * other.n / n
-        return EntryMoments(n, mean, self.squares + other.squares + apart * apart * self.n * other.n / n)
-
-    def variance(self, n: int) -> float:
-        """Return the variance of n entries; entries that are not stored are zero."""
-        return (self + EntryMoments(n - self.n)).squares / n
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +35,6 @@ class DataSummary:
     labels : all labels, by appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
     names : feature names, if they make a vocabulary.
-    moments : of the inputs, if they were asked for.
     """
 
     sequences: tuple[int, ...]
@@ -77,21 +49,20 @@ class DataSummary:
     labels: dict[Hashable, None] = field(default_factory=dict)
     counts: Counter[Hashable] = field(default_factory=Counter)
     names: frozenset[str] = frozenset()
-    moments: EntryMoments = EntryMoments()
 
     @classmethod
-    def of(cls, part: RawSequences, hash_features: int | None, moments: bool) -> DataSummary:
+    def of(cls, part: RawSequences, hash_features: int | None) -> DataSummary:
         """Summarise one part; one that cannot be read has failed.
 
         `check_part` raises the error later, when the numbers of its sequences in the user's data are known.
         """
         try:
-            return cls.check_part(part, hash_features, moments, 0)
+            return cls.check_part(part, hash_features, 0)
         except (ValueError, TypeError):
             return cls(sequences=(len(part),), failed=(True,), ends=part.ends)
 
     @classmethod
-    def check_part(cls, part: RawSequences, hash_features: int | None, moments: bool, first: int) -> DataSummary:
+    def check_part(cls, part: RawSequences, hash_features: int | None, first: int) -> DataSummary:
         """Summarise a part whose first sequence has the number `first` in the user's data; raise if it is wrong."""
         if part.y is None:
             raise ValueError("y is missing in a part of the data: expected labels for all sequences")
@@ -114,7 +85,7 @@ class DataSummary:
             return known
         labels = compress(flat_labels(part.y, chains, flat=flat_y), nodes.tolist())
         counts = Counter(label for label in labels if not (isinstance(label, SETS) or is_missing_value(label)))
-        if kind == "dicts" and hash_features is not None and not moments:
+        if kind == "dicts" and hash_features is not None:
             named = isinstance(part.X, feature_dicts.NamedTokens)
             n_values = len(part.X.ids) if named else sum(len(token) for sequence in part.X for token in sequence)
             return replace(known, counts=counts, n_values=n_values, itemsize=8)
@@ -127,7 +98,6 @@ class DataSummary:
             n_values=int(flat.nnz if is_sparse(flat) else flat.size),
             itemsize=flat.dtype.itemsize,
             names=frozenset(reader.feature_names or ()),
-            moments=EntryMoments.of(flat) if moments else EntryMoments(),
         )
 
     def __add__(self, other: DataSummary) -> DataSummary:
@@ -153,7 +123,6 @@ class DataSummary:
             labels=self.labels | other.labels,
             counts=self.counts + other.counts,
             names=self.names | other.names,
-            moments=self.moments + other.moments,
         )
 
     def check_tokens(self, weight: str) -> None:

@@ -6,6 +6,7 @@ joined into as many as the engine asks for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from kernelcrf.arrays import UserData
+from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.basis.factor import stack
 from kernelcrf.distributed.cluster import Cluster, Handle
 from kernelcrf.distributed.corpus import DistributedSequences
@@ -44,10 +45,22 @@ class TrainingData:
 
     @property
     def gamma(self) -> float:
-        """The number for gamma="scale"; 1 if the entries do not vary or the summary has no moments."""
-        d = self.reader.n_features
-        with np.errstate(over="ignore", invalid="ignore"):
-            return gamma_of_variance(self.summary.moments.variance(sum(self.summary.tokens) * d), d)
+        """The number for gamma="scale": two passes over the parts find the mean and the variance of all entries."""
+        cluster, parts, d = self.data.cluster, self.data.parts, self.reader.n_features
+        n = max(sum(self.summary.tokens) * d, 1)
+        mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
+        return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
+
+
+def _sum_entries(part: LabelledSequences) -> float:
+    return float(part.X.sum(dtype=np.float64))
+
+
+def _sum_squares(part: LabelledSequences, mean: float) -> float:
+    """Return the sum of squared differences from the mean over all entries of X, stored or not."""
+    stored = np.asarray(part.X.data if is_sparse(part.X) else part.X, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.square(stored - mean).sum() + (math.prod(part.X.shape) - stored.size) * mean * mean)
 
 
 def current_cluster() -> Cluster:
@@ -74,7 +87,6 @@ def read_training_data(
     cluster: Cluster,
     *,
     hash_features: int | None,
-    moments: bool,
     n_components: int,
     classes: Iterable[Hashable] | None,
     class_weight: UserData,
@@ -83,12 +95,11 @@ def read_training_data(
 ) -> TrainingData:
     """Summarise the parts, join neighbours, and have the workers read them.
 
-    moments : whether the variance of the inputs is needed.
     n_components : the expected number of features per token, for the size of the parts.
     earlier : the readers of an earlier fit, if this one continues it.
     """
     raw = load_sequences(X, y, sample_weight, cluster)
-    summary = _summarise(raw, cluster, hash_features, moments)
+    summary = _summarise(raw, cluster, hash_features)
     summary.check_tokens("sample_weight")
     labels = LabelReader.of(list(summary.labels), classes) if earlier is None else earlier[1]
     if class_weight is not None:
@@ -97,7 +108,7 @@ def read_training_data(
         class_weight = dict(zip(names, by_class.tolist(), strict=True))
         if not by_class.all():
             raw = cluster.each(_leave_out, raw, shared=(labels, class_weight))
-            summary = _summarise(raw, cluster, hash_features, moments)
+            summary = _summarise(raw, cluster, hash_features)
             summary.check_tokens("class_weight")
     reader = summary.reader(hash_features) if earlier is None else earlier[0]
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
@@ -113,14 +124,12 @@ def read_training_data(
     return TrainingData(reader, labels, legal, data, summary)
 
 
-def _summarise(raw: list[Handle], cluster: Cluster, hash_features: int | None, moments: bool) -> DataSummary:
+def _summarise(raw: list[Handle], cluster: Cluster, hash_features: int | None) -> DataSummary:
     """Return the summary of all parts, or raise the error of the first part that cannot be read."""
-    summary: DataSummary = cluster.sum(cluster.each(DataSummary.of, raw, shared=(hash_features, moments)))
+    summary: DataSummary = cluster.sum(cluster.each(DataSummary.of, raw, shared=(hash_features,)))
     if any(summary.failed):
         failed = summary.failed.index(True)
-        cluster.fetch(
-            [cluster.call(DataSummary.check_part, raw[failed], hash_features, moments, int(summary.firsts[failed]))]
-        )
+        cluster.fetch([cluster.call(DataSummary.check_part, raw[failed], hash_features, int(summary.firsts[failed]))])
     return summary
 
 

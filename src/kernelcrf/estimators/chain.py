@@ -198,10 +198,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
         if lengths is not None:
             raise ValueError("lengths was passed with data on a cluster: expected a list of sequences, and no lengths")
-        kernels = [InputKernel(kernel) for kernel in (self.kernel, self.edge_kernel) if kernel is not None]
-        settings["moments"] = self.gamma == "scale" and any(kernel.reads_gamma for kernel in kernels)
         n_expected = self.n_components if is_whole(self.n_components) else 500
-        settings["n_components"] = 0 if kernels[0].is_linear else n_expected
+        settings["n_components"] = 0 if InputKernel(self.kernel).is_linear else n_expected
         return read_training_data(X, y, sample_weight, self.engine or current_cluster(), **settings)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
