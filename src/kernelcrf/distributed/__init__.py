@@ -2,8 +2,7 @@
 
     dask             the engine: calls, sums and lost workers
     sources          the data as users pass them, in parts
-    summary          the kind, width, labels and names of all parts together
-    training_data    labelled sequences, read by the workers
+    training_data    labelled sequences, summarised and then read by the workers
     basis, corpus, partition    landmarks, features, loss and gradient as sums over parts
     parquet          Parquet files that the workers read and write
 

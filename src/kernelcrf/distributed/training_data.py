@@ -7,27 +7,156 @@ joined into as many as the engine asks for.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 
 from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.basis.factor import stack
-from kernelcrf.distributed.cluster import Cluster, Handle
+from kernelcrf.distributed.cluster import Cluster
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, load_sequences, split_evenly
-from kernelcrf.distributed.summary import DataSummary
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
+from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.constraints import legal_labelings
-from kernelcrf.readers.labels import LabelReader, flat_labels
-from kernelcrf.readers.sequences import SequenceReader, open_sequences
+from kernelcrf.readers.containers import is_missing_value
+from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
+from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.training import TokenLabels
 from kernelcrf.readers.weights import read_class_weights, read_weights
+from kernelcrf.validation import shown
+
+SPARSE_BYTES = 24
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DataSummary:
+    """The size of some parts, the kind and the columns of their inputs, and their labels.
+
+    tokens : the numbers of tokens of each part, of sequences whose weight is not 0.
+    ends : names of the first and of the last sequence, if a sequence may have been cut between two parts.
+    counted : sequences whose weight is not 0.
+    kind, n_features : None if there are no tokens; n_features is None for feature dicts.
+    n_values : the number of stored entries.
+    labels : all labels, by appearance.
+    counts : how often each label occurs in sequences whose weight is not 0.
+    names : feature names, if they make a vocabulary.
+    """
+
+    sequences: int
+    tokens: tuple[int, ...] = (0,)
+    ends: tuple[object, object] | None = None
+    counted: int = 0
+    kind: Kind | None = None
+    n_features: int | None = None
+    n_values: int = 0
+    itemsize: int = 0
+    labels: dict[Hashable, None] = field(default_factory=dict)
+    counts: Counter[Hashable] = field(default_factory=Counter)
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
+        """Summarise a part whose first sequence has the number `first` in the user's data; raise if it is wrong."""
+        if part.y is None:
+            raise ValueError("y is missing in a part of the data: expected labels for all sequences")
+        if not len(part):
+            return cls(sequences=0, ends=part.ends)
+        _, chains, kind = open_sequences(part.X, part.lengths, first)
+        weights = read_weights(part.weights, len(part), "sequence", first=first, part=True)
+        kept = np.ones(len(part), bool) if weights is None else weights > 0
+        flat_y = part.lengths is not None
+        nodes = np.repeat(kept, chains.lengths)
+        known = cls(
+            sequences=len(part),
+            tokens=(int(nodes.sum()),),
+            ends=part.ends,
+            counted=int(kept.sum()),
+            kind=kind,
+            labels=dict.fromkeys(distinct_labels(part.y, chains, flat=flat_y)),
+        )
+        if kind is None or chains.n_nodes == 0 or (kind == "dicts" and not nodes.any()):
+            return known
+        labels = compress(flat_labels(part.y, chains, flat=flat_y), nodes.tolist())
+        counts = Counter(label for label in labels if not (isinstance(label, SETS) or is_missing_value(label)))
+        if kind == "dicts" and hash_features is not None:
+            named = isinstance(part.X, feature_dicts.NamedTokens)
+            n_values = len(part.X.ids) if named else sum(len(token) for sequence in part.X for token in sequence)
+            return replace(known, counts=counts, n_values=n_values, itemsize=8)
+        reader, flat, _ = SequenceReader.fit(part.X, part.lengths, hash_features, part.weights, first)
+        flat = flat if kept.all() else flat[nodes]
+        return replace(
+            known,
+            counts=counts,
+            n_features=None if kind == "dicts" else reader.n_features,
+            n_values=int(flat.nnz if is_sparse(flat) else flat.size),
+            itemsize=flat.dtype.itemsize,
+            names=frozenset(reader.feature_names or ()),
+        )
+
+    def __add__(self, other: DataSummary) -> DataSummary:
+        if self.ends and other.ends and self.ends[1] == other.ends[0]:
+            raise ValueError(
+                f"sequence {shown(self.ends[1])} goes on from one part into the next: expected parts with whole "
+                "sequences; write the file anew with all rows of a sequence in one file"
+            )
+        if self.kind and other.kind and self.kind != other.kind:
+            raise _different(WORDS[self.kind], WORDS[other.kind])
+        if self.n_features and other.n_features and self.n_features != other.n_features:
+            raise _different(f"{self.n_features} features", f"{other.n_features} features")
+        return DataSummary(
+            sequences=self.sequences + other.sequences,
+            tokens=self.tokens + other.tokens,
+            ends=(self.ends[0], other.ends[1]) if self.ends and other.ends else self.ends or other.ends,
+            counted=self.counted + other.counted,
+            kind=self.kind or other.kind,
+            n_features=self.n_features or other.n_features,
+            n_values=self.n_values + other.n_values,
+            itemsize=max(self.itemsize, other.itemsize),
+            labels=self.labels | other.labels,
+            counts=self.counts + other.counts,
+            names=self.names | other.names,
+        )
+
+    def check_tokens(self, weight: str) -> None:
+        """Raise if no token is left to fit; `weight` names the weights that may have left sequences out."""
+        if self.counted == 0 and self.sequences:
+            raise ValueError(f"{weight} leaves no sequence with a weight above zero: expected at least one")
+        if not any(self.tokens):
+            raise ValueError(
+                f"X has {self.sequences} sequence(s), {self.counted} of them with a weight above zero, and no "
+                "token in these: expected at least one token to fit"
+            )
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return whether the inputs will be CSR."""
+        return self.kind != "dense"
+
+    def n_bytes(self, n_components: int) -> int:
+        """Return the bytes of the inputs, and of `n_components` features per token beside them."""
+        stored = SPARSE_BYTES * self.n_values if self.is_sparse else self.itemsize * self.n_values
+        return stored + max(self.itemsize, 4) * n_components * sum(self.tokens)
+
+    def reader(self, hash_features: int | None) -> SequenceReader:
+        """Return the reader of the inputs of all parts."""
+        if self.kind is None or self.kind != "dicts":
+            return SequenceReader(self.kind or "dense", int(self.n_features or 0))
+        if hash_features is not None:
+            vectorizer = feature_dicts.new_vectorizer(hash_features)
+        else:
+            vectorizer = feature_dicts.restore_vectorizer(sorted(self.names))
+        return SequenceReader("dicts", feature_dicts.n_columns(vectorizer), vectorizer)
+
+
+def _different(here: str, there: str) -> ValueError:
+    return ValueError(f"X has {here} in one part and {there} in another: expected the same in all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +228,14 @@ def read_training_data(
     earlier : the readers of an earlier fit, if this one continues it.
     """
     raw = load_sequences(X, y, sample_weight, cluster)
-    summary = _summarise(raw, cluster, hash_features)
-    summary.check_tokens("sample_weight")
+    firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
+
+    def summarise(weight: str) -> DataSummary:
+        summary: DataSummary = cluster.sum(cluster.each(DataSummary.of, raw, firsts.tolist(), shared=(hash_features,)))
+        summary.check_tokens(weight)
+        return summary
+
+    summary = summarise("sample_weight")
     labels = LabelReader.of(list(summary.labels), classes) if earlier is None else earlier[1]
     if class_weight is not None:
         names = labels.classes.tolist()
@@ -108,8 +243,7 @@ def read_training_data(
         class_weight = dict(zip(names, by_class.tolist(), strict=True))
         if not by_class.all():
             raw = cluster.each(_leave_out, raw, shared=(labels, class_weight))
-            summary = _summarise(raw, cluster, hash_features)
-            summary.check_tokens("class_weight")
+            summary = summarise("class_weight")
     reader = summary.reader(hash_features) if earlier is None else earlier[0]
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     filled = np.flatnonzero(summary.tokens)
@@ -117,20 +251,11 @@ def read_training_data(
     runs = [filled[run] for run in split_evenly(np.array(summary.tokens)[filled], n_parts)]
     read = partial(_read, reader, labels, legal, class_weight)
     parts = [
-        cluster.call(read, summary.firsts[own].tolist(), [raw[k] for k in own], place=at / len(runs))
+        cluster.call(read, firsts[own].tolist(), [raw[k] for k in own], place=at / len(runs))
         for at, own in enumerate(runs)
     ]
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
     return TrainingData(reader, labels, legal, data, summary)
-
-
-def _summarise(raw: list[Handle], cluster: Cluster, hash_features: int | None) -> DataSummary:
-    """Return the summary of all parts, or raise the error of the first part that cannot be read."""
-    summary: DataSummary = cluster.sum(cluster.each(DataSummary.of, raw, shared=(hash_features,)))
-    if any(summary.failed):
-        failed = summary.failed.index(True)
-        cluster.fetch([cluster.call(DataSummary.check_part, raw[failed], hash_features, int(summary.firsts[failed]))])
-    return summary
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
