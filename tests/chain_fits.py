@@ -1,8 +1,8 @@
 """Fits of chains for tests: terms, data and settings in one call."""
 
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.terms import chain_terms
 
 OF_TERMS = ("C", "C_edge", "C_bias", "label_kernel")

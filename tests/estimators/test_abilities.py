@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 from kernelcrf.estimators.parameters import declared_parameters
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.laplace import laplace
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.terms import Term

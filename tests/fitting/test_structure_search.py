@@ -7,9 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, fit, objective_of
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import SearchSettings, bounds, search
 from kernelcrf.inference.loopy import Loopy
 from kernelcrf.kernels.joint_labels import Contrasts, Reversible, interactions

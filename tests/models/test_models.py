@@ -13,8 +13,8 @@ from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, Multi
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.chain import ChainModel
-from kernelcrf.models.graph import GraphModel
 from kernelcrf.models.label_sets import LabelSetModel, TableModel
+from kernelcrf.models.network import GraphModel
 from kernelcrf.models.rows import RowModel
 from kernelcrf.readers.graphs import GraphSamples
 

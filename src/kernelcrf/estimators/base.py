@@ -25,10 +25,9 @@ from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.parameters import ValidatedEstimator, plain_parameters, set_parameters
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
-from kernelcrf.fitting.corpus import Corpus, sharing_inputs
+from kernelcrf.fitting.corpus import Corpus, Problem, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Settings, Start
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import make_kernel

@@ -23,8 +23,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.joint_labels import Reversible
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.models.base import rng_of
-from kernelcrf.models.graph import GraphModel
-from kernelcrf.models.network import COVERS, NetworkDistribution, inference_named
+from kernelcrf.models.network import COVERS, GraphModel, NetworkDistribution, inference_named
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs

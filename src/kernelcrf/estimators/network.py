@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar
 from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.estimators.base import SEVERAL_FITS, Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import shared_variance
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings
 from kernelcrf.graphs.label_graphs import all_pairs, checked_pairs, chow_liu
 from kernelcrf.kernels.gamma import gamma_by_scale

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array
 from kernelcrf.basis.features import FeatureMap, PrimalMap
-from kernelcrf.fitting.corpus import input_of, sharing_inputs
+from kernelcrf.fitting.corpus import Problem, input_of, sharing_inputs
 from kernelcrf.fitting.digest import as_json, digest_array, digest_value
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit
-from kernelcrf.fitting.problem import Problem
+from kernelcrf.kernels.labels import LabelMap
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
@@ -114,8 +114,7 @@ class Checkpoint:
 
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
         """Return where a fit of the stated problem was, or None if there is no file."""
-        content = self._read()
-        if content is None:
+        if (content := self._read()) is None:
             return None
         config, arrays = content
         if config.get("kind") != KIND:
@@ -197,14 +196,12 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_labels": {term.name: term.k_y.L for term in terms},
         "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
         "C": {term.name: term.C for term in terms},
-        # A' v of each label kernel A A', for a random v.
-        "label_kernel": digest_value([digest_array(term.k_y.adjoint(_random_row(term.k_y.L))) for term in terms]),
+        "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,
         "pivots": rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__,
         "start": None if start is None else digest_value([_map_digest(own) for own in start.maps.values()]),
     }
-    plain: dict[str, Any] = _plain(stated)
-    return plain
+    return _plain(stated)
 
 
 CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.checkpoints.Checkpoint"), nothing)
@@ -216,8 +213,9 @@ def _shown_text(error: BaseException) -> str:
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _random_row(L: int) -> Floats:
-    return np.random.default_rng(0).standard_normal((1, L))
+def _label_kernel_digest(k_y: LabelMap) -> str:
+    """Return a digest of A' v for a label kernel A A' and a random v."""
+    return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
 
 
 def _map_digest(one: FeatureMap) -> str:
@@ -244,9 +242,9 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
     return Start(maps, layout.split(theta), _history_of(arrays))
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as it comes back from a file."""
-    return json.loads(json.dumps(value, default=as_json))
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """Return values as they come back from a file."""
+    return dict(json.loads(json.dumps(config, default=as_json)))
 
 
 def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
@@ -254,9 +252,9 @@ def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     if rows.ndim != 2 or rows.shape[1] != 6 or rows.dtype != np.float64 or not len(rows):
         raise ModelFileError(f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected (n, 6)")
     history = tuple(Record(*row) for row in rows.tolist())
-    work = np.array([(record.passes, record.seconds) for record in history])
-    grows = np.isfinite(work).all() and (work >= 0).all() and (np.diff(work, axis=0) >= 0).all()
-    if not grows or not np.isfinite([(record.value, record.gap) for record in history]).all():
+    known = np.array([(record.value, record.gap, record.passes, record.seconds) for record in history])
+    work = known[:, 2:]
+    if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
         raise ModelFileError("tensor 'history' has values, passes or seconds that no fit has")
     return history
 

@@ -1,4 +1,4 @@
-"""Labelled samples with the distinct rows of their inputs, as a fit asks for them, here or on a cluster.
+"""A problem: the terms of a score, and labelled samples with the distinct rows of their inputs, here or on a cluster.
 
 A term with kernel k_x and residuals R, summed onto the distinct inputs, has the gradient E R out of the span of its
 features, E = K - F F'. The squared norm <R, E R> of each term, times C / 2, is what the term adds to `gap_full`.
@@ -7,8 +7,8 @@ features, E = K - F F'. The squared norm <R, E R> of each term, times C / 2, is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -87,6 +87,22 @@ class Corpus(ABC):
     def where(self) -> str:
         """Return a few words on where the data are, for a line of progress; nothing if they are here."""
         return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Terms, and the data that they are fitted to. The numbers of features of the terms are chosen by the fit."""
+
+    terms: Sequence[Term]
+    corpus: Corpus
+
+    def only(self, cliques: Collection[str]) -> Problem:
+        """Return the problem with the terms of some kinds of cliques."""
+        return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
+
+    def changed(self, names: Collection[str], **changes: Any) -> Problem:
+        """Return the problem with another prior variance `C` or input kernel `kernel` of some terms."""
+        return replace(self, terms=[replace(term, **changes) if term.name in names else term for term in self.terms])
 
 
 @dataclass(frozen=True, eq=False)

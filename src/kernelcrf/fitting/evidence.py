@@ -27,9 +27,9 @@ from scipy.optimize import minimize
 
 from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
 from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.objective import Evaluation, Objective

@@ -21,8 +21,7 @@ from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import WholeGap, input_of, sharing_inputs
-from kernelcrf.fitting.problem import Problem
+from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, first_point, minimise

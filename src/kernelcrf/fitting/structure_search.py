@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.basis.features import Features
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Fit, Settings, Start, choose_features, objective_of, solve, theta_of
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.fitting.problem import Problem
-from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.preconditioners import Preconditioning
 
 SEARCH_ENTRIES = 2**10
@@ -122,20 +121,15 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
     present = fitted.layout.cliques
     for group in _groups(_graphs(problem), present, absent):
         objective = objective_of(problem.only([*present, *group]), features, fitted.objective.engine)
-        at = objective.evaluate(theta_of(objective.layout, fitted.weights))
-        found += _candidates(objective, at, group)
+        layout, at = objective.layout, objective.evaluate(theta_of(objective.layout, fitted.weights))
+        norms = layout.squared_dual_norms(at.gradient)
+        scaled = Preconditioning.of(objective).at(at).forward(at.gradient)
+        for template in group:
+            own = [term.name for term in layout.terms if term.cliques == template]
+            gains = [float(np.dot(scaled[layout.slices[name]], scaled[layout.slices[name]])) for name in own]
+            bound = 0.5 * sum(norms[name] for name in own) if objective.is_convex else np.inf
+            found.append(Candidate(template, bound, 0.5 * sum(gains)))
     return found
-
-
-def _candidates(objective: Objective, at: Evaluation, group: Sequence[str]) -> Iterator[Candidate]:
-    norms = objective.layout.squared_dual_norms(at.gradient)
-    scaled = Preconditioning.of(objective).at(at).forward(at.gradient)
-    slices = objective.layout.slices
-    for template in group:
-        own = [term.name for term in objective.layout.terms if term.cliques == template]
-        gains = (float(np.dot(scaled[slices[name]], scaled[slices[name]])) for name in own)
-        bound = 0.5 * sum(norms[name] for name in own) if objective.is_convex else np.inf
-        yield Candidate(template, bound, 0.5 * sum(gains))
 
 
 def _best(
@@ -146,7 +140,9 @@ def _best(
     sizes = dict.fromkeys(data.cliques, 0)
     for term in problem.terms:
         sizes[term.cliques] += term.k_y.rank * (features[term.name].map.n if term.name in features else 1)
-    worth = [one for one in absent if one.expected_gain > _threshold(data, sizes[one.template], rule)]
+    by_weight = 0.5 * float(np.log(max(data.mass, 2.0)))
+    least = {name: size * by_weight if rule.min_gain is None else rule.min_gain for name, size in sizes.items()}
+    worth = [one for one in absent if one.expected_gain > least[one.template]]
     worth.sort(key=lambda candidate: -candidate.expected_gain)
     joined: list[Candidate] = []
     taken: set[int] = set()
@@ -162,10 +158,6 @@ def _graphs(problem: Problem) -> LabelledGraphs:
     if not isinstance(problem.corpus, LabelledGraphs):
         raise TypeError(f"the data are of type {type(problem.corpus).__name__}: expected LabelledGraphs")
     return problem.corpus
-
-
-def _threshold(data: LabelledGraphs, size: int, rule: SearchSettings) -> float:
-    return 0.5 * size * float(np.log(max(data.mass, 2.0))) if rule.min_gain is None else rule.min_gain
 
 
 def _groups(data: LabelledGraphs, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf.fitting.checkpoints import Checkpoint
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import choose_C, choose_kernel, shared_variance
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
-from kernelcrf.fitting.problem import Problem
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 
 
