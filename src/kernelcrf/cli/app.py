@@ -182,6 +182,6 @@ def convert(
 
     Example: kernelcrf convert train.txt train.crfsuite
     """
-    from kernelcrf.cli.conversion import convert as run
+    from kernelcrf.cli.files import convert as run
 
     run(source, target, source_format, target_format, templates, not no_labels)

@@ -1,21 +1,22 @@
-"""The files of a command: models, labelled sequences, templates, and files to write."""
+"""The files of a command: models, labelled sequences, templates, and files to write; and `kernelcrf convert`."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import UnsupportedOperation
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 import kernelcrf
 from kernelcrf import ChainCRF
 from kernelcrf.basis.entries import Entries
-from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches
+from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import check_target
@@ -132,3 +133,25 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
     except (OSError, ValueError, UnsupportedOperation):
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def convert(
+    source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, labels: bool
+) -> None:
+    """Write the sequences of a file in the format of another; text becomes features if the format needs them."""
+    wanted = format_of(target, to_format)
+    if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
+        raise FormatError(f"{target}: {wanted} files hold no features, which --templates make: drop the option")
+    check_apart(target, [source, templates])
+    batches = read_batches(source, from_format, labels=labels)
+    featured = templates is not None or wanted == "crfsuite"
+    write(target, _featured(batches, templates) if featured else chain.from_iterable(batches), to_format)
+
+
+def _featured(batches: Iterator[list[Record]], path: str | None) -> Iterator[Record]:
+    """Yield the records with the features of templates in place of text."""
+    first = next(batches)
+    templates = read_templates(first[0], path)
+    for batch in chain([first], batches):
+        for record, x in zip(batch, inputs(batch, templates), strict=True):
+            yield record if templates is None else replace(record, kind="features", x=x)

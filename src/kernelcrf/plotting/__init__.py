@@ -6,9 +6,8 @@ colour alone.
 """
 
 from kernelcrf.plotting.curves import GapDisplay, ReliabilityDisplay, ResidualDisplay
-from kernelcrf.plotting.label_graph import LabelGraphDisplay
 from kernelcrf.plotting.marginals import MarginalsDisplay
-from kernelcrf.plotting.matrices import ConfusionDisplay, TransitionsDisplay
+from kernelcrf.plotting.matrices import ConfusionDisplay, LabelGraphDisplay, TransitionsDisplay
 
 __all__ = [
     "ConfusionDisplay",

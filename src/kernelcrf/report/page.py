@@ -1,4 +1,4 @@
-"""A self-contained HTML page: no scripts, no network, light or dark as the reader's system is.
+"""A self-contained HTML page with SVG charts: no scripts, no network, light or dark as the reader's system is.
 
 Everything from data goes through `text`, and a policy in the head also forbids scripts and loading.
 """
@@ -10,8 +10,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+import numpy as np
+
+from kernelcrf.arrays import Floats
+from kernelcrf.metrics import Reliability
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 400, 300, 52, 40, 12, 14
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
@@ -67,3 +73,82 @@ def _cell(value: object) -> str:
 
 def _number(column: int) -> str:
     return ' class="number"' if column else ""
+
+
+def reliability_chart(bins: Reliability) -> str:
+    """Return a chart of accuracy against confidence, with the share of tokens of each bin."""
+    n, filled = len(bins.weight), bins.weight > 0
+    share = bins.weight / bins.weight.sum()
+    bars = "".join(
+        f'<rect class="bar" x="{_x(b / n):.1f}" y="{_y(share[b]):.1f}" width="{(_x(1) - _x(0)) / n * 0.9:.1f}" '
+        f'height="{_y(0) - _y(share[b]):.1f}"/>'
+        for b in np.flatnonzero(filled).tolist()
+    )
+    points = list(zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True))
+    guide = f'<line class="guide" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}"/>'
+    ticks = [(value, f"{value:g}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    return _chart("confidence", "accuracy", ticks, ticks, bars + guide + _curve(points), "Reliability diagram")
+
+
+def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
+    """Return a chart of the relative certified gap against passes, with a logarithmic scale."""
+    keep = gap > 0
+    passes, levels = passes[keep], np.log10(gap[keep])
+    if not len(passes):
+        return ""
+    low, high = np.floor(min(levels.min(), np.log10(tol))), np.ceil(levels.max())
+    high = max(high, low + 1)
+    most = max(float(passes.max()), 1.0)
+    points = list(zip((passes / most).tolist(), ((levels - low) / (high - low)).tolist(), strict=True))
+    step = max(1, int((high - low) // 6) or 1)
+    rows = [((level - low) / (high - low), f"1e{int(level):+d}") for level in np.arange(low, high + 1, step).tolist()]
+    columns = [(share, f"{share * most:.0f}") for share in (0.0, 0.5, 1.0)]
+    at = _y(float((np.log10(tol) - low) / (high - low)))
+    guide = (
+        f'<line class="guide" x1="{_x(0)}" y1="{at:.1f}" x2="{_x(1)}" y2="{at:.1f}"/>'
+        f'<text x="{_x(0) + 4}" y="{at - 4:.1f}">tol {tol:g}</text>'
+    )
+    name = "Certified gap during the fit"
+    return _chart("passes over the data", "relative certified gap", columns, rows, guide + _curve(points), name)
+
+
+def _x(share: float) -> float:
+    return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+
+def _y(share: float) -> float:
+    return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> str:
+    path = " ".join(f"{_x(x):.1f},{_y(y):.1f}" for x, y in points)
+    dots = "".join(f'<circle class="dot" cx="{_x(x):.1f}" cy="{_y(y):.1f}" r="3"/>' for x, y in points)
+    return f'<polyline class="curve" points="{path}"/>{dots if len(points) <= 40 else ""}'
+
+
+def _chart(
+    xlabel: str,
+    ylabel: str,
+    xticks: Sequence[tuple[float, str]],
+    yticks: Sequence[tuple[float, str]],
+    inner: str,
+    name: str,
+) -> str:
+    axes = (
+        f'<line class="axis" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(0)}"/>'
+        f'<line class="axis" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(0)}" y2="{_y(1)}"/>'
+    )
+    below = "".join(
+        f'<text x="{_x(share):.1f}" y="{_y(0) + 15}" text-anchor="middle">{text(tick)}</text>' for share, tick in xticks
+    )
+    beside = "".join(
+        f'<text x="{_x(0) - 6}" y="{_y(share) + 4:.1f}" text-anchor="end">{text(tick)}</text>' for share, tick in yticks
+    )
+    titles = (
+        f'<text x="{(_x(0) + _x(1)) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{text(xlabel)}</text>'
+        f'<text transform="translate(12 {(_y(0) + _y(1)) / 2}) rotate(-90)" text-anchor="middle">{text(ylabel)}</text>'
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(name)}">'
+        f"{axes}{below}{beside}{titles}{inner}</svg>"
+    )

@@ -16,8 +16,7 @@ from kernelcrf.arrays import Floats
 from kernelcrf.certificate import TEMPERED
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
-from kernelcrf.report.charts import gap_chart, reliability_chart
-from kernelcrf.report.page import Markup, cards, section, table, text
+from kernelcrf.report.page import Markup, cards, gap_chart, reliability_chart, section, table, text
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 
 TITLES = {
