@@ -1,5 +1,7 @@
 """What a format cannot hold is refused when it is written; all else comes back as it was, from every format."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -131,6 +133,16 @@ def test_what_was_changed_without_a_word_is_refused(tmp_path, name, records):
     with pytest.raises(FormatError, match=r"^source, line 4: .*(: write|expected)"):
         write(tmp_path / name, records)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_wide_sparse_vectors_are_written_in_little_memory(tmp_path):
+    x = sp.csr_array((np.arange(1.0, 201), (np.arange(200), np.arange(200) * 5000)), shape=(200, 10**6))
+    tracemalloc.start()
+    write(tmp_path / "a.npz", [one("vectors", x), one("vectors", x[:1])])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 25
+    assert (next(read(tmp_path / "a.npz")).x != x).nnz == 0
 
 
 def test_names_that_become_equal_are_added_up(tmp_path):

@@ -101,6 +101,9 @@ def _same_inputs(record: Record, again: Record) -> bool:
 
 
 def _same_numbers(X: Inputs, again: Inputs) -> bool:
+    if hasattr(X, "tocsr") and hasattr(again, "tocsr"):
+        # Stacking moves no entry, but may change the type of all of them; as a dense matrix they may not fit in memory.
+        X, again = (np.sort(A.tocsr().data) for A in (X, again))
     X, again = (A.toarray() if hasattr(A, "toarray") else np.asarray(A) for A in (X, again))
     if X.dtype == again.dtype:
         return bool(np.array_equal(X, again, equal_nan=True))
