@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from itertools import islice
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -28,6 +29,9 @@ from kernelcrf.arrays import UserData
 Function = TypeVar("Function", bound=Callable[..., UserData])
 
 MOST_SHOWN = 80
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxlong = SHORT.maxother = MOST_SHOWN - 10
+SHORT.maxlevel = 3
 LARGEST_SEED = 2**32 - 1
 # What file systems in use can hold, in bytes.
 LONGEST_PATH, LONGEST_NAME = 4095, 255
@@ -37,18 +41,13 @@ class ParameterError(ValueError, TypeError):
     """A parameter has a value or a type that it may not have."""
 
 
-def unchanged(value: UserData) -> UserData:
-    """Return the value as it is."""
-    return value
-
-
 @dataclass(frozen=True)
 class Constraint:
     """A set of values: whether a value is in it, how an error describes it, and what code uses for the value."""
 
     text: str | tuple[str, ...]
     test: Callable[[UserData], UserData]
-    convert: Callable[[UserData], UserData] = unchanged
+    convert: Callable[[UserData], UserData] | None = None
 
     def accepts(self, value: UserData) -> bool:
         """Return whether the value is in the set; a value that cannot even be compared is not."""
@@ -69,7 +68,7 @@ class Parameter:
         """Return the value, numbers of NumPy as those of Python; raise a ParameterError if no constraint holds."""
         for constraint in self.constraints:
             if constraint.accepts(value):
-                return constraint.convert(value)
+                return value if constraint.convert is None else constraint.convert(value)
         raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
     def __str__(self) -> str:
@@ -118,7 +117,7 @@ def shown(value: UserData, most: int = MOST_SHOWN) -> str:
         if isinstance(value, np.ndarray) or (hasattr(value, "shape") and not isinstance(value, np.generic | type)):
             text = f"<{type(value).__name__} of shape {value.shape}>"
         else:
-            text = _SHORT.repr(value)
+            text = SHORT.repr(value)
         line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
     except Exception:
         line = f"<{type(value).__name__}>"
@@ -130,16 +129,6 @@ def shown_list(values: Iterable[UserData], most: int = 10) -> str:
     first = list(islice(values, most + 1))
     line = ", ".join(shown(value, 30) for value in first[:most])
     return f"{line}, ..." if len(first) > most else line
-
-
-def _short() -> reprlib.Repr:
-    short = reprlib.Repr()
-    short.maxstring = short.maxlong = short.maxother = MOST_SHOWN - 10
-    short.maxlevel = 3
-    return short
-
-
-_SHORT = _short()
 
 
 def is_real(value: UserData) -> bool:
@@ -158,19 +147,12 @@ def real(
     *, least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
 ) -> Constraint:
     """Return the constraint of finite numbers within bounds; `above` and `below` are not in the set themselves."""
-    bounds = [(">= {}", least), ("above {}", above), ("<= {}", most), ("below {}", below)]
-    limits = " and ".join(text.format(f"{bound:g}") for text, bound in bounds if bound is not None)
+    every = [(">=", least, ge), ("above", above, gt), ("<=", most, le), ("below", below, lt)]
+    bounds = [(text, bound, holds) for text, bound, holds in every if bound is not None]
+    limits = " and ".join(f"{text} {bound:g}" for text, bound, _ in bounds)
 
     def test(value: UserData) -> bool:
-        if not is_real(value):
-            return False
-        number = float(value)
-        return (
-            (least is None or number >= least)
-            and (above is None or number > above)
-            and (most is None or number <= most)
-            and (below is None or number < below)
-        )
+        return is_real(value) and all(holds(float(value), bound) for _, bound, holds in bounds)
 
     return Constraint(f"a finite number {limits}".rstrip(), test, float)
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, split_evenly
-from kernelcrf.distributed.training_data import read_training_data
+from kernelcrf.distributed.training_data import read_parts
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
 TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}
@@ -205,8 +205,8 @@ def test_gamma_by_scale_is_that_of_all_parts(form):
         X *= rng.random(size=X.shape) < 0.5
     rows, labels = [form(X[:20]), form(X[20:20]), form(X[20:])], [["a", "b"] * 10, [], ["a", "b"] * 15]
     settings = dict.fromkeys(("hash_features", "classes", "class_weight", "constraints"))
-    data = read_training_data(rows, labels, None, Inline(), n_components=5, **settings)
-    assert data.gamma == pytest.approx(1 / (3 * X.var()), rel=1e-9)
+    data = read_parts(rows, labels, None, Inline(), n_components=5, **settings)
+    assert data.by_scale() == pytest.approx(1 / (3 * X.var()), rel=1e-9)
 
 
 def test_runs_are_even_and_whole():

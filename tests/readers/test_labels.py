@@ -6,7 +6,7 @@ import pytest
 from sklearn.utils.multiclass import unique_labels
 
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.labels import LabelReader, flat_labels
 
 CHAINS = Chains.from_lengths([3, 0, 2])
 
@@ -41,9 +41,10 @@ def test_labels_come_back_whatever_their_type_and_form(y, classes, form):
         given = [as_array(labels) for labels in y]
     else:
         given = form(map(form, y))
-    reader = LabelReader.fit(given, CHAINS, flat=flat)
+    tokens = flat_labels(given, CHAINS, flat=flat)
+    reader = LabelReader.fit(tokens)
     assert reader.classes.tolist() == classes
-    indices, allowed = reader.encode(given, CHAINS, flat=flat)
+    indices, allowed = reader.encode(tokens, CHAINS)
     assert indices.dtype == np.int32
     assert allowed is None
     decoded = reader.decode(indices, CHAINS)
@@ -53,7 +54,7 @@ def test_labels_come_back_whatever_their_type_and_form(y, classes, form):
 
 def test_classes_are_sorted_as_scikit_learn_sorts_them():
     y = ["B", "a", "Z", "b", "é"]
-    reader = LabelReader.fit([y], Chains.from_lengths([5]))
+    reader = LabelReader.fit(flat_labels([y], Chains.from_lengths([5])))
     np.testing.assert_array_equal(reader.classes, unique_labels(y))
     assert reader.classes.dtype == unique_labels(y).dtype
 
@@ -64,8 +65,8 @@ def test_classes_are_sorted_as_scikit_learn_sorts_them():
 def test_a_missing_label_allows_every_class(classes, missing):
     a, b = classes
     y = [[a, missing, b], [], [missing, a]]
-    reader = LabelReader.fit(y, CHAINS)
-    labels, allowed = reader.encode(y, CHAINS)
+    reader = LabelReader.fit(flat_labels(y, CHAINS))
+    labels, allowed = reader.encode(flat_labels(y, CHAINS), CHAINS)
     assert reader.classes.tolist() == list(classes)
     np.testing.assert_array_equal(labels, [0, -1, 1, -1, 0])
     np.testing.assert_array_equal(allowed, [[1, 0], [1, 1], [0, 1], [1, 1], [1, 0]])
@@ -74,35 +75,35 @@ def test_a_missing_label_allows_every_class(classes, missing):
 @pytest.mark.parametrize("others", [[-2, 1], [0.5, 1.0], [("a",), ("b",)]])
 def test_minus_one_is_a_label_among_labels_that_are_not_strings_or_integers_from_zero(others):
     y = [[-1, others[0], others[1]]]
-    reader = LabelReader.fit(y, Chains.from_lengths([3]))
+    reader = LabelReader.fit(flat_labels(y, Chains.from_lengths([3])))
     assert -1 in reader.classes.tolist()
-    assert reader.encode(y, Chains.from_lengths([3]))[1] is None
+    assert reader.encode(flat_labels(y, Chains.from_lengths([3])), Chains.from_lengths([3]))[1] is None
 
 
 def test_minus_one_is_a_label_where_classes_say_so():
     chains = Chains.from_lengths([3])
-    reader = LabelReader.fit([[-1, 1, 1]], chains, classes=[1, -1])
+    reader = LabelReader.fit([-1, 1, 1], classes=[1, -1])
     assert reader.classes.tolist() == [-1, 1]
-    np.testing.assert_array_equal(reader.encode([[-1, 1, 1]], chains)[0], [0, 1, 1])
+    np.testing.assert_array_equal(reader.encode([-1, 1, 1], chains)[0], [0, 1, 1])
 
 
 def test_arrays_of_integers_hold_missing_labels_too():
-    labels, _ = LabelReader(np.array([0, 1])).encode([np.array([0, -1, 1]), [], np.array([1, 1])], CHAINS)
+    labels, _ = LabelReader(np.array([0, 1])).encode([0, -1, 1, 1, 1], CHAINS)
     np.testing.assert_array_equal(labels, [0, -1, 1, 1, 1])
 
 
 def test_a_set_allows_its_labels_and_shows_them_to_fit():
     y = [["a", {"b", "c"}, None], [], [frozenset(["c"]), "b"]]
-    reader = LabelReader.fit(y, CHAINS)
-    labels, allowed = reader.encode(y, CHAINS)
+    reader = LabelReader.fit(flat_labels(y, CHAINS))
+    labels, allowed = reader.encode(flat_labels(y, CHAINS), CHAINS)
     assert reader.classes.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(labels, [0, -1, -1, 2, 1])
     np.testing.assert_array_equal(allowed, [[1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 1], [0, 1, 0]])
 
 
 def test_a_string_is_a_sequence_of_letters():
-    reader = LabelReader.fit(["HHE", "", "EC"], CHAINS)
-    assert [labels.tolist() for labels in reader.decode(reader.encode(["HHE", "", "EC"], CHAINS)[0], CHAINS)] == [
+    reader = LabelReader.fit(flat_labels(["HHE", "", "EC"], CHAINS))
+    assert [labels.tolist() for labels in reader.decode(reader.encode(list("HHEEC"), CHAINS)[0], CHAINS)] == [
         ["H", "H", "E"],
         [],
         ["E", "C"],
@@ -110,7 +111,7 @@ def test_a_string_is_a_sequence_of_letters():
 
 
 def test_given_classes_are_kept_though_y_does_not_show_them():
-    reader = LabelReader.fit([["b"]], Chains.from_lengths([1]), classes=np.array(["c", "a", "b"]))
+    reader = LabelReader.fit(["b"], classes=np.array(["c", "a", "b"]))
     assert reader.classes.tolist() == ["a", "b", "c"]
 
 
@@ -118,7 +119,7 @@ def test_given_classes_are_kept_though_y_does_not_show_them():
     "classes", [["a", "b"], [0, 5], [0.5, 1.5], [False, True], [("a", 1), ("b", (2, None))], ["a", 1, (True,)]]
 )
 def test_what_is_written_reads_as_before(classes):
-    reader = LabelReader.fit([classes], Chains.from_lengths([len(classes)]))
+    reader = LabelReader.fit(classes)
     for copy in (
         LabelReader.from_config(json.loads(json.dumps(reader.to_config()))),
         pickle.loads(pickle.dumps(reader)),
@@ -166,7 +167,7 @@ ONE = Chains.from_lengths([2])
 )
 def test_what_cannot_be_fitted_is_named(y, options, error, message):
     with pytest.raises(error, match=message):
-        LabelReader.fit(y, ONE, **options)
+        LabelReader.fit(flat_labels(y, ONE, flat="flat" in options), options.get("classes"))
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,4 @@ def test_what_cannot_be_fitted_is_named(y, options, error, message):
 )
 def test_what_cannot_be_encoded_is_named(y, message):
     with pytest.raises(ValueError, match=message):
-        LabelReader(np.array(["a", "b"])).encode(y, CHAINS)
-
-
-def test_indices_of_another_batch_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(2,\) and the chains have 5 tokens"):
-        LabelReader(np.array(["a", "b"])).decode([0, 1], CHAINS)
+        LabelReader(np.array(["a", "b"])).encode(flat_labels(y, CHAINS), CHAINS)

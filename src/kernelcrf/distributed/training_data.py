@@ -20,16 +20,15 @@ from kernelcrf.basis.factor import stack
 from kernelcrf.distributed.cluster import Cluster
 from kernelcrf.distributed.corpus import DistributedSequences
 from kernelcrf.distributed.sources import RawSequences, load_sequences, split_evenly
-from kernelcrf.fitting.sequences import LabelledSequences
+from kernelcrf.fitting.sequences import LabelledSequences, TrainingData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_of_variance
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.constraints import legal_labelings
+from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.containers import is_missing_value
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
-from kernelcrf.readers.training import TokenLabels
-from kernelcrf.readers.weights import read_class_weights, read_weights
+from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
 from kernelcrf.validation import shown
 
 SPARSE_BYTES = 24
@@ -71,7 +70,7 @@ class DataSummary:
         _, chains, kind = open_sequences(part.X, part.lengths, first)
         weights = read_weights(part.weights, len(part), "sequence", first=first, part=True)
         kept = np.ones(len(part), bool) if weights is None else weights > 0
-        flat_y = part.lengths is not None
+        tokens = flat_labels(part.y, chains, flat=part.lengths is not None)
         nodes = np.repeat(kept, chains.lengths)
         known = cls(
             sequences=len(part),
@@ -79,11 +78,11 @@ class DataSummary:
             ends=part.ends,
             counted=int(kept.sum()),
             kind=kind,
-            labels=dict.fromkeys(distinct_labels(part.y, chains, flat=flat_y)),
+            labels=dict.fromkeys(distinct_labels(tokens)),
         )
         if kind is None or chains.n_nodes == 0 or (kind == "dicts" and not nodes.any()):
             return known
-        labels = compress(flat_labels(part.y, chains, flat=flat_y), nodes.tolist())
+        labels = compress(tokens, nodes.tolist())
         counts = Counter(label for label in labels if not (isinstance(label, SETS) or is_missing_value(label)))
         if kind == "dicts" and hash_features is not None:
             named = isinstance(part.X, feature_dicts.NamedTokens)
@@ -159,26 +158,11 @@ def _different(here: str, there: str) -> ValueError:
     return ValueError(f"X has {here} in one part and {there} in another: expected the same in all")
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """Labelled sequences on a cluster, their summary, and the readers that read new sequences alike.
-
-    legal : the labellings that are allowed, or None for all.
-    """
-
-    reader: SequenceReader
-    labels: LabelReader
-    legal: Legal | None
-    data: DistributedSequences
-    summary: DataSummary
-
-    @property
-    def gamma(self) -> float:
-        """The number for gamma="scale": two passes over the parts find the mean and the variance of all entries."""
-        cluster, parts, d = self.data.cluster, self.data.parts, self.reader.n_features
-        n = max(sum(self.summary.tokens) * d, 1)
-        mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
-        return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
+def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
+    """Return gamma="scale": two passes over the parts find the mean and the variance of all entries."""
+    cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
+    mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
+    return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
 
 
 def _sum_entries(part: LabelledSequences) -> float:
@@ -209,7 +193,7 @@ def current_cluster() -> Cluster:
     return engine
 
 
-def read_training_data(
+def read_parts(
     X: UserData,
     y: UserData,
     sample_weight: UserData,
@@ -236,7 +220,7 @@ def read_training_data(
         return summary
 
     summary = summarise("sample_weight")
-    labels = LabelReader.of(list(summary.labels), classes) if earlier is None else earlier[1]
+    labels = LabelReader.fit(summary.labels, classes) if earlier is None else earlier[1]
     if class_weight is not None:
         names = labels.classes.tolist()
         by_class = read_class_weights(class_weight, labels.classes, np.array([summary.counts[name] for name in names]))
@@ -255,18 +239,17 @@ def read_training_data(
         for at, own in enumerate(runs)
     ]
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
-    return TrainingData(reader, labels, legal, data, summary)
+    by_scale = partial(_gamma_by_scale, data, sum(summary.tokens), reader.n_features)
+    return TrainingData(reader, labels, legal, data, by_scale)
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
     """Return a part in which the sequences that class_weight leaves out have the sample weight 0."""
     _, chains, _ = open_sequences(part.X, part.lengths)
     given = read_weights(part.weights, len(part), "sequence", part=True)
-    tokens = TokenLabels.read(
-        part.y, chains, labels, None, given, class_weight, flat=part.lengths is not None, part=True
-    )
-    weights = np.ones(len(part)) if given is None else given
-    return replace(part, weights=np.where(tokens.weights == 0, 0.0, weights))
+    indices, _ = labels.encode(flat_labels(part.y, chains, flat=part.lengths is not None), chains)
+    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence", part=True)
+    return replace(part, weights=np.where(weights == 0, 0.0, np.ones(len(part)) if given is None else given))
 
 
 def _read(
@@ -290,8 +273,9 @@ def _read(
     if any(part.weights is not None for part in parts):
         own = [np.ones(len(part)) if part.weights is None else part.weights for part in parts]
         given = read_weights(np.concatenate(own), chains.n_samples, "sequence", part=True)
-    every = list(chain.from_iterable(flat_y))
-    tokens = TokenLabels.read(every, chains, labels, legal, given, class_weight, flat=True, part=True)
-    flat, chains, tokens = tokens.drop_weightless(flat, chains)
+    indices, allowed = labels.encode(list(chain.from_iterable(flat_y)), chains)
+    if legal is not None:
+        check_legal(legal, chains, indices, labels.classes)
+    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence", part=True)
     n_labels = len(labels.classes)
-    return LabelledSequences(flat, chains, tokens.indices, n_labels, tokens.allowed, tokens.weights, legal)
+    return LabelledSequences(flat, chains, indices, n_labels, allowed, weights, legal).only_weighted()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -62,8 +62,6 @@ OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None takes every distinct input")
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict of labels and weights"))
 
-SEVERAL_FITS = "a checkpoint keeps one fit, and this search makes several"
-
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
 Chained = TypeVar("Chained", bound=KernelModel)
@@ -78,15 +76,9 @@ class Fitted(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, estimator: None, owner: type) -> Fitted[T]: ...
-
-    @overload
-    def __get__(self, estimator: object, owner: type) -> T: ...
-
-    def __get__(self, estimator: object | None, owner: type) -> Fitted[T] | T:
+    def __get__(self, estimator: object | None, owner: type) -> T:
         if estimator is None:
-            return self
+            return self  # type: ignore[return-value]
         if "model_" not in vars(estimator):
             check_is_fitted(estimator, "model_")
         value: T = self._read(vars(estimator)["model_"])
@@ -175,9 +167,14 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
+    @property
+    def _searches(self) -> dict[str, bool]:
+        """Return the parameters that may ask for a search, which makes several fits, and whether they do."""
+        return {"C": self._by_evidence}
+
     def _check_combinations(self) -> None:
         if self.checkpoint is not None:
-            self._exclude("checkpoint", {"C": self._by_evidence}, SEVERAL_FITS)
+            self._exclude("checkpoint", self._searches, "a checkpoint keeps one fit, and this search makes several")
 
     def _settings(self, seed: int) -> Settings:
         return Settings(
@@ -264,14 +261,10 @@ class InputEstimator(Estimator[Model]):
 
     landmarks_ = Fitted[Inputs | None]("landmarks")
 
-    def _check_combinations(self) -> None:
-        super()._check_combinations()
-        if self.checkpoint is not None:
-            several = {
-                "n_components": isinstance(self.n_components, str),
-                "optimize_kernel": bool(self.optimize_kernel),
-            }
-            self._exclude("checkpoint", several, SEVERAL_FITS)
+    @property
+    def _searches(self) -> dict[str, bool]:
+        own = {"n_components": isinstance(self.n_components, str), "optimize_kernel": bool(self.optimize_kernel)}
+        return super()._searches | own
 
     def _settings(self, seed: int) -> Settings:
         given = self.n_components

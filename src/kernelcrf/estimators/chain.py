@@ -8,7 +8,7 @@ fitted by minimising the negative log posterior (15) to a certified gap.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -21,19 +21,16 @@ from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
-from kernelcrf.fitting.sequences import LabelledSequences
+from kernelcrf.fitting.sequences import TrainingData, read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.readers.training import TrainingSequences, read_training
+from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.validation import COUNT, SEED, SIZE, either, is_whole, one_of, validated
-
-if TYPE_CHECKING:
-    from kernelcrf.distributed.training_data import TrainingData
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -175,15 +172,14 @@ class ChainCRF(KernelEstimator[ChainModel]):
         self._validate_params()
         earlier = self._earlier
         read = self._read(X, y, sample_weight, lengths, earlier)
-        data = LabelledSequences.of(read) if isinstance(read, TrainingSequences) else read.data
-        found = self._train_chain(data, len(read.labels.classes), read.reader.n_features, lambda: read.gamma)
+        found = self._train_chain(read.data, len(read.labels.classes), read.reader.n_features, read.by_scale)
         metadata = {} if earlier is None else earlier.metadata
         self.model_ = ChainModel.of(found, (read.reader, read.labels, read.legal), self._engine, metadata)
         return self
 
     def _read(
         self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, earlier: ChainModel | None
-    ) -> TrainingSequences | TrainingData:
+    ) -> TrainingData:
         """Read training data here or on a cluster, with the readers of the previous fit if this one continues it."""
         settings: UserData = {
             "hash_features": self.hash_features,
@@ -193,19 +189,19 @@ class ChainCRF(KernelEstimator[ChainModel]):
             "earlier": None if earlier is None else (earlier.reader, earlier.labels),
         }
         if self.engine is None and not is_distributed(X):
-            return read_training(X, y, sample_weight, lengths, **settings)
-        from kernelcrf.distributed.training_data import current_cluster, read_training_data
+            return read_training_data(X, y, sample_weight, lengths, **settings)
+        from kernelcrf.distributed.training_data import current_cluster, read_parts
 
         if lengths is not None:
             raise ValueError("lengths was passed with data on a cluster: expected a list of sequences, and no lengths")
         n_expected = self.n_components if is_whole(self.n_components) else 500
         settings["n_components"] = 0 if InputKernel(self.kernel).is_linear else n_expected
-        return read_training_data(X, y, sample_weight, self.engine or current_cluster(), **settings)
+        return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return one array of labels per sequence."""
         found = self._distribution(X, lengths)
-        return Ragged(self._model.labels.decode(found.best(self._checked_decoding), found.chains))
+        return self._model.labels.decode(found.best(self._checked_decoding), found.chains)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -284,7 +280,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
         """Return log p(y|x) of each sequence, (m,); if labels are missing, of all labellings that agree with y."""
         found = self._distribution(X, lengths)
-        return found.log_prob(*self._model.labels.encode(y, found.chains, flat=lengths is not None))
+        tokens = flat_labels(y, found.chains, flat=lengths is not None)
+        return found.log_prob(*self._model.labels.encode(tokens, found.chains))
 
     def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
         """Return -sum_y p(y|x) log p(y|x) of each sequence, (m,)."""
@@ -302,8 +299,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
         """Return the share of right labels among the known ones; `sample_weight` (m,) weighs sequences."""
         found = self._distribution(X, lengths)
-        best, flat = found.best(self._checked_decoding), lengths is not None
-        right, known = self._model.labels.compare(best, y, found.chains, flat=flat)
+        best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
+        right, known = self._model.labels.compare(best, tokens)
         weights = score_weights(sample_weight, found.chains.lengths, known, "token")
         return float(np.average(right[known], weights=weights))
 

@@ -50,16 +50,13 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     laplace : bool
         Keep the evidence and the posterior of the weights, for `log_marginal_likelihood`, `latent_mean_and_variance`,
         `uncertainty` and `predict_proba(posterior="laplace")`.
-    warm_start : bool
-        Start from kernel, landmarks and weights of the previous fit on the same classes.
-    solver, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
+    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
     classes_ : (L,) labels; columns of probabilities are in their order.
-    coef_, landmarks_, C_, kernel_, objective_curve_ : as in ChainCRF
-    certificate_, log_marginal_likelihood_error_, n_iter_ : as in ChainCRF
-    n_features_in_, feature_names_in_ : the columns of X.
+    coef_, landmarks_, C_, kernel_, objective_curve_, certificate_, log_marginal_likelihood_error_ : as in ChainCRF
+    n_features_in_, feature_names_in_, n_iter_ : the columns of X, and the number of iterations.
 
     Examples
     --------
@@ -69,13 +66,9 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     >>> model = KernelClassifier(C="evidence", n_components=50, laplace=True, random_state=0).fit(X, y)
     >>> round(model.score(X, y), 2), model.predict(X[:3]), model.predict_proba(X[:1]).round(2)
     (0.98, array([0, 1, 1]), array([[1., 0.]]))
-    >>> model.decision_function(X[:3]).round(1)
-    array([-6.2, 11.1,  3.5])
     >>> mean, variance = model.latent_mean_and_variance(X[:3])
-    >>> mean.shape, variance.shape
-    ((3,), (3,))
-    >>> model.uncertainty(X[:3], n_samples=20).epistemic.shape
-    (3,)
+    >>> model.decision_function(X[:3]).round(1), variance.shape, model.uncertainty(X[:3], n_samples=20).epistemic.shape
+    (array([-6.2, 11.1,  3.5]), (3,), (3,))
     >>> round(model.C_), round(model.log_marginal_likelihood(), 1)
     (98, -31.7)
     >>> model.save("rows.kcrf")

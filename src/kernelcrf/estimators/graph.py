@@ -27,6 +27,7 @@ from kernelcrf.models.network import COVERS, GraphModel, NetworkDistribution, in
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
+from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, Term, constant_term
 from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, validated
@@ -61,8 +62,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     kernel, gamma, degree, coef0 : as in ChainCRF
         Kernel of the nodes' features.
     C, C_label : float or "evidence", float
-        Prior variances of weights on inputs, and of constant potentials. "evidence" finds the C of the greatest
-        evidence.
+        Prior variances of weights on inputs, and of constant potentials; "evidence" maximises the evidence over C.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel of the edges' features, or of those of both ends if edges have none; None keeps potentials constant.
     directed : bool
@@ -78,9 +78,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         needs "exact", and cliques="auto" all but "loopy".
     structure_tol, min_gain, laplace : as in MultiLabelCRF
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    solver, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
-    warm_start : bool
-        Start from kernels, landmarks and weights of the previous fit.
+    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
@@ -108,10 +106,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     (array([1, 1, 1, 1]), (4, 2))
     >>> [round(log_p, 2) for labels, log_p in crf.decode(X[:1], n_best=2)[0]]
     [-0.11, -2.54]
-    >>> crf.log_prob(X[:1], y[:1]).round(2), crf.entropy(X[:1]).round(2)
-    (array([-0.11]), array([0.44]))
-    >>> crf.sample(X[:1], 3, random_state=0)[0].shape
-    (3, 4)
+    >>> crf.log_prob(X[:1], y[:1]).round(2), crf.entropy(X[:1]).round(2), crf.sample(X[:1], 3, random_state=0)[0].shape
+    (array([-0.11]), array([0.44]), (3, 4))
     >>> crf.score(X, y), round(crf.log_marginal_likelihood(), 1)
     (0.775, -27.0)
     >>> crf.save("graphs.kcrf")
@@ -168,7 +164,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def predict(self, X: UserData) -> list[Array]:
         """Return the labels of each graph: the likeliest labelling, or the likeliest single labels unless exact."""
         graphs, found = self._distribution(X)
-        return Ragged(self._model.labels.decode(found.best()[0], Chains(graphs.offsets)))
+        return self._model.labels.decode(found.best()[0], Chains(graphs.offsets))
 
     def predict_proba(self, X: UserData) -> list[Array]:
         """Return p(y_v = classes_[j] | x), (V_i, L) for each graph; approximations of it unless inference="exact"."""
@@ -195,7 +191,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         If inference="loopy" it is a lower bound.
         """
         graphs, found = self._distribution(X)
-        return found.log_prob(self._model.labels.encode_single(y, Chains(graphs.offsets))[None])
+        order = Chains(graphs.offsets)
+        return found.log_prob(self._model.labels.encode_single(flat_labels(y, order), order)[None])
 
     def entropy(self, X: UserData) -> Floats:
         """Return -sum_y p(y|x) log p(y|x) of each graph, (m,); if inference="loopy", an approximation of it."""
@@ -212,7 +209,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         """Return the share of right labels among the known ones; `sample_weight` (m,) weighs graphs."""
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
-        right, known = self._model.labels.compare(found.best()[0], y, order)
+        right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))
         weights = score_weights(sample_weight, order.lengths, known, "node")
         return float(np.average(right[known], weights=weights))
 

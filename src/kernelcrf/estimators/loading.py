@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
@@ -11,13 +13,7 @@ from kernelcrf.persistence import ModelFileError, PathLike, read
 from kernelcrf.validation import PATH, validated
 
 Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
-ESTIMATORS: dict[str, type[Model]] = {
-    "ChainCRF": ChainCRF,
-    "GraphCRF": GraphCRF,
-    "KernelClassifier": KernelClassifier,
-    "MarkovNetwork": MarkovNetwork,
-    "MultiLabelCRF": MultiLabelCRF,
-}
+ESTIMATORS: dict[str, type[Model]] = {cls.__name__: cls for cls in get_args(Model)}
 
 
 @validated(path=PATH)

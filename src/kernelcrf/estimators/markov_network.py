@@ -54,16 +54,12 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     gamma : float or None
         Gamma of kernels that have one.
     C : float or "evidence"
-        Prior variance of all potentials. "evidence" finds the C of the greatest evidence.
+        Prior variance of all potentials; "evidence" maximises the evidence over it.
     structure : "auto", "full", "tree", "none" or pairs of column numbers
         Pairs of variables that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the
         given.
     structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
-    certify_full, checkpoint, n_jobs, verbose : as in ChainCRF
-    warm_start : bool
-        Start from the potentials of the previous fit.
-    random_state : int, RandomState or None
-        Seed for the point where a fit with missing values starts.
+    certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
@@ -84,10 +80,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     >>> model = MarkovNetwork(laplace=True).fit(table)
     >>> model.edges_.tolist()  # columns 0 and 1 depend on each other
     [[0, 1]]
-    >>> model.sample(2, random_state=0).shape
-    (2, 3)
-    >>> model.score_samples(table[:2]).round(2), round(model.score(table), 1)
-    (array([-2.44, -2.59]), -1247.0)
+    >>> model.score_samples(table[:2]).round(2), round(model.score(table), 1), model.sample(2, random_state=0).shape
+    (array([-2.44, -2.59]), -1247.0, (2, 3))
     >>> model.impute([[2, None, 0]]).tolist(), model.predict_proba([[2, None, 0]])[1].round(2)
     ([[2, 0, 0]], array([[0.52, 0.01, 0.47]]))
     >>> round(model.log_marginal_likelihood(), 1)

@@ -42,8 +42,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
     C, C_label : float or "evidence", float
-        Prior variances of the kernel's weights, and of the constants of labels and their interactions. "evidence"
-        finds the C of the greatest evidence.
+        Prior variances of the kernel's weights, and of constants; "evidence" maximises the evidence over C.
     structure : "auto", "full", "tree", "none" or pairs of label numbers
         Pairs of labels that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the given.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
@@ -58,9 +57,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     laplace : bool
         Compute the evidence, for `log_marginal_likelihood`.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
-    solver, tol, max_iter, certify_full, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
-    warm_start : bool
-        Start from kernels, landmarks and weights of the previous fit.
+    solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
@@ -92,12 +89,10 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     [([0, 0, 1], -1.08), ([1, 1, 1], -1.2)]
     >>> model.log_prob(X[:2], Y[:2]).round(2), model.entropy(X[:2]).round(2)
     (array([-4.05, -2.54]), array([1.64, 1.51]))
-    >>> round(model.score(X, Y), 2)  # whole sets
-    0.52
+    >>> round(model.score(X, Y), 2), round(model.log_marginal_likelihood(), 1)
+    (0.52, -438.6)
     >>> model.sample(X[:2], 3, random_state=0).shape
     (3, 2, 3)
-    >>> round(model.log_marginal_likelihood(), 1)
-    -438.6
     >>> model.save("labels.kcrf")
     """
 

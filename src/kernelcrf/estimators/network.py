@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from kernelcrf.arrays import Array, Floats, Inputs
-from kernelcrf.estimators.base import SEVERAL_FITS, Estimator, Fitted, InputEstimator, Model
+from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import shared_variance
@@ -39,13 +39,15 @@ class NetworkEstimator(Estimator[Model]):
         structure = getattr(self, self._structure)
         return isinstance(structure, str) and structure == "auto"
 
+    @property
+    def _searches(self) -> dict[str, bool]:
+        return super()._searches | {self._structure: self._is_learned}
+
     def _check_combinations(self) -> None:
         super()._check_combinations()
-        learned = {self._structure: self._is_learned}
-        if self.checkpoint is not None:
-            self._exclude("checkpoint", learned, SEVERAL_FITS)
+        advice = "a structure search keeps one basis; give n_components as a number"
         if isinstance(getattr(self, "n_components", None), str):
-            self._exclude("n_components", learned, "a structure search keeps one basis; give n_components as a number")
+            self._exclude("n_components", {self._structure: self._is_learned}, advice)
 
     def _train_network(
         self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None

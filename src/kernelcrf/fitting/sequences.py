@@ -1,4 +1,4 @@
-"""Labelled sequences in this process.
+"""Labelled sequences in this process, read with what each of them counts for.
 
 The place of a landmark that is an input is that of its first token. A centre has that of the input nearest to it in the
 kernel's own metric,
@@ -10,24 +10,29 @@ which for rbf and other kernels with k(x, x) = 1 is the input of the largest k(b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Flags, Floats, Inputs, Labels, Places
+from kernelcrf.arrays import Flags, Floats, Inputs, Labels, Places, UserData
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, input_of
+from kernelcrf.fitting.corpus import CliqueFeatures, Corpus, LocalCorpus, input_of
 from kernelcrf.fitting.digest import Words, digest_legal, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.readers.training import TrainingSequences
+from kernelcrf.readers.constraints import check_legal, legal_labelings
+from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.terms import Term
 
 
@@ -48,11 +53,18 @@ class LabelledSequences(LocalCorpus):
     weights: Floats | None = None
     legal: Legal | None = None
 
-    @classmethod
-    def of(cls, read: TrainingSequences) -> LabelledSequences:
-        """Return sequences that were read with their labels."""
-        tokens, n_labels = read.tokens, len(read.labels.classes)
-        return cls(read.X, read.chains, tokens.indices, n_labels, tokens.allowed, tokens.weights, read.legal)
+    def only_weighted(self) -> LabelledSequences:
+        """Return the sequences that do not count for 0; they keep their numbers."""
+        if self.weights is None or self.weights.all():
+            return self
+        kept = self.weights > 0
+        nodes = np.repeat(kept, self.chains.lengths)
+        labels = self.labels[nodes]
+        allowed = None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes]
+        weights = self.weights[kept]
+        return replace(
+            self, X=self.X[nodes], chains=self.chains.only(kept), labels=labels, allowed=allowed, weights=weights
+        )
 
     def rows(self, name: str) -> Inputs:
         """Return the inputs of all tokens."""
@@ -90,6 +102,64 @@ class LabelledSequences(LocalCorpus):
         if indices is None:
             indices = nearest(input_of(term)[1], features.basis.landmarks, found.inputs, engine)[0]
         return self.places(found.first[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Labelled sequences, here or on a cluster, and the readers that read new sequences alike.
+
+    legal : the labellings that are allowed, or None for all.
+    by_scale : computes gamma="scale" of the inputs.
+    """
+
+    reader: SequenceReader
+    labels: LabelReader
+    legal: Legal | None
+    data: Corpus
+    by_scale: Callable[[], float]
+
+
+def read_training_data(
+    X: UserData,
+    y: UserData,
+    sample_weight: UserData,
+    lengths: UserData,
+    *,
+    hash_features: int | None,
+    classes: UserData,
+    class_weight: UserData,
+    constraints: UserData,
+    earlier: tuple[SequenceReader, LabelReader] | None = None,
+) -> TrainingData:
+    """Return the sequences X with their labels y, without those that count for 0.
+
+    earlier : the readers of an earlier fit, if this one goes on from there.
+    """
+    if earlier is None:
+        reader, inputs, chains = SequenceReader.fit(X, lengths, hash_features, sample_weight)
+        tokens = flat_labels(y, chains, flat=lengths is not None)
+        labels = LabelReader.fit(tokens, classes)
+    else:
+        reader, labels = earlier
+        inputs, chains = reader.read(X, lengths)
+        tokens = flat_labels(y, chains, flat=lengths is not None)
+    legal = None if constraints is None else legal_labelings(constraints, labels.classes)
+    given = read_weights(sample_weight, chains.n_samples, "sequence")
+    indices, allowed = labels.encode(tokens, chains)
+    if legal is not None:
+        check_legal(legal, chains, indices, labels.classes)
+    weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
+    left_out = 0 if weights is None else int((weights == 0).sum())
+    if earlier is None and reader.vocabulary is not None and left_out > (0 if given is None else (given == 0).sum()):
+        # Sequences that class_weight leaves out add no name to the vocabulary.
+        reader, inputs, _ = SequenceReader.fit(X, lengths, hash_features, weights)
+    every = LabelledSequences(inputs, chains, indices, len(labels.classes), allowed, weights, legal)
+    data = every.only_weighted()
+    if not data.chains.n_nodes:
+        raise ValueError(
+            "sample_weight and class_weight leave no sequence that has a token: expected one with a weight above zero"
+        )
+    return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X))
 
 
 def nearest(

@@ -23,7 +23,7 @@ from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import KernelModel
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
-from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM
 from kernelcrf.validation import shown
@@ -162,12 +162,13 @@ class ChainModel(KernelModel):
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
         """Return the mean log-probability of labelled sequences."""
         found = self.distribution(X, None, engine)
-        return float(found.log_prob(*self.labels.encode(y, found.chains)).mean())
+        return float(found.log_prob(*self.labels.encode(flat_labels(y, found.chains), found.chains)).mean())
 
     def log_score(self, y: UserData, proba: list[Array]) -> float:
         """Return the mean log-probability of the known labels of tokens, under given marginals."""
         p = np.concatenate(proba)
-        indices, _ = self.labels.encode(y, Chains.from_lengths([len(rows) for rows in proba]))
+        chains = Chains.from_lengths([len(rows) for rows in proba])
+        indices, _ = self.labels.encode(flat_labels(y, chains), chains)
         known = np.flatnonzero(indices >= 0)
         return float(np.log(np.maximum(p[known, indices[known]], TINY)).mean())
 

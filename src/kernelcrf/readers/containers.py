@@ -14,6 +14,7 @@ refused, because their order is not that of the data. Masked numbers are refused
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from numbers import Number
 from typing import TypeVar
 
@@ -196,8 +197,9 @@ class Ragged(list[T]):
 
     @classmethod
     def cut(cls, values: Array, offsets: Ints, axis: int = 0) -> Ragged[UserData]:
-        """Return the values of m sequences, which begin at offsets (m + 1,) along an axis; m may be 0."""
-        return cls(np.split(values, offsets[1:-1], axis=axis) if len(offsets) > 1 else ())
+        """Return the values of m sequences, which begin at offsets (m + 1,) along an axis."""
+        before = (slice(None),) * axis
+        return cls(values[*before, low:high] for low, high in pairwise(offsets.tolist()))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """Return the values as an array (m,) of objects."""

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from kernelcrf.arrays import Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import is_frame, read_container, read_matrix
-from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.weights import read_weights
 
 
@@ -146,8 +146,9 @@ def read_labelled_graphs(
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)
-    reader = LabelReader.fit(y, order, classes)
-    labels = reader.encode_single(y, order)
+    tokens = flat_labels(y, order)
+    reader = LabelReader.fit(tokens, classes)
+    labels = reader.encode_single(tokens, order)
     weights = read_weights(sample_weight, graphs.n_samples, "graph")
     if weights is not None and not weights.all():
         kept = weights > 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import DATES, is_missing_value, object_array, read_labels, read_list
+from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, object_array, read_labels, read_list
 from kernelcrf.validation import shown, shown_list
 
 SETS = (set, frozenset)
@@ -44,18 +44,9 @@ class LabelReader:
     classes: Array
 
     @classmethod
-    def fit(
-        cls, y: UserData, chains: Chains, classes: Iterable[Hashable] | None = None, *, flat: bool = False
-    ) -> LabelReader:
-        """Return a reader of the labels that y shows, or of the given classes; y must show at least one label.
-
-        flat : whether y holds the labels of all tokens one after the other.
-        """
-        return cls.of(distinct_labels(y, chains, flat=flat), classes)
-
-    @classmethod
-    def of(cls, seen: Sequence[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader of the labels among the distinct values of y, or of the given classes."""
+    def fit(cls, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
+        """Return a reader of the labels of tokens, or of the given classes; at least one label must be known."""
+        seen = distinct_labels(tokens)
         if classes is not None:
             labels = dict.fromkeys(classes)
             _check_labels(labels, "classes")
@@ -78,48 +69,39 @@ class LabelReader:
             )
         return reader
 
-    def encode(self, y: UserData, chains: Chains, *, flat: bool = False) -> tuple[Labels, Flags | None]:
+    def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
         """Return indices (N,), -1 where a label is missing or one of a set, and the labels that are allowed (N, L).
 
         The second is None if every token has one known label.
         """
-        tokens = flat_labels(y, chains, flat=flat)
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
         except (KeyError, TypeError):
             return self._encode_partial(tokens, chains)
         return labels, None
 
-    def encode_single(self, y: UserData, chains: Chains) -> Labels:
-        """Return indices (N,), -1 where a label is missing; raise if y has sets of labels."""
-        labels, allowed = self.encode(y, chains)
+    def encode_single(self, tokens: Sequence[UserData], chains: Chains) -> Labels:
+        """Return indices (N,), -1 where a label is missing; raise if there are sets of labels."""
+        labels, allowed = self.encode(tokens, chains)
         counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
         if ((counts > 1) & (counts < len(self.classes))).any():
             raise ValueError("y has sets of labels: expected one label per node, or None for a missing one")
         return np.where(counts > 1, np.int32(UNKNOWN), labels)
 
-    def compare(
-        self, indices: npt.ArrayLike, y: UserData, chains: Chains, *, flat: bool = False
-    ) -> tuple[Flags, Flags]:
-        """Return which of the indices (N,) are the labels of y, and which labels of y are known, each (N,).
+    def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
+        """Return which of the indices (N,) are the labels of tokens, and which of these labels are known, each (N,).
 
         A label outside the classes is known, and no index is right.
         """
-        tokens = flat_labels(y, chains, flat=flat)
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         truth = [
             self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
         ]
         return np.asarray(indices) == np.array(truth, np.intp), known
 
-    def decode(self, indices: npt.ArrayLike, chains: Chains) -> list[Array]:
+    def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
         """Return the labels of indices (N,), one array per sequence."""
-        labels = self.classes[np.asarray(indices, dtype=np.intp)]
-        if labels.shape != (chains.n_nodes,):
-            raise ValueError(
-                f"indices has shape {labels.shape} and the chains have {chains.n_nodes} tokens: expected one per token"
-            )
-        return [labels[low:high] for low, high in pairwise(chains.offsets.tolist())]
+        return Ragged.cut(self.classes[np.asarray(indices, dtype=np.intp)], chains.offsets)
 
     def to_config(self) -> dict[str, UserData]:
         """Return the classes as JSON-able values, which `from_config` reads."""
@@ -171,7 +153,10 @@ class LabelReader:
 
 
 def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
-    """Return the labels of all tokens; raise if a sequence has more or fewer labels than tokens."""
+    """Return the labels of all tokens; raise if a sequence has more or fewer labels than tokens.
+
+    flat : whether y holds the labels of all tokens one after the other.
+    """
     if y is None:
         raise ValueError(
             "the fit requires y to be passed, but the target y is None: expected a label for each token or node"
@@ -200,10 +185,10 @@ def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[User
     return list(chain.from_iterable(sequences))
 
 
-def distinct_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
-    """Return the distinct values of y without None, also those within sets, by appearance."""
+def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
+    """Return the distinct labels of tokens without None, also those within sets, by appearance."""
     seen: dict[UserData, None] = {}
-    for label in flat_labels(y, chains, flat=flat):
+    for label in tokens:
         if isinstance(label, SETS):
             # The order of a set is not fixed: sorting by text makes a fit repeatable.
             seen.update(dict.fromkeys(sorted(label, key=repr)))
