@@ -9,7 +9,7 @@ import pytest
 
 from kernelcrf.distributed import read_parquet
 from kernelcrf.formats import FormatError, read, streams
-from kernelcrf.formats.parquet_file import open_parquet
+from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.formats.parquet_pages import DICTIONARY, pages, read_footer, read_struct
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -17,7 +17,7 @@ from kernelcrf.distributed.run_folder import RunFolder, is_hidden
 from kernelcrf.distributed.sources import SequenceSources
 from kernelcrf.distributed.training_data import current_cluster
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
-from kernelcrf.formats.parquet_file import open_parquet
+from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.models.base import model_digest
 from kernelcrf.persistence import PathLike
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array
 from kernelcrf.distributed.sources import RawSequences
 from kernelcrf.formats.arrow import ArrowObject, arrow, arrow_errors
-from kernelcrf.formats.parquet_file import open_parquet
+from kernelcrf.formats.parquet import open_parquet
 from kernelcrf.formats.records import FormatError
 from kernelcrf.readers.feature_dicts import NamedTokens
 from kernelcrf.validation import shown_list
