@@ -1,5 +1,8 @@
 """The file format of models and checkpoints: checked tensors and JSON. It does not depend on any model."""
 
-from kernelcrf.persistence.model_file import ModelFileError, PathLike, check_target, read, whole_file, write
-
-__all__ = ["ModelFileError", "PathLike", "check_target", "read", "whole_file", "write"]
+from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
+from kernelcrf.persistence.model_file import PathLike as PathLike
+from kernelcrf.persistence.model_file import check_target as check_target
+from kernelcrf.persistence.model_file import read as read
+from kernelcrf.persistence.model_file import whole_file as whole_file
+from kernelcrf.persistence.model_file import write as write
