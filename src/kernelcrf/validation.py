@@ -181,8 +181,7 @@ def instance_of(*types: type, text: str) -> Constraint:
 def has_methods(*names: str, text: str) -> Constraint:
     """Return the constraint of objects, not classes, with some methods."""
     return Constraint(
-        text,
-        lambda value: not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names),
+        text, lambda value: not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
     )
 
 
@@ -216,9 +215,7 @@ COUNT = either(whole(least=1))
 SHARE = either(real(above=0, below=1))
 PATH = either(path)
 SEED = either(
-    whole(least=0, most=LARGEST_SEED),
-    instance_of(np.random.RandomState, text="a numpy.random.RandomState"),
-    nothing,
+    whole(least=0, most=LARGEST_SEED), instance_of(np.random.RandomState, text="a numpy.random.RandomState"), nothing
 )
 N_JOBS = either(
     whole(least=1),

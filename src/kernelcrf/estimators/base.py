@@ -186,13 +186,6 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             engine=self._engine,
         )
 
-    def _plan(self, problem: Problem, by_evidence: Collection[str]) -> Plan:
-        return Plan(
-            by_evidence=by_evidence if self._by_evidence else (),
-            laplace=bool(self.laplace),
-            checkpoint=Checkpoint.of(self.checkpoint),
-        )
-
     def _train(
         self,
         problem: Problem,
@@ -207,7 +200,15 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         start : an earlier fit to go on from, or None.
         structure : a search for the templates that matter, or None.
         """
-        plan = replace(self._plan(problem, by_evidence), structure=structure)
+        optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
+        plan = Plan(
+            by_evidence=by_evidence if self._by_evidence else (),
+            kernel_terms=[term.name for term in optimized],
+            n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
+            laplace=bool(self.laplace),
+            checkpoint=Checkpoint.of(self.checkpoint),
+            structure=structure,
+        )
         with self._progress(problem.corpus.where) as callback:
             found = train(problem, replace(self._settings(seed), callback=callback), plan, start)
         self._warn_if_short(found.fit.certificate, found.fit.solution.history[-1])
@@ -270,13 +271,6 @@ class InputEstimator(Estimator[Model]):
         given = self.n_components
         n_components = given if given is None or isinstance(given, str) else int(given)
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
-
-    def _plan(self, problem: Problem, by_evidence: Collection[str]) -> Plan:
-        plan = super()._plan(problem, by_evidence)
-        if not self.optimize_kernel:
-            return plan
-        names = [term.name for term in sharing_inputs(problem.terms)[0]]
-        return replace(plan, kernel_terms=names, n_restarts=int(self.n_restarts_optimizer))
 
     def _make_kernel(self, argument: str, n_features: int, by_scale: Callable[[], float]) -> InputKernel:
         """Return the kernel of a parameter with its gamma as a number; `by_scale` computes it if it is "scale"."""

@@ -20,14 +20,13 @@ from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
-from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.joint_labels import Contrasts, Product
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.models.base import rng_of
-from kernelcrf.models.label_sets import TableModel, pair_name, variable_name
+from kernelcrf.models.label_sets import TableModel, pair_graph, pair_name, variable_name
 from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
@@ -109,21 +108,19 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         cards = np.array([len(values) for values in reader.categories])
         pairs = interacting_pairs(self.structure, labels, cards, weights)
         kernels = [self._label_kernel(values, v) for v, values in enumerate(reader.categories)]
-        singles = {variable_name(v): np.array([[v]]) for v in range(len(cards))}
-        cliques = singles | {pair_name(*pair): np.array([pair]) for pair in pairs}
-        C = self._first_C()
+        singles, C = [variable_name(v) for v in range(len(cards))], self._first_C()
         terms = [Term(name, name, k_y, C) for name, k_y in zip(singles, kernels, strict=True)]
         terms += [Term(pair_name(u, v), pair_name(u, v), Product((kernels[u], kernels[v])), C) for u, v in pairs]
+        cliques = pair_graph(cards, pairs, variable_name).cliques
         data = LabelledGraphs(cards, cliques, labels, weights=weights, pooled=bool((labels >= 0).all()))
         before = None if self._earlier is None else self._earlier.as_potentials
-        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
+        fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
-        graph = Graph(cards, {name: cliques[name] for name in fitted.layout.cliques})
         self.model_ = TableModel(
             **shared,
             reader=reader,
             edges=np.array(edges, np.int64).reshape(-1, 2),
-            tables=Potentials.of(fitted).tables(Exact(graph), 1, {}, self._engine),
+            tables=Potentials.of(fitted).tables(Exact(pair_graph(cards, edges, variable_name)), 1, {}, self._engine),
         )
         return self
 

@@ -22,7 +22,7 @@ from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.kernels.joint_labels import Contrasts, interactions
 from kernelcrf.models.base import rng_of
-from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_name
+from kernelcrf.models.label_sets import LabelSetModel, label_name, pair_graph, pair_name
 from kernelcrf.models.network import NetworkDistribution
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.rows import LabelSetReader, RowReader, row_accuracy
@@ -114,13 +114,14 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
         sets, labels = LabelSetReader.fit(y)
         weights, X, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), X, labels)
-        pairs = interacting_pairs(self.structure, labels, np.full(labels.shape[1], 2), weights)
-        singles = {label_name(j): np.array([[j]]) for j in range(labels.shape[1])}
-        cliques = singles | {pair_name(*pair): np.array([pair]) for pair in pairs}
-        data = LabelledGraphs(np.full(labels.shape[1], 2), cliques, labels, {"rows": X}, weights=weights)
+        cards = np.full(labels.shape[1], 2)
+        pairs = interacting_pairs(self.structure, labels, cards, weights)
+        cliques = pair_graph(cards, pairs, label_name).cliques
+        data = LabelledGraphs(cards, cliques, labels, {"rows": X}, weights=weights)
         before = None if self._earlier is None else self._earlier.potentials
-        terms = self._terms(list(singles), [pair_name(*pair) for pair in pairs], X, weights, before)
-        fitted, shared = self._train_network(terms, data, list(singles), self._seed(), before)
+        singles = [label_name(j) for j in range(len(cards))]
+        terms = self._terms(singles, list(cliques)[len(cards) :], X, weights, before)
+        fitted, shared = self._train_network(terms, data, singles, self._seed(), before)
         edges = [pair for pair in pairs if pair_name(*pair) in fitted.layout.cliques]
         self.model_ = LabelSetModel(
             **shared,

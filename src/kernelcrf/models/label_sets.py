@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -40,10 +40,10 @@ def pair_name(u: int, v: int) -> str:
     return f"edge {u} {v}"
 
 
-def _pair_graph(cards: Sequence[int], edges: Places, name: Callable[[int], str]) -> Graph:
+def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
     """Return the graph of labels or variables that have so many values, with the pairs that interact."""
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
-    return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges.tolist()})
+    return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +58,7 @@ class LabelSetModel(NetworkModel):
     @cached_property
     def exact(self) -> Exact:
         """Return inference on the graph of the labels."""
-        return Exact(_pair_graph([2] * len(self.sets.values), self.edges, label_name))
+        return Exact(pair_graph([2] * len(self.sets.values), self.edges.tolist(), label_name))
 
     @property
     def landmarks(self) -> Inputs | None:
@@ -102,7 +102,7 @@ class LabelSetModel(NetworkModel):
         """Return the model that `to_arrays` described, once its parts are consistent."""
         rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
-        graph = _pair_graph([2] * len(sets.values), edges, label_name)
+        graph = pair_graph([2] * len(sets.values), edges, label_name)
         sizes = {name: int(np.prod(graph.shape(name))) for name in graph.cliques}
         columns = dict.fromkeys(sizes, rows.n_features)
         potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, columns)
@@ -127,7 +127,7 @@ class TableModel(NetworkModel):
     @cached_property
     def exact(self) -> Exact:
         """Return inference on the graph of the variables."""
-        return Exact(_pair_graph([len(values) for values in self.reader.categories], self.edges, variable_name))
+        return Exact(pair_graph([len(values) for values in self.reader.categories], self.edges.tolist(), variable_name))
 
     @property
     def categories(self) -> list[Array]:

@@ -14,7 +14,7 @@ refused, because their order is not that of the data. Masked numbers are refused
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from itertools import pairwise
+from itertools import chain, pairwise
 from numbers import Number
 from typing import TypeVar
 
@@ -157,11 +157,8 @@ def read_table(values: UserData, name: str) -> Array:
     rows = [read_labels(row, f"{name}[{i}]", expected) for i, row in enumerate(values)]
     if len({len(row) for row in rows}) > 1:
         raise ValueError(f"{name} has rows of different lengths: expected {expected}, with as many values in each")
-    table = np.empty((len(rows), len(rows[0]) if rows else 0), object)
-    for i, row in enumerate(rows):
-        for j, value in enumerate(row):
-            table[i, j] = value
-    return table
+    width = len(rows[0]) if rows else 0
+    return object_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
 
 
 def is_frame(values: UserData) -> bool:

@@ -71,9 +71,7 @@ def _is_power_of_two(value: UserData) -> bool:
 
 
 HASH_FEATURES = either(
-    Constraint("a power of two below 2**31 such as 2**18", _is_power_of_two),
-    nothing,
-    advice="None keeps a vocabulary",
+    Constraint("a power of two below 2**31 such as 2**18", _is_power_of_two), nothing, advice="None keeps a vocabulary"
 )
 
 

@@ -29,14 +29,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.containers import (
-    is_collection,
-    is_frame,
-    read_container,
-    read_lengths,
-    read_list,
-    read_matrix,
-)
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrix
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from numbers import Real
 
 import numpy as np
-import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats, Labels, UserData, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, UserData, is_sparse
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.validation import shown, shown_list
 
@@ -60,7 +59,7 @@ def read_weights(
 def weigh_samples(
     sample_weight: Floats | None,
     class_weight: UserData,
-    lengths: npt.NDArray[np.int64],
+    lengths: Ints,
     indices: Labels,
     classes: Array,
     noun: str,
@@ -96,7 +95,7 @@ def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, 
     return weights[weights > 0], *(value[weights > 0] for value in values)
 
 
-def score_weights(sample_weight: UserData, lengths: npt.NDArray[np.int64], known: Flags, noun: str) -> Floats:
+def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: str) -> Floats:
     """Return a weight for each known token or node of samples of these lengths, for a score; not all are 0."""
     if not known.any():
         raise ValueError(f"y has no {noun} with a known label: expected at least one to score")
