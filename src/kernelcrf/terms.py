@@ -26,10 +26,7 @@ from kernelcrf.validation import either, real
 
 # Below, 1 / C is near the largest number there is.
 LEAST_C = 1e-300
-PRIOR_VARIANCE = either(
-    real(least=LEAST_C),
-    advice="every term is penalised, or there is no certificate",
-)
+PRIOR_VARIANCE = either(real(least=LEAST_C), advice="every term is penalised, or there is no certificate")
 
 # Between these, entries whose squares underflow are negligible beside the others.
 SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200

@@ -44,16 +44,15 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
 
 def text_of(value: object) -> str:
     """Return a value of the summary as a line of text that a terminal may show."""
-    return printable(_text_of(value))
-
-
-def _text_of(value: object) -> str:
+    text = str(value)
     if isinstance(value, dict):
-        return ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
-    if isinstance(value, list):
+        text = ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
+    elif isinstance(value, list):
         more = f" and {len(value) - SHOWN_LABELS} more" if len(value) > SHOWN_LABELS else ""
-        return f"{len(value)}: {' '.join(map(str, value[:SHOWN_LABELS]))}{more}"
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        text = f"{len(value)}: {' '.join(map(str, value[:SHOWN_LABELS]))}{more}"
+    elif isinstance(value, int | float):
+        text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+    return printable(text)
 
 
 def summary_html(crf: BaseEstimator) -> str:

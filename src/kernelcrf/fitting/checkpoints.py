@@ -158,21 +158,21 @@ class Checkpoint:
         config = {"kind": KIND, "problem": dict(stated), "maps": maps}
         arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
         arrays["history"] = np.array([astuple(record) for record in at.history])
-        if not _is_url(self.path):
+        if (remote := self._remote()) is None:
             write(self.path, config, arrays)
             return
-        files, path = _filesystem(self.path)
+        files, path = remote
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder) / "checkpoint", config, arrays)
             files.put_file(str(Path(folder) / "checkpoint"), f"{path}.partial")
         files.mv(f"{path}.partial", path)
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        if not _is_url(self.path):
+        if (remote := self._remote()) is None:
             if Path(self.path).is_dir():
                 raise ValueError(f"checkpoint={os.fspath(self.path)!r} is a folder: pass the path of a file")
             return read(self.path) if Path(self.path).exists() else None
-        files, path = _filesystem(self.path)
+        files, path = remote
         if not files.exists(path):
             return None
         with tempfile.TemporaryDirectory() as folder:
@@ -182,6 +182,18 @@ class Checkpoint:
                 return read(copy)
             except ModelFileError as error:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
+
+    def _remote(self) -> tuple[Any, str] | None:
+        """Return the file system of a URL and the path in it, or None for a path on this machine."""
+        path = os.fspath(self.path)
+        if "://" not in path:
+            return None
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise ImportError(f"checkpoint={path!r} needs fsspec: pip install 'kernelcrf[dask]'") from None
+        files, inside = url_to_fs(path)
+        return files, str(inside)
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
@@ -257,16 +269,3 @@ def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
         raise ModelFileError("tensor 'history' has values, passes or seconds that no fit has")
     return history
-
-
-def _is_url(path: PathLike) -> bool:
-    return "://" in os.fspath(path)
-
-
-def _filesystem(path: PathLike) -> tuple[Any, str]:
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise ImportError(f"checkpoint={os.fspath(path)!r} needs fsspec: pip install 'kernelcrf[dask]'") from None
-    files, inside = url_to_fs(os.fspath(path))
-    return files, str(inside)

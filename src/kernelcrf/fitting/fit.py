@@ -28,7 +28,7 @@ from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STAL
 from kernelcrf.terms import Layout, Term
 
 Callback = Callable[[Record], None] | None
-Keep = Callable[["Start"], None]
+Keep = Callable[["Start"], None] | None
 
 FIRST_ATOMS = 64
 IN_SPAN_SHARE = 0.25
@@ -114,7 +114,7 @@ class Fit:
         return Start(self.maps, self.weights)
 
 
-def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: Keep | None = None) -> Fit:
+def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: Keep = None) -> Fit:
     """Fit the terms of a problem; `start` has the landmarks and weights of an earlier fit, taken up on this data.
 
     keep : is told of maps, weights and history at every point.
@@ -146,7 +146,7 @@ def solve(
     features: Mapping[str, Features],
     settings: Settings,
     start: Start | None = None,
-    keep: Keep | None = None,
+    keep: Keep = None,
 ) -> Fit:
     """Fit the terms of a problem whose features are known, from the weights of an earlier fit if there is one."""
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}

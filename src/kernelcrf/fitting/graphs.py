@@ -82,8 +82,5 @@ class LabelledGraphs(LocalCorpus):
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
         np.add.at(counts, chosen.ravel(), np.repeat(weights, chosen.shape[1]))
         return GraphPartition(
-            self.inference(graph),
-            self.labels[:1],
-            weights=np.array([self.mass]),
-            statistics=counts[None] / self.mass,
+            self.inference(graph), self.labels[:1], weights=np.array([self.mass]), statistics=counts[None] / self.mass
         )

@@ -271,12 +271,7 @@ def _factor(A: Floats) -> Floats:
 
 
 def _stochastic(
-    objective: Objective,
-    at: Evaluation,
-    M: Preconditioner,
-    n_draws: int,
-    rtol: float,
-    rng: np.random.Generator,
+    objective: Objective, at: Evaluation, M: Preconditioner, n_draws: int, rtol: float, rng: np.random.Generator
 ) -> Laplace:
     layout = objective.layout
     scale = prior_scale(layout)

@@ -88,11 +88,14 @@ class ScorePosterior:
         }
         for low in range(0, n_samples, group):
             theta = self.posterior.mode + deviations[low : low + group]
-            parts = [(term, *self._group(term, theta, features, rest, rng)) for term in self.layout.terms]
+            parts = [
+                (term, self._group(term, theta, features.get(term.name), rest.get(term.name), rng))
+                for term in self.layout.terms
+            ]
             for k in range(len(theta)):
                 s, w = np.zeros(1), np.zeros(1)
-                for term, Z, has_inputs in parts:
-                    scores = term.k_y.expand(Z[:, k] if has_inputs else Z[k])
+                for term, Z in parts:
+                    scores = term.k_y.expand(Z[:, k] if term.name in features else Z[k])
                     if term.cliques == TOKENS:
                         s = s + scores
                     else:
@@ -101,23 +104,17 @@ class ScorePosterior:
                 yield check_scores(s), w
 
     def _group(
-        self,
-        term: Term,
-        theta: Floats,
-        features: Mapping[str, Inputs],
-        rest: Mapping[str, Floats],
-        rng: np.random.Generator,
-    ) -> tuple[Floats, bool]:
+        self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
+    ) -> Floats:
         """Return F W of some draws, (N, draws, r), or W itself, (draws, r), of a term without inputs."""
-        name = term.name
-        W = theta[:, self.layout.slices[name]].reshape(len(theta), term.n, -1)
-        if name not in features:
-            return W[:, 0], False
+        W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
+        if F is None or rest is None:
+            return W[:, 0]
         stacked = np.ascontiguousarray(W.transpose(1, 0, 2)).reshape(term.n, -1)
-        Z = np.asarray(features[name] @ stacked)
-        if rest[name].any():
-            Z = Z + rest[name][:, None] * rng.standard_normal(Z.shape)
-        return Z.reshape(Z.shape[0], *W.shape[::2]), True
+        Z = np.asarray(F @ stacked)
+        if rest.any():
+            Z = Z + rest[:, None] * rng.standard_normal(Z.shape)
+        return Z.reshape(Z.shape[0], *W.shape[::2])
 
     def _rest(self, term: Term, X: Inputs, F: Inputs) -> Floats:
         """Return the prior variance outside of the span, C (k(x, x) - |F_x|^2), (rows,)."""
