@@ -22,6 +22,7 @@ The marginals of messages that have not converged do not agree exactly; `consist
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import entr, rel_entr
 
 from kernelcrf.arrays import Floats, Ints
 from kernelcrf.inference.forests import Cover
@@ -40,7 +41,7 @@ def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
     loops.mean_field(q, scores, edge_scores, graph.node_starts, starts, incident, TOL, MOST_UPDATES)
     first, second = (nodes[at] for nodes, at in zip(cover.message_nodes, cover.message_entries, strict=True))
     joint = q[:, first] * q[:, second]
-    own = np.multiply(q, scores, where=q > 0, out=np.zeros_like(q)) - _times_log(q, q)
+    own = np.multiply(q, scores, where=q > 0, out=np.zeros_like(q)) + entr(q)
     energy = np.multiply(joint, edge_scores, where=joint > 0, out=np.zeros_like(joint))
     bound = np.zeros((len(tables), graph.n_samples))
     np.add.at(bound.T, np.repeat(graph.node_samples, graph.cards), own.T)
@@ -83,7 +84,7 @@ def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
     nodes /= np.repeat(np.add.reduceat(nodes, starts[:-1], axis=1), graph.cards, axis=1) if graph.n_nodes else 1.0
     cliques[:, is_node] = nodes[:, cover.entries[is_node]]
     entropy = np.zeros((len(marginals), graph.n_samples))
-    np.add.at(entropy.T, np.repeat(graph.node_samples, graph.cards), -_times_log(nodes, nodes).T)
+    np.add.at(entropy.T, np.repeat(graph.node_samples, graph.cards), entr(nodes).T)
     first = 0
     for name, ends in graph.cliques.items():
         if ends.shape[1] == 2 and len(ends):
@@ -92,16 +93,11 @@ def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
             tables = _transported(marginals[:, graph.slices[name]].reshape(len(marginals), -1, *shape), left, right)
             cliques[:, graph.slices[name]] = tables.reshape(len(marginals), -1)
             apart = left[..., :, None] * right[..., None, :]
-            information = _times_log(tables, tables / np.where(apart > 0, apart, 1.0)).sum(axis=(2, 3))
+            information = rel_entr(tables, np.where(apart > 0, apart, tables)).sum(axis=(2, 3))
             rho = cover.rho[first : first + len(ends)]
             np.add.at(entropy.T, graph.node_samples[ends[:, 0]], -(rho * information).T)
             first += len(ends)
     return cliques, entropy
-
-
-def _times_log(p: Floats, of: Floats) -> Floats:
-    """Return p log of, 0 where p is."""
-    return np.asarray(p * np.log(of, where=of > 0, out=np.zeros_like(of)))
 
 
 def _transported(tables: Floats, left: Floats, right: Floats) -> Floats:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import entr
 
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.tangents import Tangents
@@ -45,6 +46,4 @@ class Softmax:
     @property
     def entropy(self) -> Floats:
         """Return -sum_j p_t(j) log p_t(j) of each token, (N,)."""
-        p = self.p.astype(np.float64, copy=False)
-        logs = np.log(p, where=p > 0, out=np.zeros_like(p))
-        return np.asarray(-np.einsum("tj,tj->t", p, logs))
+        return np.asarray(entr(self.p.astype(np.float64, copy=False)).sum(axis=1))

@@ -49,26 +49,6 @@ def messages(s, w, tied, a, la, lb, c):
 
 
 @compiled
-def entropy(s, w, tied, la, a):
-    n_nodes, n_labels = s.shape
-    h, previous = np.zeros(n_labels), np.zeros(n_labels)
-    for t in range(1, n_nodes):
-        k = 0 if tied else t
-        previous[:] = h
-        for j in range(n_labels):
-            h[j] = 0
-            for i in range(n_labels):
-                log_p = la[t - 1, i] + w[k, i, j] - a[t, j]
-                if log_p > -np.inf:
-                    h[j] += np.exp(log_p) * (previous[i] - log_p)
-    total = 0.0
-    for j in range(n_labels):
-        if n_nodes > 0 and la[n_nodes - 1, j] > -np.inf:
-            total += np.exp(la[n_nodes - 1, j]) * (h[j] - la[n_nodes - 1, j])
-    return total
-
-
-@compiled
 def sample(w, tied, la, uniform, labels):
     n_nodes, n_labels = la.shape
     x = np.empty(n_labels)
