@@ -48,7 +48,7 @@ class Certificate:
     lower_bound : a lower bound of P within the span of the basis; -inf if P is not convex (missing labels).
     gap_full : a bound on the distance to the optimum in the kernel's whole space; None if it was not computed.
     status : how the fit ended. "optimal" is certified; "stationary" is the end of a fit with missing labels.
-    rounding : how far below zero, relative to |P|, a gap may come out by the precision of the features.
+    rounding : how far the objective and its bounds may be off by the precision of scores, relative to max(1, |P|).
 
     Examples
     --------

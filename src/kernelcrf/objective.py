@@ -8,6 +8,13 @@ omega are the weights of the samples. log Z(allowed) sums over the labelings tha
 observed, it is the score of the one labelling, and P is convex. If some are missing, H leaves out the covariance under
 p(. | allowed): this Gauss-Newton part is positive definite, so that it can minimise P, but it certifies nothing.
 
+Scores have the precision of the features, and P is a difference of sums of scores. Its rounding is estimated as
+
+    noise = eps (sum_c omega_c |s_c| + 8 [sum_c (omega_c s_c)^2]^1/2)
+
+over the cliques c, with s_c the largest score of a clique: the errors of single scores, of 8 eps, are taken as
+independent, and a share of one eps as common to all.
+
 A pass computes F W and F' R once. Partitions know their graphs and do the inference; an engine sums over them in a
 fixed order.
 """
@@ -16,13 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from kernelcrf.arrays import DType, Floats
 from kernelcrf.engines.local import LocalEngine, Total
-from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, Scores, Sums
+from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, RowPartition, Scores, Sums
 from kernelcrf.terms import Layout
 
 
@@ -118,6 +125,12 @@ class Objective:
             return at.value - at.lower_bound
         return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
 
+    def noise(self, at: Evaluation) -> float:
+        """Return how far P may be off at a point by the rounding of its scores, as the head of this module says."""
+        sizes = partial(_score_sizes, self.layout)
+        total, squares = self.summed(lambda k: self.partitions[k].total(sizes, at.parts[k]))
+        return float(np.finfo(self.dtype).eps * (total + 8 * np.sqrt(squares)))
+
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """Return the line from an evaluation along a direction: half a pass."""
         n_jobs = self.engine.n_jobs
@@ -145,3 +158,9 @@ class Objective:
     def summed(self, function: Callable[[int], Total]) -> Total:
         """Return the sum of function(k) over the partitions k, in a fixed order."""
         return self.engine.reduce(lambda k: (function(k), None), range(len(self.partitions)), self.costs)[0]
+
+
+def _score_sizes(layout: Layout, rows: RowPartition, at: PartitionState) -> Floats:
+    """Return sum_c omega_c |s_c| and sum_c (omega_c s_c)^2."""
+    sizes = rows.score_sizes(layout, at)
+    return np.array([sizes.sum(), np.dot(sizes, sizes)])

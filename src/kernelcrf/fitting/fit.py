@@ -214,7 +214,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         if not gap.shares and fitted.objective.is_convex:
             # The span is the whole space, and bounds of other points than the last one count as well.
             gap = replace(gap, value=fitted.certificate.gap_in_span)
-        reached = gap.value <= settings.tol * abs(at.value)
+        reached = max(gap.value, 0.0) + fitted.objective.noise(at) <= settings.tol * abs(at.value)
         sizes = {name: features[name].map.n for name in groups}
         growing = [name for name in groups if sizes[name] < most[name] and _matters(gap, name)]
         if reached or not growing or fitted.solution.status == INTERRUPTED:

@@ -268,6 +268,13 @@ class ChainPartition:
         """Return function(self, at)."""
         return function(self, at)
 
+    def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
+        """Return omega times the largest finite |score| of each token and of the step into it, (N,)."""
+        s, w = (
+            np.where(np.isfinite(scores), np.abs(scores), 0).astype(np.float64) for scores in (at.scores.s, at.scores.w)
+        )
+        return self.weighted(s.max(axis=1, initial=0.0) + w.max(axis=(-2, -1), initial=0.0))
+
     def clique_weights(self, term: Term) -> Floats:
         """Return the weight of each token's sequence, (N,)."""
         return self.weighted(np.ones(self.chains.n_nodes))

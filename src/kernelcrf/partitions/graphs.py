@@ -238,6 +238,13 @@ class GraphPartition:
         """Return function(self, at)."""
         return function(self, at)
 
+    def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
+        """Return omega times the largest finite |score| of each clique; terms on the same cliques share tables."""
+        tables = self._weighted(np.where(np.isfinite(at.scores.t), np.abs(at.scores.t), 0.0))
+        places = {(self._place(term).start, self._place(term).stop, term.k_y.L) for term in layout.terms}
+        blocks = [tables[:, start:stop].reshape(-1, size).max(axis=1) for start, stop, size in sorted(places)]
+        return np.concatenate([np.zeros(0), *blocks])
+
     def clique_weights(self, term: Term) -> Floats:
         """Return the weight of each clique's sample, (m * K,)."""
         place, size = self._place(term), term.k_y.L

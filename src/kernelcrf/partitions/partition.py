@@ -136,5 +136,8 @@ class RowPartition(Partition, Protocol):
     def spread(self, term: Term, at: PartitionState) -> Array:
         """Return omega p (1 - p) of the labelings of each clique; (rows, S)."""
 
+    def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
+        """Return omega times the largest finite |score| of each clique, for all cliques."""
+
     def clique_weights(self, term: Term) -> Floats:
         """Return omega of each clique, (rows,)."""

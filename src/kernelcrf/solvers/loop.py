@@ -166,16 +166,19 @@ class Progress:
     def solution(self, status: str) -> Solution:
         """Return the best point with its certificate.
 
-        The status "optimal" is checked: it becomes "stalled" if the gap is above `tol`, and "stationary" if the
-        objective is not convex.
+        The status "optimal" is checked: it becomes "stalled" if the gap is above `tol`, or would be if the objective
+        were off by all of its rounding, and "stationary" if the objective is not convex.
         """
         if self.best is None:
             raise KeyboardInterrupt
+        noise, size = self.objective.noise(self.best), abs(self.best.value)
         if status == OPTIMAL and not self.solved:
             status = STALLED
         if status == OPTIMAL and not self.objective.is_convex:
             status = STATIONARY
-        rounding = ROUNDING[self.objective.dtype]
+        if status == OPTIMAL and max(self.best.value - self.lower_bound, 0.0) + noise > self.tol * size:
+            status = STALLED
+        rounding = max(ROUNDING[self.objective.dtype], noise / max(1.0, size))
         certificate = Certificate(self.best.value, self.lower_bound, status, rounding=rounding)
         return Solution(self.best, certificate, tuple(self.history))
 
