@@ -3,13 +3,14 @@ import sys
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
 from clusters import Inline
 from kernelcrf import ChainCRF
-from kernelcrf.distributed.sources import RawSequences, SequenceSources, split_evenly
+from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
@@ -216,6 +217,20 @@ def test_runs_are_even_and_whole():
         assert all(len(run) for run in runs)
         assert len(runs) <= n
     assert [len(run) for run in split_evenly([5] * 12, 4)] == [3, 3, 3, 3]
+
+
+def test_inputs_on_which_the_kernel_is_zero_are_named():
+    X, y = [np.zeros((4, 2))] * 5, [["a", "b", "a", "b"]] * 5
+    for engine in (None, Inline(forgetful=False)):
+        with pytest.raises(ValueError, match=r"k\(x, x\) = 0 at every input"):
+            ChainCRF("poly", gamma=1.0, coef0=0.0, engine=engine).fit(X, y)
+
+
+def test_a_frame_of_vectors_may_have_an_empty_sequence():
+    frame = pd.DataFrame({"vectors": [[[1.0, 2.0], [3.0, 4.0]], []], "labels": [["a", "b"], []]})
+    first, second = _read_frame(frame, "labels").X
+    np.testing.assert_array_equal(first, [[1.0, 2.0], [3.0, 4.0]])
+    assert second.shape == (0, 2)
 
 
 def test_what_is_no_engine_is_named(text):

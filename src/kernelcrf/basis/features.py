@@ -138,11 +138,16 @@ def features_of(
         n_components, rule = None, "exact"
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
     if X.shape[0] and features.basis is not None and not features.basis.n:
-        raise ValueError(
-            f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
-            "expected inputs that are not all zero, or another kernel"
-        )
+        raise zero_kernel(kernel)
     return features
+
+
+def zero_kernel(kernel: InputKernel) -> ValueError:
+    """Return the error for inputs on which the kernel is zero."""
+    return ValueError(
+        f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
+        "expected inputs that are not all zero, or another kernel"
+    )
 
 
 def check_columns(X: Inputs, d: int) -> Inputs:

@@ -20,7 +20,7 @@ from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData, is
 from kernelcrf.basis.choice import capacity_for, find_rule
 from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis, row_blocks
-from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap
+from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap, zero_kernel
 from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import drive
@@ -110,6 +110,8 @@ class DistributedSequences(Corpus):
         capacity = capacity_for(n, n_inputs, chosen, start)
         rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
         growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, 0.0, self.cluster, start)
+        if not growth.remaining and start is None:
+            raise zero_kernel(kernel)
         drive(chosen, growth, rng)
         basis = growth.finish()
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)

@@ -163,7 +163,9 @@ def _read_frame(frame: UserData, labels: str) -> RawSequences:
     y = [_as_lists(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None
     if inputs == ["vectors"]:
-        X: UserData = [np.stack([np.asarray(token, np.float64) for token in row]) for row in frame["vectors"]]
+        vectors = [[np.asarray(token, np.float64) for token in row] for row in frame["vectors"]]
+        width = max((len(token) for row in vectors for token in row), default=0)
+        X: UserData = [np.stack(row) if row else np.empty((0, width)) for row in vectors]
     else:
         X = [_as_lists(row) for row in frame["features"]]
     return RawSequences(X, y, weights)
