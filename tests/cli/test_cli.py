@@ -203,11 +203,11 @@ def test_inspect_says_what_the_model_is(folder):
 
 
 BROKEN = {
-    "ragged.txt": (b"a b O\nc d\n", "ragged.txt, line 2: expected 3 cells"),
+    "ragged.txt": (b"a b O\nc d\n", "ragged.txt, line 2: got the cells ['c', 'd']: expected 3 cells"),
     "latin.txt": ("caf\u00e9 b O\n".encode("latin-1"), "latin.txt, line 1: expected UTF-8"),
     "empty.txt": (b"", "empty.txt: the file has no sequence"),
     "cut.txt.gz": (gzip.compress(b"a b O\n" * 50, mtime=0)[:-9], "expected a complete gzip file"),
-    "wide.txt": (b"a b c d O\n", "wide.txt, line 1: expected 2 or 3 cells"),
+    "wide.txt": (b"a b c d O\n", "expected 2 or 3 cells"),
     "nowhere.txt": (None, "nowhere.txt: No such file"),
     "odd.xyz": (b"a b O\n", "odd.xyz: the extension '.xyz'"),
     "bad.jsonl": (b'{"tokens": [["a", "b"]]}\n{"tokens": 3}\n', "bad.jsonl, line 2: tokens is 3"),
@@ -245,7 +245,7 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     for arguments, message in [
         ((train, tmp_path / "no" / "m.kcrf"), "the folder of the file to write does not exist"),
         ((train, model, "--kernel", "sinc"), "kernel='sinc': expected 'linear', "),
-        ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] names column 7"),
+        ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] uses column 7"),
         ((train, model, "--constraints", "BMES"), "BMES"),
         ((tmp_path / "bare.jsonl", model), "bare.jsonl, line 1: the sequence has no labels"),
     ]:
@@ -334,7 +334,7 @@ def test_parquet_that_cannot_be_read_is_named_in_one_line(folder, tmp_path):
     path = tmp_path / "a.parquet"
     model = tmp_path / "m.kcrf"
     assert run("fit", folder / "train.txt", model).exit_code == 0
-    for content, said in ((b"nothing", "does not end as one"), (b"PAR1" + b"\x1b" * 40 + b"PAR1", "a.parquet")):
+    for content, said in ((b"nothing", "its end is missing"), (b"PAR1" + b"\x1b" * 40 + b"PAR1", "a.parquet")):
         path.write_bytes(content)
         for command in (("tag", model, path), ("evaluate", model, path), ("convert", path, tmp_path / "b.jsonl")):
             line = fails(run(*command))

@@ -134,14 +134,16 @@ def test_a_label_that_cannot_be_a_cell_is_refused_by_columns(folder, tmp_path):
     Templates("U:%x[0,0]", 1).attach(blank)
     blank.save(tmp_path / "m.kcrf")
     (tmp_path / "a.txt").write_text("x A\ny B\n")
-    assert "a.txt, line 1: 'New York' cannot be a cell" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
+    assert "a.txt, line 1: 'New York' cannot be written as a cell" in fails(
+        run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt")
+    )
     (tmp_path / "a.txt").write_text("x\tA\ny\tB\n")
     assert "\tNew York\n" in run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt").stdout
     (tmp_path / "a.txt").write_text("a\n")
     lines = ChainCRF("linear").fit([[["U:a"], ["U:b"]]], [["X\nY", "O"]])
     Templates("U:%x[0,0]", 1).attach(lines)
     lines.save(tmp_path / "m.kcrf")
-    assert "cannot be a cell of a line" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
+    assert "cannot be written as a cell" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of POSIX")
@@ -200,6 +202,6 @@ def test_tokens_of_many_columns_are_refused_in_little_memory(tmp_path):
     done = subprocess.run([sys.executable, "-c", FIT_IN_300_MB, *paths], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line]
     assert len(lines) == 3, done.stderr[-300:]
-    assert "wide.txt, line 1: 80,001 cells: expected at most 1,000" in lines[0]
+    assert "wide.txt, line 1: the line has 80,001 cells: expected at most 1,000" in lines[0]
     assert "later.txt, line 2: " in lines[1]
-    assert "wide.jsonl, line 1: tokens of 80,000 cells: expected at most 1,000" in lines[2]
+    assert "wide.jsonl, line 1: tokens have 80,000 cells: expected at most 1,000" in lines[2]

@@ -39,7 +39,7 @@ def test_a_gzip_bomb_is_refused_before_it_is_in_memory(tmp_path, small_limits, m
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(line * (48 * MEGABYTE // len(line))))
 
     def refused():
-        with pytest.raises(FormatError, match=r"bomb.txt.gz.*(gunzip the file|expected (a newline|an empty line))"):
+        with pytest.raises(FormatError, match=r"bomb.txt.gz.*(gunzip it first|expected (a newline|an empty line))"):
             for _ in read(tmp_path / "bomb.txt.gz"):
                 pass
 
@@ -81,7 +81,7 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path, shap
     head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("X.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + b"\0" * 24)
-    with pytest.raises(FormatError, match="is larger than its file"):
+    with pytest.raises(FormatError, match="needs more bytes than the file has"):
         list(read(tmp_path / "a.npz"))
 
 
@@ -89,10 +89,10 @@ def test_what_an_archive_may_not_hold_is_named(tmp_path):
     X, lengths = np.zeros((2, 1)), np.array([2])
     for extra, message in [
         ({"weight": np.array(["a"])}, "weight has shape"),
-        ({"weight": np.array([np.nan])}, "weight has entries below 0 or not finite"),
-        ({"weight": np.array([-1.0])}, "weight has entries below 0"),
+        ({"weight": np.array([np.nan])}, "weight has entries that are negative or not finite"),
+        ({"weight": np.array([-1.0])}, "weight has entries that are negative"),
         ({"y": np.array([1j, 2])}, "expected \\(2,\\) numbers or strings"),
-        ({"lengths": np.array([2**63 - 1, 2**63 - 1, 4])}, "lengths sums to 18446744073709551618"),
+        ({"lengths": np.array([2**63 - 1, 2**63 - 1, 4])}, "the lengths sum to 18446744073709551618"),
     ]:
         np.savez(tmp_path / "a.npz", **{"X": X, "lengths": lengths, **extra})
         with pytest.raises(FormatError, match=message):
@@ -115,9 +115,9 @@ def test_what_an_archive_may_not_hold_is_named(tmp_path):
         ("[" * 100_000, "expected a JSON object"),
         ('{"tokens": ["a"], "labels": [' + "[" * 500 + "]" * 500 + "]}", "a label is"),
         ('{"tokens": ["a"], "labels": [[["b"]]]}', "a label is"),
-        ('{"tokens": ["a"], "weight": 1' + "0" * 400 + "}", "weight is 1000"),
+        ('{"tokens": ["a"], "weight": 1' + "0" * 400 + "}", "the weight is 1000"),
         ('{"vectors": [[1' + "0" * 400 + "]]}", "vectors are"),
-        ('{"tokens": ["a\\ud800"]}', "half of a surrogate pair"),
+        ('{"tokens": ["a\\ud800"]}', "a string has half of a surrogate pair"),
     ],
 )
 def test_json_that_was_made_to_do_harm_is_named(tmp_path, line, message):
@@ -136,18 +136,18 @@ def test_pairs_of_surrogates_are_characters(tmp_path):
 )
 def test_crfsuites_numbers_are_finite_and_weights_not_negative(tmp_path, text):
     (tmp_path / "a.crfsuite").write_text(text)
-    with pytest.raises(FormatError, match=r"line 1: .*(not a finite number|expected a number >= 0)"):
+    with pytest.raises(FormatError, match=r"line 1: .*(expected a finite number|expected a number >= 0)"):
         list(read(tmp_path / "a.crfsuite"))
 
 
 def test_what_would_be_read_back_as_something_else_is_not_written(tmp_path):
     blank = Record("features", [["x"], []], ["A", " "], None, "here")
-    with pytest.raises(FormatError, match=r"here: the label and the attributes .* cannot be a line"):
+    with pytest.raises(FormatError, match=r"here: the label and attributes .* cannot be written as a line"):
         write(tmp_path / "a.crfsuite", [blank])
     for ending in ("\r", "a\rb"):
-        with pytest.raises(FormatError, match="carriage return"):
+        with pytest.raises(FormatError, match="line ends"):
             write(tmp_path / "a.txt", [Record("text", [["w"]], [ending], None, "here")])
-        with pytest.raises(FormatError, match="carriage return"):
+        with pytest.raises(FormatError, match="line ends"):
             write(tmp_path / "a.crfsuite", [Record("features", [[ending]], ["A"], None, "here")])
     assert list(tmp_path.iterdir()) == []
 
@@ -172,7 +172,7 @@ def test_a_template_may_hold_any_character():
 
 
 def test_tokens_of_another_width_than_the_templates_read_are_named():
-    with pytest.raises(TemplateError, match="tokens of 1 cells: expected 3"):
+    with pytest.raises(TemplateError, match="tokens have 1 cells: expected 3"):
         Templates("U:%x[0,0]", 3).features([[["w"]]])
     for n_columns in (0, 1001, 10**12, "3", 2.5):
         with pytest.raises(TemplateError, match="expected an integer from 1 to 1,000"):
@@ -206,11 +206,11 @@ def test_features_of_parquet_are_dicts_or_lists_of_names(tmp_path, features):
 
 def test_what_arrays_cannot_hold_is_named(tmp_path):
     wide = [Record("vectors", np.ones((1, d)), ["a"], None, "here") for d in (1, 2)]
-    with pytest.raises(FormatError, match=r"here: vectors of \[1, 2\] numbers: expected one width"):
+    with pytest.raises(FormatError, match=r"here: vectors have \[1, 2\] entries: expected the same number"):
         write(tmp_path / "a.npz", wide)
-    with pytest.raises(FormatError, match=r"\.npz files hold vectors, and this sequence has text"):
+    with pytest.raises(FormatError, match=r"the sequence has text: expected vectors for \.npz"):
         write(tmp_path / "a.npz", [Record("text", [["w"]], None, None, "here")])
-    with pytest.raises(FormatError, match="cannot hold labels of several types"):
+    with pytest.raises(FormatError, match="labels are missing or have several types"):
         write(tmp_path / "a.npz", [Record("vectors", np.ones((2, 1)), ["a", 1], None, "here")])
     for indices, indptr in ([7], [0, 1]), ([1], [0, 10**6, 0]), ([1], [0, -(10**6), 1]):
         shape = np.array([len(indptr) - 1, 2])
@@ -224,6 +224,6 @@ def test_what_arrays_cannot_hold_is_named(tmp_path):
 
 def test_templates_that_a_model_cannot_have_kept_are_named():
     for kept in ("U:%x[0,0]", {"text": 1, "n_columns": 1}, {"text": "U:%x[0,0]", "n_columns": "1"}):
-        with pytest.raises(TemplateError, match=r"expected what Templates\.attach keeps there"):
+        with pytest.raises(TemplateError, match=r"expected the value that Templates\.attach stores"):
             Templates.of(SimpleNamespace(metadata_={"templates": kept}))
     assert Templates.of(SimpleNamespace(metadata_={})) is None

@@ -97,11 +97,11 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "mine: no template"),
-        ("# nothing\nB\n", "mine: no template"),
+        ("", "mine: the text has no template"),
+        ("# nothing\nB\n", "mine: the text has no template"),
         ("\nX:%x[0,0]", "mine, line 2: 'X:%x.0,0.' starts with 'X': expected U"),
         ("B:%x[0,0]", "line 1: .* starts with 'B'"),
-        ("U:%x[0,2]", r"%x\[0,2\] names column 2: expected a column below 2"),
+        ("U:%x[0,2]", r"%x\[0,2\] uses column 2: expected a column below 2"),
         ("U:%x[-21,0]", "looks 21 tokens away"),
         ("U:%x[0]", "expected macros such as"),
         ("U:word", "expected macros such as"),

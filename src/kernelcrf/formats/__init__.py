@@ -1,7 +1,7 @@
 """Labelled sequences in files: column files, JSON lines, CRFsuite's text format, Parquet and .npz.
 
-The extension of a name gives its format, also before ".gz"; "-" is standard input. Files are read in batches, so that
-a stream of any length needs bounded memory. Errors name the file and the line.
+The format follows from the file extension, with or without ".gz" after it; "-" is standard input or output. Files are
+read in batches, so that streams of any length fit in memory. Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ EXTENSIONS = {
     "npz": (".npz",),
 }
 BINARY = ("parquet", "npz")
-# The one kind of sequences that a format holds; others hold every kind.
+# The only kind of record that a format can store; formats that are not listed can store every kind.
 KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
-    """Return the name of the format: the one given, else that of the extension; standard input has columns.
+    """Return `format` if given, else the format that belongs to the file extension; standard input is "columns".
 
     Examples
     --------
@@ -54,18 +54,18 @@ def format_of(path: PathLike, format: str | None = None) -> str:
             return name
     known = ", ".join(extension for extensions in EXTENSIONS.values() for extension in extensions)
     raise FormatError(
-        f"{display_name(path)}: the extension {extension!r} is not known: expected one of {known}, or a format by "
-        f"name: {', '.join(EXTENSIONS)}"
+        f"{display_name(path)}: the extension {extension!r} is not known: expected one of {known}; or pass the "
+        f"format: {', '.join(EXTENSIONS)}"
     )
 
 
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    r"""Yield batches of records, each with what one read of the source returned; raise if there is no sequence.
+    r"""Yield lists of records, so that a stream is processed as it arrives; raise if there is no sequence.
 
-    n_columns, labels : for column files only: the number of cells that describe a token; one more is its label. None
-        is all cells but the last, or all cells if `labels` is False.
+    n_columns : the number of cells that describe a token in a column file; a further cell is its label. None means
+        all cells except the last, or all cells if `labels` is False.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def read_batches(
     name = format_of(path, format)
     if name in BINARY and os.fspath(path) == STDIN:
         raise FormatError(
-            f"{display_name(path)}: a {EXTENSIONS[name][0]} file cannot be read from a stream: name the file"
+            f"{display_name(path)}: a {EXTENSIONS[name][0]} file cannot be read from a stream: pass the name of a file"
         )
     options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
     first: Record | None = None
@@ -87,19 +87,19 @@ def read_batches(
             first = first or record
             if (record.kind, record.width) != (first.kind, first.width):
                 raise FormatError(
-                    f"{record.place}: {record.kind} with {record.width} entries per token after {first.kind} with "
-                    f"{first.width}: expected one kind and one width in a file"
+                    f"{record.place}: the sequence has {record.kind} with {record.width} entries per token, the first "
+                    f"one has {first.kind} with {first.width}: expected one kind and one width in the whole file"
                 )
         if batch:
             yield batch
     if first is None:
-        raise FormatError(f"{display_name(path)}: the file has no sequence: expected at least one")
+        raise FormatError(f"{display_name(path)}: the file has no sequences: expected at least one")
 
 
 def read(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[Record]:
-    r"""Yield the records one after the other; the arguments are those of `read_batches`.
+    r"""Yield the records one by one; the arguments are the same as for `read_batches`.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def read(
 
 
 def write(path: PathLike, records: Iterable[Record], format: str | None = None) -> None:
-    r"""Write records to a file, which appears whole or not at all, or to standard output, "-".
+    r"""Write records to a file, or to standard output if `path` is "-"; a failed write leaves no partial file.
 
     Examples
     --------
@@ -129,14 +129,14 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
     module, records = import_module(f"{__name__}.{name}"), _check_kinds(records, name)
     if os.fspath(path) == STDIN:
         if name in BINARY:
-            raise FormatError(f"standard output: {name} files cannot be written to a stream: name a file")
+            raise FormatError(f"standard output: {name} files cannot be written to a stream: pass the name of a file")
         module.write(sys.stdout, records)
         return
     with whole_file(path) as file:
         if name in BINARY:
             module.write(file, records)
             return
-        # The header has no time, so that equal records give equal files.
+        # The header contains no time, so that equal records give equal files.
         packed = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if os.fspath(path).endswith(".gz") else None
         text = io.TextIOWrapper(packed or file, encoding="utf-8", newline="\n")
         module.write(text, records)
@@ -150,8 +150,8 @@ def _check_kinds(records: Iterable[Record], name: str) -> Iterator[Record]:
     for record in records:
         if record.kind != KINDS.get(name, record.kind):
             raise FormatError(
-                f"{record.place}: {EXTENSIONS[name][0]} files hold {KINDS[name]}, and this sequence has {record.kind}: "
-                "write .jsonl, which holds any kind; templates make features of text"
+                f"{record.place}: the sequence has {record.kind}: expected {KINDS[name]} for {EXTENSIONS[name][0]}; "
+                "write .jsonl, which can store every kind, or turn text into features with templates"
             )
         yield record
 

@@ -1,4 +1,4 @@
-"""Arrow, which is loaded when a Parquet file is read or written, and its errors, which do not name the file."""
+"""Import Arrow only when a Parquet file is read or written, and add the name of the file to its errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from kernelcrf.formats.records import FormatError, one_line
 
-# A module, table, column, type or filesystem of pyarrow, which has no type annotations.
+# A module, table, column, type or filesystem of pyarrow; pyarrow has no type annotations.
 ArrowObject: TypeAlias = Any
 
 
@@ -26,7 +26,7 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
 
 @contextmanager
 def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterator[None]:
-    """Turn Arrow's errors inside the block into errors that name the file: a FormatError, or the system's OSError.
+    """Replace Arrow's errors inside the block by errors that name the file: FormatError, or OSError from the system.
 
     A damaged file makes Arrow raise ArrowInvalid, OSError, NotImplementedError, UnicodeDecodeError and others.
     """
@@ -35,7 +35,7 @@ def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterat
     except FormatError:
         raise
     except MemoryError:
-        raise MemoryError(f"{name}: there is not enough memory to read it: expected smaller row groups") from None
+        raise MemoryError(f"{name}: not enough memory to read a row group: write smaller row groups") from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), name) from None

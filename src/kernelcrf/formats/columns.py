@@ -1,7 +1,7 @@
 """Column files, as in the CoNLL shared tasks: one token per line, with cells separated by tabs or blanks.
 
-An empty line ends a sequence. The first line of a file decides on the separator and the number of cells. The last cell
-is the label, unless the reader is told otherwise. A line has at most MOST_CELLS cells.
+An empty line ends a sequence. All lines must have the separator and the number of cells of the first line. The last
+cell is the label, unless the options of `read` say otherwise. A line has at most MOST_CELLS cells.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 if n < 1 or not n <= width <= n + 1:
                     expected = f"{n_columns} or {n_columns + 1}" if n_columns is not None else "2 or more"
                     raise FormatError(
-                        f"{name}, line {number}: expected {expected} cells, which are the columns that describe a "
-                        f"token and its label, got {shown(cells[0])}"
+                        f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected} cells, which "
+                        "describe the token and give its label"
                     )
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
                 raise FormatError(
-                    f"{name}, line {number + t}: expected {width} cells, none of them empty, got {shown(cells[t])}"
+                    f"{name}, line {number + t}: got the cells {shown(cells[t])}: expected {width} cells, none empty"
                 )
             x = cells if n == width else [row[:n] for row in cells]
             own = None if n == width else [row[n] for row in cells]
@@ -51,7 +51,7 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
 
 
 def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Return the lines of a sequence, unchanged if they came from a column file, plus a cell from each `extra`."""
+    """Return the lines of a sequence, as they were if read from a column file, with a cell added for each `extra`."""
     columns = [list(map(str, column)) for column in extra]
     separator, known = "\t", list[str]()
     if record.kind != "text":
@@ -60,12 +60,12 @@ def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]
         separator, known = ("\t" if "\t" in record.raw[0] else " "), record.raw
     else:
         known = ["\t".join(row) for row in record.x]
-    # The same few labels are on millions of lines, so each distinct cell is checked once.
+    # Millions of lines have the same few labels, so each distinct cell is checked once.
     for cell in {cell for column in columns for cell in column}:
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
             raise FormatError(
-                f"{record.place}: {shown(cell)} cannot be a cell of a line: expected text that is not empty, without "
-                "tabs and line ends, and without blanks if blanks separate the cells; use --json"
+                f"{record.place}: {shown(cell)} cannot be written as a cell: expected text that is not empty and has "
+                "no tabs or line ends, and no blanks if blanks separate the cells; use --json"
             )
     return map(separator.join, zip(*([known] if known else []), *columns, strict=True))
 
@@ -76,38 +76,38 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
     for record in records:
         if record.weight != 1.0:
             raise FormatError(
-                f"{record.place}: the weight is {record.weight:g}, and {FORMAT} cannot hold weights: {HOLDS_ALL}"
+                f"{record.place}: the weight is {record.weight:g}, but {FORMAT} cannot store weights: {HOLDS_ALL}"
             )
         table = [list(row) for row in record.x]
         if record.labels is not None:
             if None in record.labels:
-                raise FormatError(f"{record.place}: a label is missing, which {FORMAT} cannot hold: {HOLDS_ALL}")
+                raise FormatError(f"{record.place}: a label is missing, but {FORMAT} needs every label: {HOLDS_ALL}")
             table = [[*row, label] for row, label in zip(table, labels.texts(record) or [], strict=True)]
         for row in table:
             line = "\t".join(row)
             first = first or (len(row), line)
             if len(row) != first[0]:
                 raise FormatError(
-                    f"{record.place}: {len(row)} cells after lines of {first[0]}: expected labels for all sequences "
-                    f"or for none; {HOLDS_ALL}"
+                    f"{record.place}: a line has {len(row)} cells, and the first one {first[0]}: expected the same "
+                    f"number, and labels for all sequences or for none; {HOLDS_ALL}"
                 )
-            # A line of one cell is read with blanks as separators.
+            # If the first line has one cell, the reader splits lines at blanks.
             cells = line.split("\t" if "\t" in first[1] else " ")
             if cells != row or "" in cells or not is_line(line) or first[1].startswith(MARK):
                 raise FormatError(
-                    f"{record.place}: the cells {shown(row)} cannot be a line: expected cells that are not empty, "
-                    f"without tabs, newlines and carriage returns, and no blanks in a single cell; {HOLDS_ALL}"
+                    f"{record.place}: the cells {shown(row)} cannot be written as a line: expected cells that are not "
+                    f"empty, without tabs and line ends, and without blanks if they are the only cell; {HOLDS_ALL}"
                 )
             lines.write(line + "\n")
         lines.write("\n")
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has too many cells, before it is split."""
+    """Raise if a line has too many cells; checked before the split, which would need much memory."""
     for t, line in enumerate(lines):
-        # A cell and a separator take two characters, so most lines need no count.
+        # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:
             raise FormatError(
-                f"{name}, line {number + t}: {n:,} cells: expected at most {MOST_CELLS:,}, one per column; write "
-                ".jsonl with features or vectors"
+                f"{name}, line {number + t}: the line has {n:,} cells: expected at most {MOST_CELLS:,}; for more, "
+                "write .jsonl with features or vectors"
             )

@@ -1,8 +1,8 @@
-"""CRFsuite's text format: one token per line, its label and its attributes separated by tabs.
+"""CRFsuite's text format: one token per line, with its label and its attributes separated by tabs.
 
-An empty line ends a sequence. An attribute is `name` or `name:value`; names and labels have a backslash before each
-colon and backslash. A line `@weight:2.5` at the head of a sequence is its weight. A sequence whose labels are all empty
-has none.
+An empty line ends a sequence. An attribute is `name` or `name:value`; in names and labels, a backslash stands before
+each colon and backslash. A first line `@weight:2.5` gives the weight of the sequence. If all labels of a sequence are
+empty, it counts as unlabelled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPECIAL = re.compile(r"([:\\])")
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield batches of records of kind "features"; a token is a list of names, or a dict if a name has a value."""
+    """Yield batches of records of kind "features"; a token is a list of names, or a dict if any name has a value."""
     name = display_name(path)
     for batch in paragraphs(path):
         found = []
@@ -36,7 +36,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
             if lines[0].startswith(WEIGHT):
                 text, place = lines[0].removeprefix(WEIGHT), f"{name}, line {number}"
                 if (weight := _number(text, place)) < 0:
-                    raise FormatError(f"{place}: weight is {text}: expected a number >= 0")
+                    raise FormatError(f"{place}: the weight is {text}: expected a number >= 0")
                 number, lines = number + 1, lines[1:]
             pairs = [_token(line, name, number + t) for t, line in enumerate(lines)]
             if pairs:
@@ -47,23 +47,23 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
-    """Write records of kind "features" to an open text file; a sequence without labels has empty ones.
+    """Write records of kind "features" to an open text file; tokens of unlabelled sequences get an empty label.
 
-    The words of a record are not written: the format has no place for them.
+    The words `record.tokens` are not written, since the format cannot store them.
     """
     labels, begun = TextLabels(FORMAT), False
     for record in records:
         known = labels.texts(record)
         if known is not None and not any(known):
-            raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as none: {HOLDS_ALL}")
+            raise FormatError(f"{record.place}: all labels are empty, which {FORMAT} reads as no labels: {HOLDS_ALL}")
         made = [] if record.weight == 1.0 else [f"{WEIGHT}{float(record.weight)!r}"]
         for label, token in zip(known or [""] * len(record), record.x, strict=True):
             fields = [_escape(label), *(_attribute(*item, record.place) for item in flat_items(token))]
             made.append("\t".join(fields))
             if not _is_read_as(made[-1], label, token, record.place) or (not begun and made[0].startswith(MARK)):
                 raise FormatError(
-                    f"{record.place}: the label and the attributes {shown(fields)} cannot be a line: expected text "
-                    f"that is not empty, without tabs, newlines and carriage returns; {HOLDS_ALL}"
+                    f"{record.place}: the label and attributes {shown(fields)} cannot be written as a line: expected "
+                    f"text that is not empty, without tabs and line ends; {HOLDS_ALL}"
                 )
             begun = True
         lines.write("\n".join([*made, "", ""]))
@@ -93,7 +93,7 @@ def _token(line: str, name: str, number: int) -> tuple[str, list[str] | dict[str
 def _parse(field: str, place: str) -> tuple[str, float | None]:
     match = FIELD.fullmatch(field)
     if match is None:
-        raise FormatError(f"{place}: {field!r} ends in a backslash: expected a character after it")
+        raise FormatError(f"{place}: {field!r} ends in a single backslash: expected a character after it")
     return ESCAPED.sub(r"\1", match[1]), None if match[2] is None else _number(match[2], place)
 
 
@@ -103,7 +103,7 @@ def _number(text: str, place: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise FormatError(f"{place}: {text!r} after a colon is not a finite number: write a colon in a name as \\:")
+        raise FormatError(f"{place}: {text!r} after a colon: expected a finite number; write a colon in a name as \\:")
     return value
 
 

@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, as `records` describes it."""
+"""JSON lines: one JSON object per sequence and line; kernelcrf.formats.records describes the objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
                     json.dumps(found, ensure_ascii=False).encode()
             except UnicodeEncodeError:
                 raise FormatError(
-                    f"{place}: half of a surrogate pair (\\ud800 to \\udfff): expected characters that UTF-8 has"
+                    f"{place}: a string has half of a surrogate pair (\\ud800 to \\udfff): expected valid Unicode"
                 ) from None
             except (ValueError, RecursionError) as error:
                 raise FormatError(f"{place}: expected a JSON object ({error})") from None
@@ -42,13 +42,13 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
             line = json.dumps(object_of(record), ensure_ascii=False)
             line.encode()
         except (TypeError, ValueError) as error:
-            raise FormatError(f"{record.place}: expected values that JSON can hold ({error})") from None
+            raise FormatError(f"{record.place}: expected values that JSON can store ({error})") from None
         check_same(record, record_of(json.loads(line), record.place), "JSON")
         lines.write(line + "\n")
 
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the object; Python's JSON reader would keep the last of two entries of one name."""
+    """Return a dict; raise if a name occurs twice, where Python's JSON reader would drop the first value."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

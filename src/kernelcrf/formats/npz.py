@@ -1,7 +1,7 @@
-""".npz files: the arrays of all sequences, one after the other.
+""".npz files: a few arrays, in which the tokens of all sequences follow one another.
 
 X           (N, d); or data, indices, indptr and shape of a CSR matrix, as scipy.sparse.save_npz writes them
-lengths     (m,) numbers of tokens
+lengths     (m,) numbers of tokens per sequence
 y           (N,) labels, optional
 tokens      (N,) words to show, optional
 weight      (m,) weights of sequences, optional
@@ -30,7 +30,7 @@ CSR = ("data", "indices", "indptr", "shape")
 
 
 def load_arrays(path: PathLike) -> dict[str, Array]:
-    """Return the arrays of an .npz file by name, without pickles; a ValueError says what is wrong with it."""
+    """Return the arrays of an .npz file by name, without unpickling; raise ValueError if the file is damaged."""
     with open(path, "rb") as file:
         try:
             _check_sizes(file, os.fstat(file.fileno()).st_size)
@@ -60,7 +60,7 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
         )
     m, n_tokens = len(lengths), sum(lengths.tolist())
     if n_tokens != X.shape[0]:
-        raise FormatError(f"{name}: lengths sums to {n_tokens} and X has {X.shape[0]} rows: expected the same")
+        raise FormatError(f"{name}: the lengths sum to {n_tokens} and X has {X.shape[0]} rows: expected the same")
     for key, length, kinds in (("y", n_tokens, "biufSU"), ("tokens", n_tokens, "biufSU"), ("weight", m, "biuf")):
         if key in found and (found[key].shape != (length,) or found[key].dtype.kind not in kinds):
             raise FormatError(
@@ -69,7 +69,7 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
             )
     weight = found.get("weight", np.ones(m))
     if not (np.isfinite(weight) & (weight >= 0)).all():
-        raise FormatError(f"{name}: weight has entries below 0 or not finite: expected numbers >= 0")
+        raise FormatError(f"{name}: weight has entries that are negative or not finite: expected numbers >= 0")
     ends = np.cumsum(lengths).tolist()
     return [
         Record(
@@ -90,7 +90,7 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
     records = list(records)
     widths = {record.width for record in records}
     if len(widths) > 1:
-        raise FormatError(f"{records[0].place}: vectors of {sorted(widths)} numbers: expected one width")
+        raise FormatError(f"{records[0].place}: vectors have {sorted(widths)} entries: expected the same number in all")
     found: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
     if any(sp.issparse(record.x) for record in records):
         X = sp.csr_array(sp.vstack([record.x for record in records]))
@@ -101,7 +101,7 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
         missing = [record for record in records if getattr(record, entry) is None]
         if missing and len(missing) < len(records):
             raise FormatError(
-                f"{missing[0].place}: no {entry}, which other sequences have: write .jsonl, or {entry} for all"
+                f"{missing[0].place}: the sequence has no {entry}: expected {entry} for all or for none; write .jsonl"
             )
         if not missing:
             found[key] = _array(records, entry)
@@ -135,23 +135,23 @@ def _array(records: list[Record], entry: str) -> Array:
     if len(set(map(type, values))) == 1 and isinstance(values[0], str | int | float):
         return np.array(values)
     raise FormatError(
-        f"{records[0].place}: an array cannot hold {entry} of several types, or missing ones: write .jsonl; -1 is a "
-        "missing label among integers"
+        f"{records[0].place}: {entry} are missing or have several types: expected strings, integers or floats only; "
+        "use -1 for a missing integer label, or write .jsonl"
     )
 
 
 def _check_sizes(file: BinaryIO, packed: int) -> None:
-    """Raise if a member is smaller than its array, or all members together exceed the limit."""
+    """Raise if the archive would unpack to too many bytes, or if an array states more bytes than are stored."""
     with zipfile.ZipFile(file) as archive:
         total = sum(member.file_size for member in archive.infolist())
         if total > allowed(packed):
             raise ValueError(
-                f"{packed:,} packed bytes unpack to {total:,}, expected at most {allowed(packed):,}: if you trust the "
-                "file, write it with np.savez, which does not pack"
+                f"{packed:,} packed bytes unpack to {total:,}: expected at most {allowed(packed):,}; if you trust the "
+                "file, write it with np.savez, which does not compress"
             )
         for info in archive.infolist():
             with archive.open(info) as member:
                 read_head = npy.read_array_header_1_0 if npy.read_magic(member)[0] == 1 else npy.read_array_header_2_0
                 shape, _, dtype = read_head(member)
             if math.prod(shape) * dtype.itemsize > info.file_size:
-                raise ValueError(f"array {info.filename!r} of shape {shape} is larger than its file")
+                raise ValueError(f"array {info.filename!r} of shape {shape} needs more bytes than the file has for it")

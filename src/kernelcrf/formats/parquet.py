@@ -1,8 +1,8 @@
-"""Parquet files: one row per sequence, one column per entry of an object. Features are lists of names, or maps.
+"""Parquet files: one row per sequence, with the columns that `records` describes. Features are lists of names, or maps.
 
-A file is checked before Arrow unpacks it: p packed bytes become at most `streams.allowed(p)`. Only the types of the
-Parquet schema count. The Arrow schema that some writers add may ask for lists of fixed size, whose missing entries take
-memory that no page accounts for.
+The size of a file is checked before Arrow unpacks it: p packed bytes may become at most `streams.allowed(p)`. The Arrow
+schema that some writers add is ignored, since it may ask for lists of fixed size, whose missing entries take memory
+that the check cannot see.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROWS = 1024
 
 @dataclass(frozen=True)
 class ParquetSource:
-    """An open Parquet file, its size, and what Arrow and its footer say about it; messages begin with its name."""
+    """An open Parquet file: its bytes, its size, Arrow's reader, its footer, and its name in error messages."""
 
     file: BinaryIO
     size: int
@@ -39,22 +39,22 @@ class ParquetSource:
     name: str
 
     def read(self, groups: Sequence[int], columns: Sequence[str], objects: Iterable[str] = ()) -> ArrowObject:
-        """Return columns of some row groups as a table.
+        """Return the given columns of the given row groups as a table; raise if they would need too much memory.
 
-        objects : the columns that become Python objects, which take more memory.
+        objects : the columns that the caller turns into Python objects, which take more memory.
         """
         with arrow_errors(self.name):
             self._check(groups, columns, objects)
             return self.arrow.read_row_groups(list(groups), list(columns))
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[ArrowObject]:
-        """Yield record batches of at most `n_rows` rows, which are to become Python objects."""
+        """Yield record batches of at most `n_rows` rows, which the caller may turn into Python objects."""
         with arrow_errors(self.name):
             self._check(range(len(self.footer.groups)), columns, columns)
             yield from self.arrow.iter_batches(batch_size=n_rows, columns=list(columns))
 
     def _check(self, groups: Iterable[int], columns: Sequence[str], objects: Iterable[str]) -> None:
-        """Raise if these columns would unpack to more than their packed size allows."""
+        """Raise if the columns would unpack to more bytes than `allowed` for their packed size."""
         names, objects = self.footer.columns, set(objects)
         if twice := next((name for name in columns if names.count(name) > 1), None):
             raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected one")
@@ -64,7 +64,7 @@ class ParquetSource:
                 if chunk.leaf.column in columns:
                     packed += chunk.packed
                     unpacked += unpacked_size(self.file, chunk, chunk.leaf.column in objects)
-            # Row groups may share bytes of the file.
+            # In a malicious file, row groups may share bytes.
             packed = min(packed, self.size)
             if unpacked > allowed(packed):
                 raise FormatError(
@@ -76,7 +76,7 @@ class ParquetSource:
 
 @contextmanager
 def open_parquet(path: str, filesystem: ArrowObject = None, name: str | None = None) -> Iterator[ParquetSource]:
-    """Open a Parquet file of an Arrow filesystem; None is the local one."""
+    """Open a Parquet file on an Arrow filesystem (None: the local one); error messages call it `name`."""
     name = path if name is None else name
     with arrow_errors(name):
         native = (arrow()[0].fs.LocalFileSystem() if filesystem is None else filesystem).open_input_file(path)
@@ -92,21 +92,21 @@ def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
     tail = bytes(native.read_at(8, size - 8)) if size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 12:
-        raise FormatError(f"{name}: expected a Parquet file, and it does not end as one: it may be cut short")
+        raise FormatError(f"{name}: expected a Parquet file, but its end is missing; it may be incomplete")
     data = bytes(native.read_at(length, size - 8 - length)).replace(*ARROW_SCHEMA)
     footer = read_footer(data)
     if any(chunk.start + chunk.packed > size for group in footer.groups for chunk in group):
-        raise FormatError(f"{name}: a column lies beyond the end of the file: expected a complete Parquet file")
-    # No list of the footer has more entries than the footer has bytes.
+        raise FormatError(f"{name}: a column extends beyond the end of the file: expected a complete Parquet file")
+    # A list in the footer cannot have more entries than the footer has bytes.
     limits = {"thrift_container_size_limit": max(1, length), "thrift_string_size_limit": max(1, length)}
     metadata = pq.ParquetFile(pa.BufferReader(MAGIC + data + tail), **limits).metadata
-    # Threads and reading ahead would hold several row groups at a time.
+    # Reading ahead would keep several row groups in memory.
     opened = pq.ParquetFile(native, metadata=metadata, pre_buffer=False)
     return ParquetSource(file, size, opened, footer, name)
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield batches of records."""
+    """Yield the records in batches of at most ROWS rows."""
     name, numbers = display_name(path), count()
     with open_parquet(os.path.abspath(path), name=name) as source:
         present = [key for key in KEYS if key in source.footer.columns]
@@ -121,7 +121,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 
 def write(file: BinaryIO, records: Iterable[Record]) -> None:
-    """Write records to an open binary file; the first of them decide on the columns and their types."""
+    """Write records to an open binary file; the first ROWS records determine the columns and their types."""
     pa, pq = arrow()
     writer, left = None, iter(records)
     try:
@@ -135,34 +135,34 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
 
 
 def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> ArrowObject:
-    """Return the records as a table; raise if the table would change them."""
+    """Return the records as a table; raise if the table would change a value."""
     named = all(isinstance(token, list) for record in records if record.kind == "features" for token in record.x)
     if schema is not None and "features" in schema.names:
         named = not pa.types.is_map(schema.field("features").type.value_type)
     objects = [object_of(record) for record in records]
     for record, one in zip(records, objects, strict=True):
         if record.kind == "features" and not named:
-            # Pairs are read back as a map; a struct would have a field for each name of all tokens.
+            # Arrow stores pairs as a map; a struct would need one field per feature name of the whole file.
             one["features"] = [list(feature_counts(token, record.place).items()) for token in record.x]
     names = [key for key in KEYS if any(key in one for one in objects)] if schema is None else schema.names
     types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
     if schema is not None:
         types = {key: schema.field(key).type for key in names}
-    wanted = "sequences whose entries have one type, and integers of 64 bits, to write as Parquet; write .jsonl"
+    wanted = "entries of one type, and integers of at most 64 bits; write .jsonl for other values"
     with arrow_errors(records[0].place, wanted):
         table = pa.table({key: pa.array([one.get(key) for one in objects], types.get(key)) for key in names})
     for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
         if not one.keys() <= set(names):
             raise FormatError(
-                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, which the first "
-                f"{ROWS:,} sequences of the file do not have: write .jsonl"
+                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but none of the "
+                f"first {ROWS:,} sequences has: write .jsonl"
             )
         check_same(record, record_of(_name_features(again), record.place), "Parquet")
     return table
 
 
 def _name_features(found: dict[str, object]) -> dict[str, object]:
-    """Return a row whose features are dicts or lists of names; maps come as pairs, absent struct fields as None."""
+    """Return a row in which Arrow's maps (pairs) and structs (with None for absent fields) are dicts of features."""
     features = found.get("features")
     return found if not isinstance(features, list) else {**found, "features": [_token(token) for token in features]}
 

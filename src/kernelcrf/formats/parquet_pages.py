@@ -1,14 +1,14 @@
-"""The columns and pages of a Parquet file as its footer and page headers describe them, and what they unpack to.
+"""Bound the memory that a Parquet file needs, from its footer and page headers, before Arrow unpacks it.
 
     FileMetaData   {2 [SchemaElement], 4 [RowGroup {1 [ColumnChunk {3 ColumnMetaData}]}]}
     SchemaElement  {1 physical type, 2 length of a value, 4 name, 5 number of children}
     ColumnMetaData {4 codec, 5 number of values, 7 packed size, 9 data offset, 11 dictionary offset}
-    PageHeader     {1 kind, 2 unpacked size, 3 packed size, 5, 7 or 8 header of the kind}, of data, dictionary, data v2
-    header         {1 number of values, 2 encoding, of data v2 4}
+    PageHeader     {1 kind, 2 unpacked size, 3 packed size, header: 5 (data), 7 (dictionary) or 8 (data v2)}
+    header         {1 number of values, 2 encoding (4 for data v2)}
 
-These are structs in Thrift's compact protocol. Arrow decodes them too, but asking it about a damaged footer can end the
-process, and it makes as many values as the page headers state, whatever the footer says. Runs and dictionaries turn a
-kilobyte into gigabytes, which the sizes of the compression do not reveal: a column of n strings takes at most
+These are structs in Thrift's compact protocol, with numbered fields. Arrow decodes them too, but a damaged footer can
+crash it, and it creates as many values as the page headers state, whatever the footer says. Run-length and dictionary
+encoding can turn a kilobyte into gigabytes, beyond the stated unpacked size: a column of n strings takes at most
 
     n length(longest entry of the dictionary) + unpacked bytes of the pages.
 """
@@ -27,14 +27,14 @@ from kernelcrf.formats.streams import allowed
 T = TypeVar("T")
 
 BYTE_ARRAY = 6
-# Bytes of a value by its physical type: BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, and an offset for BYTE_ARRAY.
+# Bytes per value of BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE and BYTE_ARRAY (its offset).
 WIDTHS = (1, 4, 8, 12, 4, 8, 4)
 CODECS = ("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw")
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
-# The bytes that a string and a number take as Python objects in a list.
+# Bytes that a string and a number take as Python objects in a list.
 STRING, NUMBER = 64, 32
-# Types of Thrift, and the bytes of those whose size is fixed: two booleans, a byte, a floating-point number.
+# Type numbers of Thrift, and the bytes of the types of fixed size: two booleans, a byte, a floating-point number.
 TRUE, FALSE, BINARY, LIST, SET, STRUCT = 1, 2, 8, 9, 10, 12
 FIXED = {TRUE: 1, FALSE: 1, 3: 1, 7: 8}
 DEEPEST = 16
@@ -43,7 +43,7 @@ LONGEST_HEADER = 1 << 24
 
 
 class Leaf(NamedTuple):
-    """A column of values, the bytes of a value, and the top-level column that it is part of."""
+    """A column of plain values: the top-level column that contains it, and the bytes per value."""
 
     column: str
     is_string: bool
@@ -51,7 +51,7 @@ class Leaf(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The values of a leaf in a row group: its codec, number of values, and place in the file."""
+    """The values of a leaf in one row group: compression codec, number of values, and position in the file."""
 
     leaf: Leaf
     codec: str
@@ -61,7 +61,7 @@ class Chunk(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page as its header describes it; `content` is where the page itself begins."""
+    """The header of a page; `content` is the file position where the data of the page begins."""
 
     kind: int
     content: int
@@ -72,16 +72,16 @@ class Page(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """The top-level columns of a file, and the chunks of all leaves in each row group."""
+    """The names of the top-level columns of a file, and for each row group the chunks of all leaves."""
 
     columns: tuple[str, ...]
     groups: tuple[tuple[Chunk, ...], ...]
 
 
-# Each part of a file that a worker reads asks for the footer of the file again.
+# A worker that reads several parts of a file asks for its footer each time.
 @lru_cache(maxsize=4)
 def read_footer(data: bytes) -> Footer:
-    """Return the content of a footer; raise ValueError if it is inconsistent."""
+    """Parse the footer of a Parquet file; raise ValueError if it is inconsistent."""
     found = read_struct(io.BytesIO(data), len(data))
     schema = iter(_field(found, 2, list))
     columns, leaves = list[str](), list[Leaf]()
@@ -96,7 +96,7 @@ def read_footer(data: bytes) -> Footer:
 
 
 def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[Leaf]:
-    """Yield the leaves of an element; its children follow in the schema."""
+    """Yield the leaves below a schema element, whose children are the next elements of `schema`."""
     n_children = _field(element, 5, int, 0)
     for _ in range(n_children):
         yield from _leaves(next(schema, None), schema, column)
@@ -112,29 +112,29 @@ def _chunk(leaf: Leaf, column: object) -> Chunk:
     dictionary = _field(found, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
-        raise ValueError("a column has a place below 0")
+        raise ValueError("a column has a negative position or size")
     return Chunk(leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
 
 
 def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
-    """Bound the bytes that a column of a row group takes in memory, as Arrow's arrays or as Python objects."""
+    """Return an upper bound of the bytes that a chunk takes in memory, as an Arrow array or as Python objects."""
     found = list(pages(file, chunk))
     content, n_values = sum(page.unpacked for page in found), sum(page.n_values for page in found)
     width = max(chunk.leaf.width, (STRING if chunk.leaf.is_string else NUMBER) if as_objects else 0)
     if chunk.leaf.is_string:
         n_built = sum(page.n_values for page in found if page.kind != DICTIONARY and page.encoding != PLAIN)
-        # The longest string is not longer than all of them together, so most dictionaries need not be read.
+        # No string is longer than the whole content, so most dictionaries need not be read.
         if n_built * content > allowed(0):
             content += n_built * _longest(file, found, chunk.codec)
     return n_values * width + content
 
 
 def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
-    """Return the length of the longest string that values may refer to, or an upper bound."""
+    """Return the length of the longest string in the dictionary, or an upper bound if it cannot be read."""
     dictionaries = [page for page in found if page.kind == DICTIONARY]
     others = {page.encoding for page in found if page.kind != DICTIONARY}
     bound = max(page.unpacked for page in found)
-    # Only a dictionary can be read; other encodings build strings from the beginnings of others.
+    # Other encodings than these build strings from parts of earlier strings.
     if len(dictionaries) != 1 or others - {PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY} or bound > allowed(0):
         return bound
     file.seek(dictionaries[0].content)
@@ -151,7 +151,7 @@ def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
 
 
 def pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
-    """Yield the pages of a chunk of an open file."""
+    """Read the headers of the pages of a chunk; raise ValueError if their sizes are impossible."""
     place, end, seen = chunk.start, chunk.start + chunk.packed, 0
     while place < end:
         file.seek(place)
@@ -164,7 +164,7 @@ def pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
             raise
         place = page.content + page.packed
         if min(page.packed, page.unpacked, page.n_values) < 0 or place > end:
-            raise ValueError("a page states sizes that its column does not have")
+            raise ValueError("the sizes in a page header are negative or exceed the column")
         seen += page.n_values if page.kind != DICTIONARY else 0
         yield page
 
@@ -181,14 +181,14 @@ def _page(file: BinaryIO) -> Page:
 def _field(struct: object, number: int, kind: type[T], default: T | None = None) -> T:
     found = struct.get(number, default) if isinstance(struct, dict) else None
     if not isinstance(found, kind):
-        raise ValueError(f"the field {number} is missing or of another type")
+        raise ValueError(f"field {number} is missing or has the wrong type")
     return found
 
 
 def read_struct(file: BinaryIO, most: int) -> dict[int, object]:
-    """Return the fields, by number, of the struct at the place of a file; it has at most `most` bytes.
+    """Read a Thrift struct at the current position of a file; return its fields by number.
 
-    Values are integers, booleans, bytes, lists and dicts; other numbers are left as bytes.
+    Raise ValueError if it has more than `most` bytes. Floating-point numbers are returned as bytes.
     """
     return _StructReader(file, most).struct(DEEPEST)
 
@@ -242,5 +242,5 @@ class _StructReader:
         self.left -= size
         found = self.file.read(size) if self.left >= 0 else b""
         if len(found) < size:
-            raise ValueError("the bytes end inside of a struct")
+            raise ValueError("a struct is incomplete")
         return found

@@ -1,17 +1,17 @@
-"""A sequence as a file holds it, and as an object of JSON lines or a row of a Parquet file.
+"""`Record`, one sequence of a file, and the object that stands for it in JSON lines and in rows of Parquet files.
 
-kind        x
+kind        inputs x of T tokens
 text        T rows of cells (word, part of speech, ...), which are strings
 features    T tokens, each a dict of features or a list of feature names
 vectors     (T, d), dense or CSR
 
-The entries of an object, which has tokens, features or vectors; further entries are ignored:
+An object has tokens, features or vectors, and optional entries; entries with other names are ignored:
 
-tokens      T words, or T lists of cells: the words to show, and the input if there is no other
+tokens      T words, or T lists of cells; they are the input unless there are features or vectors
 features    T dicts from names to values, or T lists of feature names
 vectors     T lists of d numbers
-labels      T labels; null is a missing label, a list holds the labels that an ambiguous token may have
-weight      a number
+labels      T labels; null means a missing label, and a list the labels that an ambiguous token may have
+weight      the weight of the sequence in training
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernelcrf.readers.feature_dicts import flat_items
 from kernelcrf.terminal import printable
 from kernelcrf.validation import shown
 
-# Default templates make a dozen features of each cell of a token.
+# The limit keeps default templates small: they create a dozen features from each cell of a token.
 MOST_CELLS = 1000
 
 Kind: TypeAlias = Literal["text", "features", "vectors"]
@@ -37,7 +37,7 @@ INPUTS: tuple[Kind, ...] = ("features", "vectors")
 
 
 class FormatError(ValueError):
-    """Raised if a file is not what its format asks for; the message begins with its name and the line.
+    """Raised if a file does not follow its format; the message begins with the file name and the line.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class FormatError(ValueError):
 
 
 def one_line(error: Exception, most: int = 200) -> str:
-    """Return the message of another library's error in one line of at most `most` printable characters."""
+    """Shorten the message of another library's error to one line of at most `most` printable characters."""
     text = printable((" ".join(str(error).split()) or type(error).__name__)[: most + 1])
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -60,8 +60,8 @@ def one_line(error: Exception, most: int = 200) -> str:
 class Record:
     """One sequence of a file.
 
-    labels : T labels, None for each missing one; None if the file has no labels.
-    tokens : T words to show, None if the file has only features or vectors.
+    labels : T labels, each None if it is missing; None if the sequence is unlabelled.
+    tokens : T words to display; None if the file has only features or vectors.
     place : where the sequence begins, such as "train.txt, line 12".
     raw : the lines of a column file, or the object of a JSON line; None for other formats.
     weight : the weight of the sequence in training.
@@ -93,12 +93,12 @@ class Record:
 
 
 def plain(value: Any) -> Any:
-    """Return the Python value of a NumPy scalar, any other value as it is."""
+    """Convert a NumPy scalar to a Python value; return other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def record_of(found: object, place: str, raw: object = None) -> Record:
-    """Return the record of an object; `place` says where it came from."""
+    """Convert a JSON object to a record; raise FormatError, beginning with `place`, if it is not valid."""
     if not isinstance(found, Mapping):
         raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
     lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
@@ -108,11 +108,11 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
     given = [key for key in INPUTS if key in lists]
     if len(given) > 1 or not (given or "tokens" in lists):
         raise FormatError(
-            f"{place}: expected tokens, features or vectors, and not both of the latter, got {list(found)[:10]}"
+            f"{place}: the entries are {list(found)[:10]}: expected tokens, or either features or vectors"
         )
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise FormatError(f"{place}: expected lists of one length above 0, got {lengths}")
+        raise FormatError(f"{place}: the lists have the lengths {lengths}: expected equal lengths above 0")
     _check_features(lists.get("features", ()), place)
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
@@ -120,7 +120,7 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
     if weight is not None and not (
         isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= sys.float_info.max
     ):
-        raise FormatError(f"{place}: weight is {shown(weight)}: expected a number >= 0")
+        raise FormatError(f"{place}: the weight is {shown(weight)}: expected a number >= 0")
     labels = lists.get("labels")
     return Record(
         kind,
@@ -134,7 +134,7 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
 
 
 def object_of(record: Record) -> dict[str, object]:
-    """Return the object that `record_of` reads as the record."""
+    """Convert a record to a JSON object, from which `record_of` restores the record."""
     found: dict[str, object] = {}
     if record.kind == "text":
         single = all(len(row) == 1 for row in record.x)
@@ -153,13 +153,13 @@ def object_of(record: Record) -> dict[str, object]:
 
 
 def plain_label(label: object) -> object:
-    """Return a label as JSON has it."""
+    """Convert a label to a value that JSON can store: a set becomes a sorted list."""
     return sorted(map(plain_label, label), key=repr) if isinstance(label, set | frozenset) else plain(label)
 
 
 def _check_features(tokens: Sequence[object], place: str) -> None:
     if not all(isinstance(token, Mapping | list) for token in tokens):
-        raise FormatError(f"{place}: features are {shown(tokens)}: expected a dict or a list of names for each token")
+        raise FormatError(f"{place}: features are {shown(tokens)}: expected a dict, or a list of names, for each token")
     for t, token in enumerate(tokens):
         try:
             items = flat_items(token)
@@ -182,9 +182,9 @@ def _rows(tokens: list[Any], place: str) -> list[list[str]]:
     rows = [[token] if isinstance(token, str) else token for token in tokens]
     widths = {len(row) if isinstance(row, list) else 0 for row in rows}
     if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
-        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of equally many strings")
+        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of strings of one length")
     if len(rows[0]) > MOST_CELLS:
-        raise FormatError(f"{place}: tokens of {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
+        raise FormatError(f"{place}: tokens have {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
     return rows
 
 
@@ -194,13 +194,13 @@ def _vectors(vectors: list[Any], place: str) -> Floats:
     except (ValueError, TypeError, OverflowError):
         X = np.empty(0)
     if X.ndim != 2 or X.shape[1] == 0:
-        raise FormatError(f"{place}: vectors are {shown(vectors)}: expected lists of equally many numbers")
+        raise FormatError(f"{place}: vectors are {shown(vectors)}: expected lists of numbers, all of the same length")
     if not np.isfinite(X).all():
         t = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
         raise FormatError(f"{place}: the vector of token {t} is {shown(vectors[t])}: expected finite numbers")
-    # Below 2^53 every integer is a float64.
+    # Every integer below 2^53 is exact as a float64.
     if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
-        raise FormatError(f"{place}: a vector has an integer above 2^53 that no float64 can hold: expected floats")
+        raise FormatError(f"{place}: an integer of a vector is not exact as a float64: expected floats")
     return X
 
 

@@ -1,6 +1,6 @@
-"""Checks that a file returns what was written; writers refuse values that their format would change.
+"""Checks of the writers: a value that the format would change is an error, so that files return what was written.
 
-Text formats store labels as text: a number becomes its digits, and no two labels of a file may have the same text.
+Text formats store labels as text: a number becomes its digits, and distinct labels of a file must have distinct texts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kernelcrf.formats.records import FormatError, Record, plain
 from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.validation import shown
 
-HOLDS_ALL = "write .jsonl, which holds any text, label and weight"
+HOLDS_ALL = "write .jsonl, which can store every text, label and weight"
 
 
 class TextLabels:
-    """The labels of a file as text."""
+    """Converts the labels of a file to text; raises if two distinct labels have the same text."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -27,7 +27,7 @@ class TextLabels:
         self._texts: dict[object, str] = {}
 
     def texts(self, record: Record) -> list[str] | None:
-        """Return the labels of a record as text, None if it has no labels."""
+        """Return the labels of a record as text; None if it is unlabelled."""
         return None if record.labels is None else [self._text(plain(label), record.place) for label in record.labels]
 
     def _text(self, label: object, place: str) -> str:
@@ -39,11 +39,11 @@ class TextLabels:
             if type(other) is type(label) and self._texts.setdefault(label, text) == text:
                 return text
             wrong = f"the labels {shown(label)} and {shown(other)} have the same text"
-        raise FormatError(f"{place}: {wrong}, which {self._format} cannot hold: {HOLDS_ALL}")
+        raise FormatError(f"{place}: {wrong}, which {self._format} cannot store: {HOLDS_ALL}")
 
 
 def is_line(line: str) -> bool:
-    """Return whether a text file can hold the line: valid UTF-8, not blank, without line ends."""
+    """Return whether the text can be one line of a file: valid UTF-8, not blank, without line ends."""
     try:
         line.encode()
     except UnicodeEncodeError:
@@ -52,7 +52,7 @@ def is_line(line: str) -> bool:
 
 
 def feature_counts(token: object, place: str) -> dict[str, float]:
-    """Return the number of each feature of a token by the name of its column; equal names are added up."""
+    """Return the values of a token's features by column name; values of equal names are added up."""
     counts: dict[str, float] = {}
     for name, value in flat_items(token):
         column, number = (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, exact(value, place))
@@ -61,21 +61,21 @@ def feature_counts(token: object, place: str) -> dict[str, float]:
 
 
 def exact(value: Any, place: str) -> float:
-    """Return the number as a float64; raise if that is a different number."""
+    """Convert a number to a float64; raise if rounding would change it."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = np.nan
     if number != value:
         raise FormatError(
-            f"{place}: a feature has the value {shown(value)}: expected a string or a number that a float64 can hold; "
-            "scale it, or make it a string"
+            f"{place}: a feature has the value {shown(value)}: expected a string, or a number that is exact as a "
+            "float64; scale the number, or write it as a string"
         )
     return number
 
 
 def check_same(record: Record, again: Record, format: str) -> None:
-    """Raise unless the record that was read again equals the first one."""
+    """Raise unless `again`, the record read back from `format`, equals the original `record`."""
     for what, same in (
         ("inputs", _same_inputs(record, again)),
         ("labels", _same_labels(record.labels, again.labels)),
@@ -84,8 +84,8 @@ def check_same(record: Record, again: Record, format: str) -> None:
     ):
         if not same:
             raise FormatError(
-                f"{record.place}: {format} would change the {what} of this sequence: expected strings, and numbers "
-                "that a float64 can hold"
+                f"{record.place}: {format} would change the {what} of this sequence: expected strings, or numbers "
+                "that are exact as float64"
             )
 
 
@@ -102,12 +102,12 @@ def _same_inputs(record: Record, again: Record) -> bool:
 
 def _same_numbers(X: Inputs, again: Inputs) -> bool:
     if hasattr(X, "tocsr") and hasattr(again, "tocsr"):
-        # Stacking moves no entry, but may change the type of all of them; as a dense matrix they may not fit in memory.
+        # Stacking keeps the positions of entries but may change their type; dense matrices may not fit in memory.
         X, again = (np.sort(A.tocsr().data) for A in (X, again))
     X, again = (A.toarray() if hasattr(A, "toarray") else np.asarray(A) for A in (X, again))
     if X.dtype == again.dtype:
         return bool(np.array_equal(X, again, equal_nan=True))
-    # NumPy rounds an integer before it compares it with a float; Python does not.
+    # Python compares integers with floats exactly; NumPy would round the integers first.
     return bool(X.tolist() == again.tolist())
 
 

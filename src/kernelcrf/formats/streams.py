@@ -1,9 +1,9 @@
 """Text in batches of whole lines, from a file, a gzipped file or standard input.
 
-A batch is what one read of the source completes. From a pipe that is what has arrived, so a reader can answer each
-sentence at once, and many together if many are waiting. Memory holds one batch. A line, or a run of lines, has at most
-LONGEST bytes, and p packed bytes of any format unpack to at most max(LEAST, RATIO p): a file of a few kilobytes can
-unpack to terabytes, while text and numbers pack to about a tenth of their size.
+A batch has the lines that one read of the source completes. From a pipe, these are the lines that have arrived, so a
+sentence can be tagged at once, and many together if many are waiting. Only one batch is in memory. A line, and a
+sequence of lines, has at most LONGEST bytes. In all formats, p packed bytes may unpack to at most max(LEAST, RATIO p):
+text and numbers pack to about a tenth of their size, but a malicious file of kilobytes may unpack to terabytes.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def display_name(path: PathLike) -> str:
-    """Return the name of the source for messages, in one line."""
+    """Return the name of the file or stream for messages, without control characters."""
     return "standard input" if os.fspath(path) == STDIN else printable(os.fspath(path))
 
 
 def allowed(packed: int) -> int:
-    """Return the number of bytes that so many packed bytes may unpack to."""
+    """Return the largest number of bytes that `packed` compressed bytes may unpack to."""
     return max(LEAST, RATIO * packed)
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line, and lines without their ends (newline, or carriage return and newline)."""
+    """Yield batches: the number of the first line, and the lines without their line ends (LF or CR LF)."""
     name, number, pieces, length = display_name(path), 1, list[bytes](), 0
     try:
         for chunk in _chunks(path):
@@ -63,7 +63,7 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 
 
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield batches of runs of lines, each with the number of its first line; an empty or blank line ends a run."""
+    """Yield batches of paragraphs, each with the number of its first line; a blank line ends a paragraph."""
     run: list[str] = []
     length = 0
     for number, lines in line_batches(path):
@@ -84,7 +84,7 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def _chunks(path: PathLike) -> Iterator[bytes]:
-    """Yield bytes as they arrive; unpack them if the name ends in .gz or standard input starts as gzip does."""
+    """Yield bytes as they arrive; unpack them if the name ends in .gz, or if standard input is gzipped."""
     from_stdin = os.fspath(path) == STDIN
     with nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
         is_packed = file.peek(2)[:2] == GZIP_MAGIC if from_stdin else os.fspath(path).endswith(".gz")
@@ -103,14 +103,14 @@ def _unpack(file: BinaryIO, name: str) -> Iterator[bytes]:
         n_unpacked += len(chunk)
         if n_unpacked > allowed(packed.n):
             raise FormatError(
-                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,}: gunzip the file first "
-                "if you trust it"
+                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,}: if you trust the file, "
+                "gunzip it first"
             )
         yield chunk
 
 
 class _Counted(io.RawIOBase):
-    """A stream that counts the bytes that were read."""
+    """A stream that counts the bytes read from it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.n = file, 0
@@ -124,7 +124,7 @@ class _Counted(io.RawIOBase):
 def _check_length(length: int, name: str, number: int, what: str) -> None:
     if length > LONGEST:
         end = "a newline" if what == "line" else "an empty line after each sequence"
-        raise FormatError(f"{name}, line {number}: a {what} of more than {LONGEST:,} bytes: expected {end}")
+        raise FormatError(f"{name}, line {number}: a {what} has more than {LONGEST:,} bytes: expected {end}")
 
 
 def _decode(block: bytes, name: str, number: int) -> list[str]:
@@ -134,8 +134,8 @@ def _decode(block: bytes, name: str, number: int) -> list[str]:
         line = number + block.count(b"\n", 0, error.start)
         column = error.start - block.rfind(b"\n", 0, error.start)
         raise FormatError(
-            f"{name}, line {line}: expected UTF-8 text, got the byte 0x{block[error.start]:02x} at byte {column}; "
-            "iconv -t UTF-8 converts other encodings"
+            f"{name}, line {line}: expected UTF-8 text, got 0x{block[error.start]:02x} at byte {column} of the line; "
+            "convert the file with iconv -t UTF-8"
         ) from None
     if number == 1:
         text = text.removeprefix(MARK)

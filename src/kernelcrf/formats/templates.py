@@ -1,15 +1,15 @@
-"""Templates, which make features from tokens of text, in the syntax of CRF++ and Wapiti.
+"""Templates, which create features from the tokens of a text, in the syntax of CRF++ and Wapiti.
 
     # a comment
     U:w-1=%x[-1,0]                  the cell of the previous token, in column 0
     U:w0|p0=%x[0,0]|%x[0,1]         two cells together
-    U:start=%m[0,0,"^.{1,3}"]       the match of the regular expression in the cell, empty without a match
-    U:digit=%t[0,0,"[0-9]"]         whether there is a match: true or false
-    U:shape=%s[0,0]                 the shape of the cell: letters as X and x, digits as 0, runs once
-    B                               steps between labels, which a model always has
+    U:start=%m[0,0,"^.{1,3}"]       the first match of the regular expression in the cell, or nothing
+    U:digit=%t[0,0,"[0-9]"]         whether the regular expression matches: true or false
+    U:shape=%s[0,0]                 the shape of the cell, such as Xx-0 for Rome-42
+    B                               transitions between labels, which every model has
 
-A feature is its line with the macros filled in. The capitals X, M, T and S put the cell into lower case first.
-Tokens before the first have the cells _B-1, _B-2, ..., those after the last _B+1, _B+2, ...
+A feature is the line with its macros replaced by their values. The macros %X, %M, %T and %S convert the cell to lower
+case first. Cells before the first token are _B-1, _B-2, ..., and cells after the last token are _B+1, _B+2, ...
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class TemplateError(ValueError):
-    """Raised if a template file contains anything but templates.
+    """Raised if a line is not a valid template, or if templates do not fit the columns of the text.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class TemplateError(ValueError):
 
 
 class Memo(dict[str, T], Generic[T]):
-    """A function of strings that remembers its values."""
+    """A dict that computes missing values with a function and stores them."""
 
     def __init__(self, function: Callable[[str], T]) -> None:
         self.function = function
@@ -68,14 +68,14 @@ class Memo(dict[str, T], Generic[T]):
         return value
 
     def forget(self) -> None:
-        """Forget all values if there are many: an endless stream has new words without end."""
+        """Drop all values if there are many, since an endless stream always brings new words."""
         if len(self) > REMEMBERED:
             self.clear()
 
 
 @dataclass(frozen=True)
 class Place:
-    """A part of a template: `text` is its text for a cell, which is `row` tokens further on, in `column`."""
+    """A part of a template: it turns the cell in `column`, `row` tokens away, into `text[cell]`."""
 
     text: Memo[str]
     row: int
@@ -84,7 +84,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Templates:
-    r"""The templates of a text for tokens of `n_columns` cells; errors call them by `source`.
+    r"""The templates in `text`, one per line, for tokens of `n_columns` cells; error messages begin with `source`.
 
     Examples
     --------
@@ -110,42 +110,42 @@ class Templates:
     def __post_init__(self) -> None:
         check_n_columns(self.n_columns, self.source)
         if not self.compiled:
-            raise TemplateError(f"{self.source}: no template: expected a line such as U:word=%x[0,0]")
+            raise TemplateError(f"{self.source}: the text has no template: expected a line such as U:word=%x[0,0]")
 
     @classmethod
     def of(cls, model: UserData) -> Templates | None:
-        """Return the templates in a model's metadata, None if there are none."""
+        """Return the templates that `attach` stored in a model; None if there are none."""
         kept = model.metadata_.get(KEY)
         if kept is None:
             return None
         if not (
             isinstance(kept, dict) and isinstance(kept.get("text"), str) and isinstance(kept.get("n_columns"), int)
         ):
-            raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected what Templates.attach keeps there")
+            raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected the value that Templates.attach stores")
         return cls(kept["text"], kept["n_columns"], "templates of the model")
 
     def attach(self, model: UserData) -> None:
-        """Keep the templates in a fitted model's metadata, so that the command line can read text with it."""
+        """Store the templates in the metadata of a fitted model, so that the command line can tag text with it."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
     def features(self, sequences: TextSequences) -> list[list[list[str]]]:
-        """Return the feature names of each token of each sequence, which is a list of tokens' cells."""
+        """Return the feature names of each token of each sequence; a token is a list of cells."""
         seen, inside = self.cells(sequences)
         found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
         tokens = compress(map(list, zip(*found, strict=True)), inside)
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
-        """Return the cells that each part of each template sees, and which of them belong to a token.
+        """Return the cells that each part of each template looks at, and flags: whether a position is a token.
 
-        All sequences come one after the other, with cells beyond their ends between them: going template by template
-        over thousands of tokens takes a third of the time of going token by token.
+        All sequences are in one list, with cells such as _B+1 between them: applying each template to thousands of
+        tokens at once takes a third of the time of applying all templates token by token.
         """
         for sequence in sequences:
             if len(sequence) and len(sequence[0]) != self.n_columns:
                 raise TemplateError(
-                    f"{self.source}: tokens of {len(sequence[0])} cells: expected {self.n_columns}, as many as the "
-                    "templates were made for"
+                    f"{self.source}: tokens have {len(sequence[0])} cells: expected {self.n_columns}, the n_columns "
+                    "of the templates"
                 )
         rows = [place.row for template in self.compiled for place in template]
         before, after = -min(0, *rows), max(0, *rows)
@@ -168,7 +168,7 @@ class Templates:
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
-        """The templates, each with its parts in order."""
+        """The parsed templates, each as the list of its parts."""
         templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
@@ -176,8 +176,8 @@ class Templates:
                 continue
             if line[0] not in "Uu":
                 raise TemplateError(
-                    f"{source}: {line!r} starts with {line[0]!r}: expected U, a feature of the token's label; use "
-                    "edge_kernel for features of the steps between labels, for which B stands alone"
+                    f"{source}: {line!r} starts with {line[0]!r}: expected U, or a line with B only; for features of "
+                    "transitions, use edge_kernel of ChainCRF"
                 )
             macros = list(MACRO.finditer(line))
             starts, ends = [macro.start() for macro in macros], [0, *(macro.end() for macro in macros)]
@@ -195,22 +195,22 @@ class Templates:
         letter, row, column, pattern = macro[1], int(macro[2]), int(macro[3]), macro[4]
         if column >= self.n_columns:
             raise TemplateError(
-                f"{source}: {macro[0]} names column {column}: expected a column below {self.n_columns}, the number of "
+                f"{source}: {macro[0]} uses column {column}: expected a column below {self.n_columns}, the number of "
                 "columns without the label"
             )
         if abs(row) > FURTHEST:
             raise TemplateError(f"{source}: {macro[0]} looks {abs(row)} tokens away: expected at most {FURTHEST}")
         if (pattern is None) == (letter in "mtMT"):
             raise TemplateError(
-                f"{source}: {macro[0]}: expected a regular expression in quotes after the column of %m and %t, and no "
-                "regular expression for %x and %s"
+                f"{source}: {macro[0]}: expected a regular expression in quotes after the column for %m and %t, and "
+                "none for %x and %s"
             )
         function = _function(letter, pattern, source)
         return Place(Memo(partial(_fill, before, function, letter.isupper(), after)), row, column)
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the features of a template whose parts see these cells."""
+    """Return the feature names that a template gives, one per position; `cells` has the cells of each part."""
     for place in template:
         place.text.forget()
     parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
@@ -218,10 +218,10 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
 
 
 class TemplateColumns:
-    """The features of templates as columns of a vocabulary, to tag long streams.
+    """Applies templates and a vocabulary in one step, to tag long streams fast.
 
-    A template of one macro is a function of one cell: its column is remembered by the cell, so that repeated cells need
-    no name and no look-up. Names of several macros are made, and their columns remembered by name.
+    The column of a template with one macro depends on one cell only. It is stored by cell, so that repeated cells need
+    no feature name. For templates with several macros, columns are stored by feature name.
     """
 
     def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:
@@ -229,7 +229,7 @@ class TemplateColumns:
         self._known = [Memo(partial(_column, vocabulary, template)) for template in templates.compiled]
 
     def entries(self, sequences: TextSequences) -> Entries:
-        """Return the rows that a vectoriser makes of `Templates.features`, all tokens one after the other."""
+        """Return the same rows, one per token, that a vectoriser creates from `Templates.features`."""
         seen, inside = self._templates.cells(sequences)
         table = np.empty((len(inside), len(seen)), np.int32)
         for k, (template, cells, known) in enumerate(zip(self._templates.compiled, seen, self._known, strict=True)):
@@ -242,15 +242,15 @@ class TemplateColumns:
 
 
 def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
-    """Return the column of a cell, or of a name if the template has several macros, or ABSENT."""
+    """Return the column of a cell, or of a feature name if the template has several macros; else ABSENT."""
     return vocabulary.get(template[0].text.function(key) if len(template) == 1 else key, ABSENT)
 
 
 def default_templates(n_columns: int) -> Templates:
-    """Return templates for words in column 0 and anything, such as parts of speech, in the others.
+    """Return templates for words in column 0 and other cells, such as parts of speech, in further columns.
 
-    Words have a window of five, pairs with the neighbours, lower case, shape, prefixes and suffixes of up to four
-    letters. Each other column has a window of five with its pairs and triples.
+    For words: a window of five tokens, pairs with the neighbours, lower case, shapes, and prefixes and suffixes of up
+    to four letters. For each further column: a window of five tokens with its pairs and triples.
 
     Examples
     --------
@@ -276,16 +276,16 @@ def default_templates(n_columns: int) -> Templates:
     return Templates("\n".join(lines), n_columns, "default templates")
 
 
-# Several templates look at the same cell.
+# The cache helps because several templates look at the same cell.
 @lru_cache(REMEMBERED)
 def shape(cell: str) -> str:
-    """Return capitals as X, other letters as x, digits as 0, runs once: 'McGraw-42' gives 'XxXx-0'."""
+    """Replace capitals by X, other letters by x and digits by 0, then merge repeats: 'McGraw-42' gives 'XxXx-0'."""
     letters = ("0" if c.isdigit() else "X" if c.isupper() else "x" if c.isalpha() else c for c in cell)
     return RUN.sub(r"\1", "".join(letters))
 
 
 def check_n_columns(n_columns: int, source: str) -> None:
-    """Raise unless tokens may have so many cells."""
+    """Raise unless `n_columns` is a valid number of cells per token."""
     if not isinstance(n_columns, int) or not 1 <= n_columns <= MOST_CELLS:
         raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
 
@@ -310,7 +310,7 @@ def _test(search: Search, cell: str) -> str:
 
 
 def _fill(before: str, function: TextFunction, is_lower: bool, after: str, cell: str) -> str:
-    """Return a macro's value for a cell between the text before and after it."""
+    """Return the value of a macro for a cell, with the literal text before and after it."""
     if cell.startswith(BEYOND):
         return f"{before}{cell.removeprefix(BEYOND)}{after}"
     return f"{before}{function(cell.lower() if is_lower else cell)}{after}"
