@@ -59,7 +59,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_a_start_that_does_not_fit_is_named():
     start = choose_basis(KERNELS["rbf"], inputs(20), 5, random_state=0)
-    with pytest.raises(ValueError, match="start was chosen for 20 inputs, X has 21"):
+    with pytest.raises(ValueError, match="start is a basis of 20 inputs, X has 21"):
         choose_basis(KERNELS["rbf"], inputs(21), 6, start=start)
-    with pytest.raises(ValueError, match="n_components=4: start has 5 atoms already"):
+    with pytest.raises(ValueError, match="n_components=4, but start has 5 atoms"):
         choose_basis(KERNELS["rbf"], inputs(20), 4, start=start)

@@ -86,9 +86,9 @@ def test_whitened_norms_are_those_of_functions():
 
 def test_other_columns_than_in_training_are_named():
     features = make_features(KERNELS["rbf"], inputs(30), 5, random_state=0)
-    with pytest.raises(ValueError, match="X has 3 columns: expected 5, as in training"):
+    with pytest.raises(ValueError, match="X has 3 columns: expected 5, as in the training data"):
         features.map.transform(np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="X has 3 columns: expected 5, as in training"):
+    with pytest.raises(ValueError, match="X has 3 columns: expected 5, as in the training data"):
         PrimalMap(5).transform(np.zeros((2, 3)))
 
 

@@ -1,1 +1,1 @@
-"""The subspace that weights live in: distinct inputs, chosen atoms, whitened features."""
+"""The basis of the weights: find the distinct inputs, choose landmarks (atoms) and compute whitened features."""

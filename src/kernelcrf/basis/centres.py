@@ -1,14 +1,14 @@
-"""Rules whose atoms are means of inputs, not inputs themselves (Zhang, Tsang and Kwok 2008).
+"""Rules that choose means of inputs as atoms (landmarks), not inputs themselves (Zhang, Tsang and Kwok 2008).
 
 For a smooth kernel the residual trace of landmarks B is bounded by the quantisation error `sum_x min_b |x - b|^2`.
 Lloyd's iteration lowers it: each centre moves to the mean of the inputs that are nearest to it.
 
     kmeans     centres of scikit-learn's MiniBatchKMeans
-    lloyd      a few of Lloyd's steps from random pivots for most atoms, random pivots for the rest
+    lloyd      most atoms by a few of Lloyd's steps that start from random pivots; random pivots for the rest
 
 The start of the iteration matters more than its length: from uniform draws it misses the small clusters that random
-pivots find. The start and the steps use a sample whose size grows with n and not with U; the random pivots at the end
-see all inputs, and take what the sample missed.
+pivots find. The start and the steps use a sample of inputs: its size grows with the number of atoms n, not with the
+number of inputs U. The random pivots at the end are drawn from all inputs, and cover what the sample missed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1))
 
 @dataclass(frozen=True)
 class KMeans:
-    """Centres of MiniBatchKMeans; a batch holds `rows` rows for each centre."""
+    """Rule that chooses the centres of scikit-learn's MiniBatchKMeans; a batch holds `rows` rows for each centre."""
 
     rows: int = 4
 
@@ -41,8 +41,8 @@ class KMeans:
         COUNT.check("rows", self.rows)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the centres."""
-        # Importing it loads a good part of scikit-learn, which no other rule needs.
+        """Append the cluster centres of all inputs as atoms."""
+        # This import loads much of scikit-learn, and no other rule needs it.
         from sklearn.cluster import MiniBatchKMeans
 
         _check_points(growth, "kmeans")
@@ -50,7 +50,7 @@ class KMeans:
         count = growth.capacity - growth.n
         seed = int(rng.integers(2**31))
         means = MiniBatchKMeans(count, batch_size=self.rows * count, n_init=1, random_state=seed)
-        # Inertia is summed over threads, and the stopping rule reads it: one thread, one result.
+        # The stopping rule depends on a sum over threads. With one thread the result is always the same.
         with threadpool_limits(1):
             means.fit(X)
         yield growth.append_points(means.cluster_centers_.astype(X.dtype, copy=False))
@@ -58,10 +58,10 @@ class KMeans:
 
 @dataclass(frozen=True)
 class Lloyd:
-    """A `share` of the atoms by Lloyd's iteration, and random pivots of the residual for the rest.
+    """Rule that finds a `share` of the atoms by Lloyd's iteration, and draws random pivots for the rest.
 
-    `steps` run over `rows` inputs per atom, from random pivots of `start_rows` inputs per atom. Atoms that are
-    there already stay, and the inputs next to them move no other centre.
+    The `steps` of the iteration use `rows` inputs per atom. They start from random pivots, drawn from `start_rows`
+    inputs per atom. Existing atoms do not move, and inputs that are nearest to one of them move no other centre.
     """
 
     steps: int = 3
@@ -73,12 +73,12 @@ class Lloyd:
         check_parameters(vars(self), LLOYD)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the centres, then random pivots."""
+        """Append the centres of Lloyd's iteration, then random pivots."""
         _check_points(growth, "lloyd")
         count = max(1, round(self.share * (growth.capacity - growth.n)))
         order = rng.permutation(growth.n_inputs)
         centres = _random_pivots(growth, count, np.sort(order[: self.start_rows * count]), rng)
-        # Fewer pivots than asked for span the whole sample; if they moved, they might span less.
+        # If there are fewer pivots than requested, they span the whole sample; after a move they might span less.
         if len(centres) == count:
             fixed = np.asarray(growth.landmarks)
             every = self.rows * count >= growth.n_inputs
@@ -90,7 +90,7 @@ class Lloyd:
 
 
 def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
-    """Return the `count` atoms that random pivoting would add to the basis if a sample were all the inputs."""
+    """Return the `count` atoms that random pivoting would add to the basis if `sample` were all the inputs."""
     start = growth.basis_for(sample) if growth.n else None
     pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
@@ -98,7 +98,7 @@ def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Ge
 
 
 def _has_squares(X: Array) -> bool:
-    """Return whether squared distances are finite in this precision, so that each input has a nearest centre."""
+    """Return whether no squared distance overflows in the precision of X, so that each input has a nearest centre."""
     largest = max(float(X.max()), -float(X.min()))
     most = float(np.finfo(X.dtype).max)
     return bool(4 * X.shape[1] * largest * largest < most)
@@ -124,8 +124,8 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
 
 def _check_points(growth: Growth, name: str) -> None:
     if is_sparse(growth.landmarks):
-        raise TypeError(f"rule {name!r} takes means of inputs and X is sparse: use rule='random', or X.toarray()")
+        raise TypeError(f"X is sparse, and rule {name!r} needs means of inputs: use rule='random', or X.toarray()")
     if not growth.kernel.is_vectorial:
         raise TypeError(
-            f"rule {name!r} takes means of inputs, which a callable kernel need not understand: use rule='random'"
+            f"rule {name!r} uses means of inputs, and a callable kernel may not accept them: use rule='random'"
         )

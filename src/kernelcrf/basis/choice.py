@@ -1,4 +1,4 @@
-"""The choice of a basis: a rule runs until there are `n_components` atoms or `tr(K - F F') <= tol tr K` (section 5.3).
+"""Choose a basis: run a rule until there are `n_components` atoms or `tr(K - F F') <= tol tr K` (section 5.3).
 
 The default rule is `lloyd` for dense inputs and a kernel that is smooth at x = x' (rbf, poly, cosine), and `random`
 otherwise; docs/basis.md has the measurements.
@@ -32,7 +32,7 @@ PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as
 
 @validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
-    """Return the rule of a name with its default settings, or a rule object as it is; `auto` is the default rule."""
+    """Return the rule with this name and its default settings, or a rule object unchanged; `auto` is the default."""
     if not isinstance(rule, str):
         return rule
     if rule == "auto":
@@ -57,25 +57,25 @@ def choose_basis(
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Basis:
-    """Choose at most `n_components` atoms for the distinct inputs X, (U, d); None takes all U, with the rule `exact`.
+    """Choose at most `n_components` atoms for the distinct inputs X, (U, d); with None and `exact`, take all U inputs.
 
-    There are fewer if the inputs span less, or if `tr(K - F F') <= tol tr K` is reached earlier. A `tol` below the
-    floor of the arithmetic (1e-12; 1e-5 in float32) means that floor. `start` is a basis of the same X and kernel to
-    continue from: its columns stay, and `n_components` counts them.
+    Fewer atoms are chosen if they span all inputs, or if `tr(K - F F') <= tol tr K` holds earlier. The least `tol` is
+    1e-12 (1e-5 in float32), because of rounding; a smaller one is raised to it. `start` is a basis of the same X and
+    kernel to continue from: its columns do not change, and its atoms count towards `n_components`.
     """
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
     capacity = capacity_for(n_components, X.shape[0], rule, start)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
-        raise ValueError(f"start was chosen for {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
+        raise ValueError(f"start is a basis of {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
     growth = LocalGrowth(kernel, X, capacity, tol, engine, start)
     drive(rule, growth, rng)
     return growth.finish()
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """Return the greatest possible number of atoms, or raise if the arguments contradict each other."""
+    """Return the largest possible number of atoms, at most U; raise if the arguments contradict each other."""
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(
@@ -88,5 +88,5 @@ def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | No
             "n_components=None, or another rule"
         )
     if start is not None and n_components < start.n:
-        raise ValueError(f"n_components={n_components!r}: start has {start.n} atoms already, expected at least as many")
+        raise ValueError(f"n_components={n_components!r}, but start has {start.n} atoms: expected at least {start.n}")
     return min(n_components, U) if start is None else max(min(n_components, U), start.n)

@@ -1,12 +1,12 @@
 """Distinct clique inputs (Lemma 6): `sum_i alpha_i k(x_i, .) = sum_u alpha_bar_u k(x_u, .)`.
 
-Equal inputs are one atom, with `alpha_bar_u = sum of alpha_i over x_i = x_u` (11). `distinct` finds the U
-different rows among N in their order of first appearance; everything after it works on those, and an index
-leads back.
+Equal inputs share one coefficient, `alpha_bar_u = sum of alpha_i over x_i = x_u` (11). `distinct` finds the U
+different rows among N, in the order of their first appearance. Later computations use only these U rows; an
+index maps each of the N rows to its distinct row.
 
-One pass over the rows with a hash table of at most 4 N entries: O(stored entries) time, 8 to 40 bytes a row
-beside the inputs, and every match is confirmed by comparing the rows. 0.0 and -0.0 are equal, and so are CSR
-rows that differ only in the order of entries or in stored zeros.
+The search is one pass over the rows with a hash table of at most 4 N entries. It takes O(stored entries) time and
+8 to 40 bytes per row beside the inputs, and confirms every match by comparing the rows. 0.0 and -0.0 are equal, and
+so are CSR rows that differ only in the order of entries or in stored zeros.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernelcrf.engines.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """U distinct inputs of N tokens: `inputs[index]` are the tokens' inputs, `first[u]` the first token of input u."""
+    """The U distinct inputs of N tokens: token t has input `inputs[index[t]]`; `first[u]` is the first with input u."""
 
     inputs: Inputs
     index: Places
@@ -38,12 +38,12 @@ class Distinct:
         return len(self.index)
 
     def expand(self, rows: Array) -> Array:
-        """Return the row of each token's input, (U, ...) -> (N, ...), without a copy if U = N."""
+        """Repeat rows of distinct inputs for their tokens, (U, ...) -> (N, ...); return `rows` itself if U = N."""
         _check_rows(rows, self.U, "distinct input")
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """Return the sum over the tokens of each input, (N, ...) -> (U, ...), without a copy if U = N."""
+        """Sum rows of tokens by distinct input, (N, ...) -> (U, ...); return `rows` itself if U = N."""
         _check_rows(rows, self.N, "token")
         if self.U == self.N:
             return rows
@@ -54,9 +54,9 @@ class Distinct:
 
 def distinct(X: Inputs) -> Distinct:
     """Return the distinct rows of X, (N, d) dense or CSR; X itself if all are distinct."""
-    X = _finite(X)
+    X = _check_finite(X)
     if is_sparse(X):
-        X = _canonical(X)
+        X = _make_canonical(X)
         bits = (X.data + X.dtype.type(0)).view(_unsigned(X.dtype))
         index, first = _match_sparse(bits, X.indices, X.indptr)
     else:
@@ -66,17 +66,17 @@ def distinct(X: Inputs) -> Distinct:
 
 
 def each(X: Inputs) -> Distinct:
-    """Return every row of X without a search for equal ones, for data in which that would not pay."""
-    X = _finite(X)
+    """Treat every row of X as distinct, without a search for equal rows; for data that hardly have any."""
+    X = _check_finite(X)
     rows = np.arange(X.shape[0])
     return Distinct(X, rows, rows)
 
 
-def _finite(X: Inputs) -> Inputs:
+def _check_finite(X: Inputs) -> Inputs:
     X = as_inputs(X)
     values = X.data if is_sparse(X) else X
     if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
-        raise ValueError("X contains NaN or infinity: expected finite numbers; sklearn.impute fills missing values")
+        raise ValueError("X contains NaN or infinity: expected finite numbers; fill missing values with sklearn.impute")
     return X
 
 
@@ -84,7 +84,7 @@ def _unsigned(dtype: DType) -> DType:
     return np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)
 
 
-def _canonical(X: Inputs) -> Inputs:
+def _make_canonical(X: Inputs) -> Inputs:
     if X.has_canonical_format and X.data.all():
         return X
     X = X.copy()
@@ -100,7 +100,7 @@ def _check_rows(rows: Array, expected: int, noun: str) -> None:
 
 @compiled
 def add_rows(rows: Array, index: Places, total: Array) -> None:
-    """Add rows[t] (N, L) to total[index[t]] (U, L) for t in order."""
+    """Add each row rows[t] of (N, L) to total[index[t]] of (U, L), in the order of t."""
     for t in range(rows.shape[0]):
         u = index[t]
         for j in range(rows.shape[1]):
@@ -115,7 +115,7 @@ def _mix(h: np.uint64, word: np.uint64) -> np.uint64:
 
 @compiled
 def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
-    # Bits of round floats are nearly all high ones; a table's slot is made of low ones.
+    # Round floats differ mostly in their high bits, and a slot of the table is made of low bits: mix them.
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return (h ^ (h >> np.uint64(33))) & mask

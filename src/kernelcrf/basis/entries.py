@@ -1,7 +1,7 @@
-"""Sparse rows whose entries are in any order and may repeat a column.
+"""Sparse rows with entries in any order; a column may occur more than once in a row.
 
-They are enough for a product, `(X W)_t = sum over the entries e of row t of value_e W[column_e]`. For a single
-sentence, sorting and checking a CSR matrix would take longer than the product.
+A product needs no order: `(X W)_t = sum over the entries e of row t of value_e W[column_e]`. For a single sentence,
+sorting and checking a CSR matrix would take longer than this product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Sparse rows: row t has the entries `offsets[t]:offsets[t+1]`; those of column -1 are ignored.
+    """Sparse rows: row t has the entries `offsets[t]:offsets[t+1]`; entries in column -1 are ignored.
 
     columns, values : (E,) int32 and float64.
     offsets : (N + 1,) int64.
@@ -33,11 +33,11 @@ class Entries:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return (N, d)."""
+        """Return the numbers of rows and columns, (N, d)."""
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """Return the product with W (d, k), (N, k)."""
+        """Return the product X W of these rows X (N, d) with W (d, k), (N, k)."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
 

@@ -1,8 +1,8 @@
-"""The feature map: `F(x) = k(x, B) R^-T`, so that `F F' = K_hat` and weights carry the plain norm (Corollary 8).
+"""The feature map `F(x) = k(x, B) R^-T`: then `F F' = K_hat`, and weights have the plain norm (Corollary 8).
 
-For inputs of training and for new ones, F is computed `ROWS` rows at a time from a block of the Gram matrix and a
+For training inputs and new inputs alike, F is computed `ROWS` rows at a time: a block of the Gram matrix, then a
 triangular solve by panels. Memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread. The linear
-kernel needs no atoms: its primal map is the identity, dense or CSR, and weights live in input space.
+kernel needs no atoms: its feature map is the identity, for dense and CSR inputs, with one weight per input column.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True)
 class PrimalMap:
-    """The identity on d inputs: the linear kernel's own features."""
+    """The feature map of the linear kernel: the identity on inputs of n columns."""
 
     n: int
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Inputs:  # noqa: B008  -- a frozen value
-        """Return X, or raise if it does not have n columns."""
+        """Return X; raise if it does not have n columns."""
         return check_columns(X, self.n)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the number of inputs, and no arrays."""
+        """Return the number of columns as a config for a file, and no arrays."""
         return {"map": "primal", "n": self.n}, {}
 
 
 @dataclass(frozen=True, eq=False)
 class WhitenedMap:
-    """`k(x, B) R^-T` for `landmarks` B, (n, d), and lower triangular R, (n, n)."""
+    """The feature map `k(x, B) R^-T` for `landmarks` B, (n, d), and lower triangular R, (n, n)."""
 
     kernel: InputKernel
     landmarks: Inputs
@@ -59,14 +59,14 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return F of any inputs, (rows, d) -> (rows, n), computed in float64, in the precision of the landmarks."""
+        """Return the features F of any inputs, (rows, d) -> (rows, n), rounded from float64 to the landmarks' dtype."""
         X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the kernel's config, and landmarks (their CSR parts where sparse) with R."""
+        """Return the kernel's config, and the arrays of the landmarks (their CSR parts if sparse) and of R."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
@@ -79,11 +79,11 @@ FeatureMap: TypeAlias = PrimalMap | WhitenedMap
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """Return the map that `to_arrays` described."""
+    """Return the feature map that `to_arrays` wrote."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
-        raise ValueError("expected a map that is primal or whitened, with landmarks that are sparse or not")
+        raise ValueError(f"feature map {config}: expected map 'primal' or 'whitened', and sparse true or false")
     R = arrays["R"]
     if config["sparse"]:
         parts = tuple(arrays[f"landmarks.{part}"] for part in CSR_PARTS)
@@ -95,7 +95,7 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A map, the features F of the inputs it was made for, and its basis (None for the primal map)."""
+    """A feature map, the features F of the inputs that it was made for, and its basis (None for the primal map)."""
 
     map: FeatureMap
     F: Inputs
@@ -113,9 +113,9 @@ def make_features(
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Features:
-    """Return features of the distinct inputs X, (U, d): the primal map for the linear kernel, a basis for any other.
+    """Return features of the distinct inputs X, (U, d): X itself for the linear kernel, a basis for any other kernel.
 
-    The arguments from `n_components` on are those of `choose_basis`; to grow, pass `start=features.basis`.
+    `choose_basis` explains the arguments from `n_components` on. To enlarge a basis, pass `start=features.basis`.
     """
     X = as_inputs(X)
     if kernel.is_linear:
@@ -133,7 +133,7 @@ def features_of(
     engine: LocalEngine,
     start: Basis | None = None,
 ) -> Features:
-    """Return features of the distinct inputs X by `n_components` atoms, or by all inputs if there are no more."""
+    """Return features of the distinct inputs X with `n_components` atoms, or with all inputs if there are no more."""
     if start is None and (n_components is None or n_components >= X.shape[0]):
         n_components, rule = None, "exact"
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
@@ -143,7 +143,7 @@ def features_of(
 
 
 def zero_kernel(kernel: InputKernel) -> ValueError:
-    """Return the error for inputs on which the kernel is zero."""
+    """Return the error to raise if the kernel is zero at all inputs."""
     return ValueError(
         f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
         "expected inputs that are not all zero, or another kernel"
@@ -151,8 +151,8 @@ def zero_kernel(kernel: InputKernel) -> ValueError:
 
 
 def check_columns(X: Inputs, d: int) -> Inputs:
-    """Return X as inputs, or raise if it does not have d columns."""
+    """Return X as a float array or CSR matrix; raise if it does not have d columns."""
     X = as_inputs(X)
     if X.shape[1] != d:
-        raise ValueError(f"X has {X.shape[1]} columns: expected {d}, as in training")
+        raise ValueError(f"X has {X.shape[1]} columns: expected {d}, as in the training data")
     return X

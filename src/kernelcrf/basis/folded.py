@@ -1,12 +1,12 @@
-"""Scores `F(x) W` of any inputs without their features: the factor is multiplied into the weights once.
+"""Compute scores `F(x) W` of any inputs without their features F: the factor R is folded into the weights once.
 
     F(x) W = k(x, B) R^-T W = k(x, B) A,      A = R^-T W
 
 A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved per input. A
-is computed in float64 and kept in the precision of B. If atoms are close under the kernel, A is large and its terms
-cancel: the error is at most about `eps |k(x, B)| |A|`, which the rounding of k alone would cause. For float32 inputs
-eps is that of float32, while `WhitenedMap.transform` computes F in float64: scores of predictions are then less exact
-than those of training, within this bound (`tests/basis/test_folded.py`).
+is computed in float64 and stored in the precision of B. If atoms are close under the kernel, A is large and its terms
+cancel: the error is at most about `eps |k(x, B)| |A|`, as large as the rounding of k alone would make it. For float32
+inputs, eps is the precision of float32, while `WhitenedMap.transform` computes F in float64. Predicted scores are then
+less exact than scores in training, but within this bound (`tests/basis/test_folded.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class PrimalWeights:
-    """W (d, k) on the inputs themselves."""
+    """Weights W (d, k) that apply to the inputs themselves, as with the linear kernel."""
 
     W: Array
 
@@ -58,7 +58,7 @@ class PrimalWeights:
 
 @dataclass(frozen=True, eq=False)
 class DualWeights:
-    """A (n, k) on the kernel with the landmarks B (n, d)."""
+    """Weights A (n, k) that apply to the kernel values k(x, B) with the landmarks B (n, d)."""
 
     kernel: InputKernel
     landmarks: Inputs
@@ -88,20 +88,20 @@ Weights = PrimalWeights | DualWeights
 
 
 def check_scores(s: Array) -> Array:
-    """Return s (rows, k), or raise if sums and products of its numbers could overflow."""
+    """Return the scores s (rows, k); raise if sums or products of them could overflow."""
     most = np.sqrt(np.finfo(s.dtype).max)
     if s.size and not (s.max() <= most and s.min() >= -most):
         row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
         score = s[row, np.argmin(np.abs(s[row]) <= most)]
         raise ValueError(
-            f"row {row} of the inputs has scores such as {score:.3g}: numbers of this size overflow. Expected inputs "
-            "of the size of the training data; scale both in the same way, as sklearn.preprocessing.StandardScaler does"
+            f"row {row} of the inputs has the score {score:.3g}, and numbers of this size overflow: expected inputs on "
+            "the scale of the training data; scale both with the same sklearn.preprocessing.StandardScaler"
         )
     return s
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:
-    """Return the weights that turn inputs x into scores F(x) W, for W (n, k)."""
+    """Return the weights that compute the scores F(x) W from inputs x directly, for W (n, k)."""
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))
     A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)

@@ -1,8 +1,8 @@
-"""A growing basis, as pivot rules see it: the algebra of `factor`, wherever the inputs are, and the protocol of rules.
+"""`Growth`, the growing basis that pivot rules add atoms to, and `Rule`, the protocol of these rules.
 
-`LocalGrowth` has the inputs in this process, `DistributedGrowth` of `kernelcrf.distributed` has them on workers of a
-cluster. A rule works on both. On a cluster, `inputs`, `residuals` and `residual_gram` fetch the rows that they are
-asked for, so a rule should ask for few of them at a time.
+The algebra is explained in `factor`. `LocalGrowth` has the inputs in this process, `DistributedGrowth` of
+`kernelcrf.distributed` has them on the workers of a cluster. A rule works with both. On a cluster, `inputs`,
+`residuals` and `residual_gram` fetch the requested rows, so a rule should request few rows at a time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kernelcrf.kernels.inputs import InputKernel
 class Growth(ABC):
     """A basis of n atoms for U distinct inputs, with the residuals `d_x = k(x, x) - |F_x|^2`, while it grows.
 
-    Subclasses keep the inputs, d and F, which has room for `capacity` columns.
+    Subclasses store the inputs, the residuals d, and the features F with room for `capacity` columns.
 
-    kernel : k_x.
-    engine : the threads of this process, for the work of the rule itself.
-    capacity, n : how many atoms there may be, and how many there are.
-    least : a residual that is at most this counts as zero.
+    kernel : the input kernel k_x.
+    engine : the threads of this process, for computations of the rule itself.
+    capacity, n : the largest number of atoms, and the current number.
+    least : residuals up to this value count as zero.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Growth(ABC):
         dtype: DType,
         diagonal: tuple[float, float],
     ) -> None:
-        """Begin without atoms; `diagonal` has the sum and the largest of all k(x, x)."""
+        """Start without atoms; `diagonal` holds the sum and the largest of all k(x, x)."""
         self.kernel, self.capacity, self.engine, self.dtype = kernel, capacity, engine, dtype
         self.trace, self.largest_diagonal = diagonal
         self.least = FLOOR[dtype] * self.largest_diagonal
@@ -53,8 +53,8 @@ class Growth(ABC):
         self._is_rough = False
         self._accurate_from = self.trace
 
-    def _take_up(self, start: Basis) -> None:
-        """Begin with the atoms of an earlier basis."""
+    def _continue_from(self, start: Basis) -> None:
+        """Start with the atoms of an earlier basis."""
         self.n = self._kept = start.n
         self._R[: self.n, : self.n] = start.R
         self._landmarks = [start.landmarks]
@@ -72,54 +72,54 @@ class Growth(ABC):
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return some of the distinct inputs, or all of them."""
+        """Return the distinct inputs with these indices, or all of them."""
 
     @abstractmethod
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of some inputs, or of all of them."""
+        """Return the residuals of the inputs with these indices, or of all inputs."""
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
-        """Return the inputs at which the running sum of residuals passes shares, 0 <= share < 1, of its total."""
+        """Return, for each share in [0, 1), the input at which the running sum of residuals exceeds share * total."""
 
     @abstractmethod
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs of the largest residuals, and the largest residual of all other inputs.
+        """Return the `count` inputs with the largest residuals, and the largest residual of all other inputs.
 
-        Of inputs with equal residuals the first ones are taken.
+        Among equal residuals, the first inputs are chosen.
         """
 
     @abstractmethod
     def exhaust(self, indices: Places) -> None:
-        """Set the residuals of inputs that depend on the atoms to zero."""
+        """Set the residuals of these inputs, which are in the span of the atoms, to zero."""
 
     @abstractmethod
     def features(self, indices: Places, n: int) -> Array:
-        """Return F of some inputs, (., n)."""
+        """Return the first n features of the inputs with these indices, (len(indices), n)."""
 
     @abstractmethod
     def extend(self, panels: Panels) -> Floats:
-        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
+        """Fill new columns of F, subtract their squares from d, and return the part of the trace each one explains."""
 
     @abstractmethod
     def refine(self, panels: Panels, kept: int) -> None:
-        """Compute all columns of F but the first `kept`, and d, from all atoms."""
+        """Compute d, and all columns of F except the first `kept`, again from all atoms."""
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
+        """Return the least k(x, x) - |F_x|^2, and how many first columns (at least `kept`) leave none below -excess."""
 
     @abstractmethod
     def recompute(self, n: int) -> None:
-        """Compute d from F: the errors of running differences add up while the differences shrink."""
+        """Compute d from F again: rounding errors of its updates add up while d itself shrinks."""
 
     @abstractmethod
     def release(self) -> tuple[Array, Floats]:
-        """Return F with n columns, and d; the growth cannot be used afterwards."""
+        """Return F with n columns, and d. This object cannot be used afterwards."""
 
     @property
     def finished(self) -> bool:
-        """Return whether there are enough atoms, or the trace is explained to the tolerance."""
+        """Return whether there are `capacity` atoms, or the unexplained trace is below the tolerance."""
         return self.n >= self.capacity or self.remaining <= self._enough
 
     @property
@@ -129,29 +129,29 @@ class Growth(ABC):
 
     @property
     def indices(self) -> Places | None:
-        """Return the places of the atoms among the inputs; None if some atom is not an input."""
+        """Return the index of each atom among the inputs; None if some atom is not an input."""
         return None if self._indices is None else np.concatenate([np.empty(0, np.intp), *self._indices])
 
     def unchosen(self) -> Places:
-        """Return the inputs that are not atoms."""
+        """Return the indices of the inputs that are not atoms."""
         free = np.ones(self.n_inputs, bool)
         for indices in self._indices or []:
             free[indices] = False
         return np.flatnonzero(free)
 
     def basis_for(self, indices: Places) -> Basis:
-        """Return the basis so far with the features and residuals of some inputs."""
+        """Return the current basis with the features and residuals of the inputs with these indices."""
         R = self._R[: self.n, : self.n]
         return Basis(self.landmarks, R, self.features(indices, self.n), self.residuals(indices), None, self.trace)
 
     def residual_gram(self, indices: Places) -> Array:
-        """Return K_AA - F_A F_A' for some inputs A."""
+        """Return K_AA - F_A F_A' for the inputs A with these indices."""
         X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices, self.n))
         with single_threaded_blas():
             return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
-        """Take inputs as atoms; return how many were independent of the basis and of each other."""
+        """Append inputs as atoms; return how many were independent of the basis and of each other."""
         atoms = self.inputs(indices)
         F_A = self.features(indices, self.n) if self.dtype == np.float64 else self._compute_features(atoms)
         taken = indices[self._append(atoms, F_A)]
@@ -161,13 +161,13 @@ class Growth(ABC):
         return len(taken)
 
     def append_points(self, points: Array) -> int:
-        """Take any points of input space as atoms; return how many were independent."""
+        """Append any points of input space as atoms; return how many were independent."""
         order = self._append(points, self._compute_features(points))
         self._indices = None
         return len(order)
 
     def finish(self) -> Basis:
-        """Return the basis; the growth cannot be used afterwards."""
+        """Return the finished basis. This object cannot be used afterwards."""
         if self._is_rough:
             self.refine(self._panels(), self._kept)
             self._exhaust_atoms()
@@ -179,7 +179,7 @@ class Growth(ABC):
         return Panels.of(self.kernel, self.landmarks, self._R[: self.n, : self.n], 0)
 
     def _compute_features(self, points: Inputs) -> Array:
-        """Return F of some points in float64, (., n)."""
+        """Return the features F of any points in float64, (len(points), n)."""
         F = np.empty((points.shape[0], self.n))
         if self.n:
             with single_threaded_blas():
@@ -187,7 +187,7 @@ class Growth(ABC):
         return F
 
     def _drop_unsound(self) -> None:
-        """Refuse a function that is not a kernel, and drop columns that exceed K by rounding."""
+        """Raise if the kernel is not positive semi-definite; drop columns with which F F' exceeds K by rounding."""
         least, sound = self.sound_columns(self.n, self._kept, EXCESS[self.dtype] * self.largest_diagonal)
         if not self.kernel.is_definite:
             self._check_definite(np.array([least]))
@@ -235,12 +235,12 @@ class Growth(ABC):
     def _check_definite(self, residuals: Array) -> None:
         least = float(residuals.min(initial=0.0))
         if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
-            raise factor.not_a_kernel(self.kernel, f"k(x, x) less its part in the span of the landmarks is {least:.3g}")
+            raise factor.not_a_kernel(self.kernel, f"k(x, x) minus its part in the landmarks' span is {least:.3g}")
 
 
 class Rule(Protocol):
-    """A way to choose atoms."""
+    """An object that chooses atoms, accepted as `pivots`."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append atoms to `growth`, batch by batch; yield how many atoms of each batch were independent."""
+        """Append atoms to `growth` in batches; after each batch, yield how many of its atoms were independent."""
         ...

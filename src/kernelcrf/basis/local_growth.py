@@ -1,4 +1,4 @@
-"""A basis that grows over inputs in this process."""
+"""A growing basis of inputs that are in the memory of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class InputRows:
-    """Inputs X (U, d) with their k(x, x), features F (U, capacity) and residuals d, while a basis grows."""
+    """The inputs X (U, d) of a growing basis, with their k(x, x), features F (U, capacity) and residuals d."""
 
     def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:
         self.X, self.engine, self._blocks = X, engine, row_blocks(X.shape[0])
@@ -30,28 +30,28 @@ class InputRows:
 
     @property
     def remaining(self) -> float:
-        """Return tr(K - F F')."""
+        """Return tr(K - F F'), the sum of all residuals."""
         return float(self.residual.sum())
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return some of the inputs, or all of them."""
+        """Return the inputs with these indices, or all of them."""
         return self.X if indices is None else self.X[indices]
 
     def features(self, indices: Places, n: int) -> Array:
-        """Return F of some inputs, (., n)."""
+        """Return the first n features of the inputs with these indices, (len(indices), n)."""
         return self.F[indices, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return d of some inputs, or of all of them."""
+        """Return the residuals of the inputs with these indices, or of all inputs."""
         return self.residual.copy() if indices is None else self.residual[indices]
 
     def draw(self, shares: Floats) -> Places:
-        """Return the inputs at which the running sum of d passes shares, 0 <= share < 1, of its total."""
+        """Return, for each share in [0, 1), the input at which the running sum of residuals exceeds share * total."""
         cumulated = np.cumsum(self.residual)
         return passed(cumulated, shares * cumulated[-1])
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs of the largest d, the first ones among equals, and the largest d of the others."""
+        """Return the `count` inputs with the largest residuals (first ones if equal), and the largest of the others."""
         if self.n_inputs <= count:
             return np.arange(self.n_inputs), 0.0
         others = -float(np.partition(-self.residual, count)[count])
@@ -60,11 +60,11 @@ class InputRows:
         return np.concatenate([above, ties]), others
 
     def exhaust(self, indices: Places) -> None:
-        """Set d = 0 at inputs that depend on the atoms."""
+        """Set the residuals of these inputs, which are in the span of the atoms, to zero."""
         self.residual[indices] = 0.0
 
     def extend(self, panels: Panels) -> Floats:
-        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
+        """Fill new columns of F, subtract their squares from d, and return the part of the trace each one explains."""
 
         def fill(rows: slice) -> Floats:
             new, residual = panels.fill(self.X[rows], self.F[rows]), self.residual[rows]
@@ -75,7 +75,7 @@ class InputRows:
         return np.asarray(np.sum(self.engine.map(fill, self._blocks), axis=0))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Compute all columns of F but the first `kept`, and d, from all atoms."""
+        """Compute d, and all columns of F except the first `kept`, again from all atoms."""
 
         def refine(rows: slice) -> None:
             columns = np.empty((len(self.F[rows]), len(panels.R)))
@@ -86,7 +86,7 @@ class InputRows:
         self.engine.map(refine, self._blocks)
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
+        """Return the least k(x, x) - |F_x|^2, and how many first columns (at least `kept`) leave none below -excess."""
 
         def measure(rows: slice) -> tuple[float, int]:
             F, diagonal = self.F[rows, :n], self.diagonal[rows]
@@ -100,7 +100,7 @@ class InputRows:
         return min((least for least, _ in found), default=0.0), min((sound for _, sound in found), default=n)
 
     def recompute(self, n: int) -> None:
-        """Compute d from F: the errors of running differences add up while the differences shrink."""
+        """Compute d from F again: rounding errors of its updates add up while d itself shrinks."""
 
         def recompute(rows: slice) -> None:
             self.residual[rows] = _residual(self.diagonal[rows], self.F[rows, :n])
@@ -109,7 +109,7 @@ class InputRows:
 
 
 class LocalGrowth(InputRows, Growth):
-    """A basis that grows over the distinct inputs X (U, d), from no atoms or from an earlier basis `start`."""
+    """A growing basis of the distinct inputs X (U, d) that starts without atoms, or from an earlier basis `start`."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class LocalGrowth(InputRows, Growth):
         diagonal = float(self.diagonal.sum()), float(self.diagonal.max(initial=0.0))
         Growth.__init__(self, kernel, capacity, tol, engine, X.dtype, diagonal)
         if start is not None:
-            self._take_up(start)
+            self._continue_from(start)
             self.F[:, : self.n] = start.F
             self.residual = start.residual.copy()
         self._accurate_from = self.remaining
 
     def release(self) -> tuple[Array, Floats]:
-        """Return F, whose first n columns stay in its own memory while the rest is given back, and d."""
+        """Return the first n columns of F and the residuals d; F is shrunk in place, and its other memory is freed."""
         if self.n < self.capacity:
             flat = self.F.reshape(-1)
             for rows in row_blocks(len(self.F)):
@@ -141,7 +141,7 @@ class LocalGrowth(InputRows, Growth):
 
 
 def passed(cumulated: Floats, levels: Floats) -> Places:
-    """Return the place where running sums first pass each level, or the last place if rounding lets none pass."""
+    """Return, for each level, the first index whose running sum exceeds it, or the last index if none does."""
     return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
 
 

@@ -1,8 +1,8 @@
-"""Columns of `F = K_xB R^-T` for any inputs, one panel of columns after another.
+"""Compute columns of the features `F = K_xB R^-T` for any inputs, one panel of columns after another.
 
-The Gram matrix, R and the triangular solve are float64 whatever the precision of the inputs: each pivot divides the
-rounding errors of all columns before it, and float32 would let `|F_x|^2` exceed `k(x, x)`. F may be stored in float32,
-which rounds each number once, at the end.
+The Gram matrix, R and the triangular solve are float64 for inputs of any precision. Dividing by a pivot amplifies the
+rounding errors of all earlier columns, and in float32 `|F_x|^2` would exceed `k(x, x)`. F may be stored in float32:
+then each number is rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WIDE = 4
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """The columns `start` to n of F for any inputs, from the atoms of those columns and the rows of R, in float64."""
+    """Computes the columns `start` to n of F for any inputs, from the atoms of these columns and from R, in float64."""
 
     kernel: InputKernel
     atoms: Inputs
@@ -31,15 +31,16 @@ class Panels:
 
     @classmethod
     def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
-        """Prepare the diagonal panels of R; `atoms` are those of the columns from `start` on."""
+        """Invert the diagonal panels of R; `atoms` belong to the columns from `start` on."""
         edges, R = range(start, len(R), PANEL), R.astype(np.float64, copy=False)
         inverses = tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges)
         return cls(kernel, in_double(atoms), R, start, inverses)
 
     def fill(self, X: Inputs, F: Array) -> Array:
-        """Write the columns from `start` on into F, (rows, n), whose earlier columns are there; return them in float64.
+        """Write the columns from `start` on into F, (rows, n), and return them in float64.
 
-        Where F is float32 and earlier columns are there, their rounding enters the new ones, over the pivots of these.
+        The columns before `start` must be filled. If F is float32, their rounding errors, divided by the new pivots,
+        enter the new columns.
         """
         n = len(self.R)
         work = F
@@ -56,7 +57,7 @@ class Panels:
         n = len(self.R)
         self.kernel.gram(X, self.atoms, out=F[:, self.start : n])
         inverses = iter(self.inverses)
-        # Two levels, since a product of 64 columns with many is slower than one of 256.
+        # Two levels of panels: a matrix product with 256 columns at a time is faster than with 64.
         for o in range(self.start, n, WIDE * PANEL):
             end = min(o + WIDE * PANEL, n)
             if o > 0:
@@ -69,7 +70,7 @@ class Panels:
 
 
 def in_double(X: Inputs) -> Inputs:
-    """Return X as float64."""
+    """Return X in float64, without a copy if it is float64 already."""
     return X.astype(np.float64, copy=False)
 
 

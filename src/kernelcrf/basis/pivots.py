@@ -1,20 +1,20 @@
-"""Rules that take inputs as atoms B of `F = K_xB R^-T` (section 5.3).
+"""Rules that choose inputs as the atoms B of `F = K_xB R^-T` (section 5.3).
 
     exact      every distinct input
-    greedy     the paper's: the input with the largest residual d_x = k(x, x) - |F_x|^2, one at a time
+    greedy     the rule of the paper: the input with the largest residual d_x = k(x, x) - |F_x|^2, one at a time
     random     inputs drawn with probability d_x / sum d (randomly pivoted Cholesky), in blocks
     uniform    inputs drawn with equal probability
-    gradient   the inputs with the largest scores, which the caller passes: the bounds of Corollary 10
+    gradient   the inputs with the largest scores; callers pass the bounds of Corollary 10 as scores
 
-A rule is a generator that appends atoms to a growing factor, batch by batch. The factor leaves out atoms that depend on
-others, and `drive` stops the rule when there are enough.
+A rule is a generator that appends atoms to a growing basis in batches. The basis drops atoms that depend on others, and
+`drive` stops the rule when there are enough.
 
-`greedy` chooses the same pivots in blocks as one at a time. Residuals only fall, so the largest among the candidates,
-after elimination of those taken, is the largest of all while it is not below the residuals of all other inputs.
+`greedy` works in blocks and chooses the same pivots as one at a time. Residuals never grow, so once the chosen
+candidates are eliminated, the largest residual of a block is the largest of all if no input outside exceeds it.
 
-`random` has the same law in blocks as one draw at a time: proposals j are drawn by their residuals u_j, their residual
-Gram matrix H is built, and in order each is accepted with probability `h_jj / u_j`, where h is H after the
-accepted ones are eliminated.
+`random` works in blocks and draws from the same distribution as one at a time. Proposals j are drawn in proportion to
+their residuals u_j. Then each in turn is accepted with probability `h_jj / u_j`, where h is the residual Gram matrix
+of the proposals after the accepted ones are eliminated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCORES = either(
 
 
 class Elimination:
-    """The diagonal `left` of a small Gram matrix H while inputs are eliminated from it, one at a time."""
+    """Cholesky elimination of a small Gram matrix H, one input at a time; `left` is the diagonal that remains."""
 
     def __init__(self, H: Array) -> None:
         self._H = H.astype(np.float64)
@@ -46,7 +46,7 @@ class Elimination:
         self.left = np.diagonal(self._H).copy()
 
     def take(self, j: int) -> None:
-        """Eliminate input j."""
+        """Eliminate input j: subtract the part of H that it explains."""
         k = self._taken
         column = self._H[:, j] - self._columns[:, :k] @ self._columns[j, :k]
         column /= np.sqrt(self.left[j])
@@ -57,7 +57,7 @@ class Elimination:
 
 
 def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
-    """Run a rule until there are enough atoms, it has no more, or `EMPTY_ROUNDS` batches in a row add none."""
+    """Run a rule until there are enough atoms, the rule ends, or `EMPTY_ROUNDS` batches in a row add no atom."""
     batches, empty = rule.grow(growth, rng), 0
     while not growth.finished and empty < EMPTY_ROUNDS:
         appended = next(batches, None)
@@ -68,16 +68,16 @@ def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class AllInputs:
-    """Every distinct input: F F' = K, and F has U columns."""
+    """Rule that takes every distinct input as an atom: F F' = K, and F has U columns."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append all inputs."""
+        """Append all inputs that are not atoms yet, in one batch."""
         yield growth.append_inputs(growth.unchosen())
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """The largest residual first (Fine and Scheinberg 2001), among at most `block` candidates per round."""
+    """Rule that takes the largest residual first (Fine and Scheinberg 2001), from `block` candidates per round."""
 
     block: int = 256
 
@@ -85,7 +85,7 @@ class Greedy:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the pivots that each round can tell, until no residual is left."""
+        """Append in each round the pivots that are certain to be the largest, until all residuals are zero."""
         while True:
             candidates, others = growth.largest(self.block)
             if growth.residuals(candidates).max(initial=0.0) <= growth.least:
@@ -105,7 +105,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Random:
-    """Accelerated randomly pivoted Cholesky with `block` proposals per round."""
+    """Rule that draws inputs with probability d_x / sum d (randomly pivoted Cholesky), `block` proposals per round."""
 
     block: int = 256
 
@@ -138,16 +138,16 @@ class Random:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Inputs drawn with equal probability, without replacement."""
+    """Rule that draws inputs with equal probability, without replacement."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append inputs in random order."""
-        yield from _in_order(growth, rng.permutation(growth.unchosen()))
+        yield from _append_in_order(growth, rng.permutation(growth.unchosen()))
 
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """The largest `scores`, (U,), first; ties in the order of the inputs."""
+    """Rule that takes the inputs with the largest `scores`, (U,), first; equal scores in the order of the inputs."""
 
     scores: ArrayLike
 
@@ -155,16 +155,16 @@ class Gradient:
         SCORES.check("scores", self.scores)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the inputs by falling score."""
+        """Append the inputs in the order of decreasing scores."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):
-            raise ValueError(f"scores has shape {scores.shape}: expected one for each of {growth.n_inputs} inputs")
+            raise ValueError(f"scores has shape {scores.shape}: expected ({growth.n_inputs},), one score per input")
         unchosen = growth.unchosen()
-        yield from _in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
+        yield from _append_in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
 
 
-def _in_order(growth: Growth, candidates: Places) -> Iterator[int]:
-    """Append as many candidates as are missing, and the next ones in place of those that turn out dependent."""
+def _append_in_order(growth: Growth, candidates: Places) -> Iterator[int]:
+    """Append candidates until the basis is full; candidates that depend on the basis are replaced by the next ones."""
     position = 0
     while position < len(candidates):
         missing = growth.capacity - growth.n
