@@ -96,7 +96,7 @@ def test_a_label_matrix_is_the_users_no_longer():
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (np.array([[1.0, 2.0], [2.0, 1.0]]), r"least eigenvalue is -1: adding 1 to the diagonal"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), r"least eigenvalue is -1: add 1 to the diagonal"),
         (np.array([[1.0, 0.5], [0.0, 1.0]]), r"not symmetric \(largest difference 0.5\): use"),
         (np.eye(3), r"label_kernel has shape \(3, 3\): expected \(2, 2\)"),
         (np.array([[1.0, np.nan], [np.nan, 1.0]]), "NaN or infinity"),

@@ -1,1 +1,1 @@
-"""Kernels on inputs, on labels, and their products on cliques (10)."""
+"""Kernels of inputs and kernels of labels; their products are the kernels of cliques (10)."""

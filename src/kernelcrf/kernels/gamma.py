@@ -1,7 +1,7 @@
-"""Kernels as users name them, with gamma="scale" and gamma="auto" as numbers, as in sklearn.svm.SVC.
+"""Make kernels from users' arguments; gamma="scale" and gamma="auto" become numbers as in sklearn.svm.SVC.
 
 auto    1 / d
-scale   1 / (d * variance of all entries of X, stored or not); 1 if they do not vary
+scale   1 / (d * variance of all entries of X, with the zeros of sparse inputs); 1 if the variance is 0
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def make_kernel(
     coef0: float,
     argument: str = "kernel",
 ) -> InputKernel:
-    """Return the kernel for inputs of n_features columns; `by_scale` computes gamma if it is "scale"."""
+    """Return the kernel for inputs of n_features columns; `by_scale` is called only if gamma="scale" is needed."""
     if not isinstance(kernel, str):
         return InputKernel(kernel, argument=argument)
     if isinstance(gamma, str):
@@ -33,11 +33,11 @@ def make_kernel(
 
 
 def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
-    """Return gamma="scale" of inputs X (N, d), by weights (N,) of the rows if they are given."""
+    """Return the number that gamma="scale" means for inputs X (N, d), whose rows may have weights (N,)."""
     largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
     if largest == 0:
         return 1.0
-    # Where squares would overflow or vanish, the scale is taken out first.
+    # If squares would overflow or vanish, X is divided by a power of two first.
     exponent = np.floor(np.log2(largest))
     far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
     power = 2.0**exponent if far else 1.0
@@ -45,15 +45,15 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
 
 
 def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> float:
-    """Return gamma="scale" of entries that are `power` times entries of this variance; raise if no float holds it."""
+    """Return gamma="scale" for entries of variance `power`^2 * `variance`; raise if it overflows or underflows."""
     if variance <= 0:
         return 1.0
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         gamma = float(1.0 / np.float64(n_features * variance) / power / power)
     if not np.finfo(np.float64).tiny <= gamma < np.inf:
         raise ValueError(
-            f"X has entries whose standard deviation is {power * variance**0.5:.3g}, and gamma='scale' would be "
-            f"{gamma:g}: scale X, as sklearn.preprocessing.StandardScaler does, or give gamma as a number"
+            f"the entries of X have standard deviation {power * variance**0.5:.3g}, so that gamma='scale' would be "
+            f"{gamma:g}: scale X, for example with sklearn.preprocessing.StandardScaler, or pass gamma as a number"
         )
     return gamma
 

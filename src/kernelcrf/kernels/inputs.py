@@ -2,7 +2,7 @@
 
 `kernel` is a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable
 that takes (U, d) and (V, d) inputs and returns their (U, V) Gram matrix. A Gaussian process kernel is a tree: sums,
-products and powers over leaves with numbers. Files have the same tree in JSON-able values.
+products and powers of simple kernels with parameters. A model file stores the same tree as JSON.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ KERNEL = either(
     one_of(*NAMED),
     Constraint("a callable (X, Y) -> Gram matrix", lambda kernel: callable(kernel) and not isinstance(kernel, type)),
     instance_of(gp.Kernel, text="an object of sklearn.gaussian_process.kernels"),
-    advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so no prior (14) goes with them",
+    advice=f"{' and '.join(map(repr, NOT_KERNELS))} are not positive semi-definite, so they define no prior (14)",
 )
 DEGREE = either(whole(least=1), advice="other powers are not positive semi-definite")
 COEF0 = either(real(least=0), advice="below 0 the polynomial kernel is not positive semi-definite")
 PARAMETERS = {
-    "gamma": either(real(above=0), nothing, advice="None is scikit-learn's default"),
+    "gamma": either(real(above=0), nothing, advice="None means the default of scikit-learn"),
     "degree": DEGREE,
     "coef0": COEF0,
 }
@@ -39,9 +39,9 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class InputKernel:
-    """The kernel k_x on inputs; float32 inputs give float32 Gram matrices.
+    """The kernel k_x of inputs. Gram matrices of float32 inputs are float32.
 
-    `gamma`, `degree` and `coef0` are read by kernels with a name. Errors call the kernel by `argument`.
+    `gamma`, `degree` and `coef0` apply only to kernels chosen by name. `argument` is the kernel's name in errors.
     """
 
     kernel: str | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
@@ -58,12 +58,12 @@ class InputKernel:
             if any(isinstance(part, gp.WhiteKernel) for part in parts):
                 raise ValueError(
                     f"{self.described} contains a WhiteKernel, which is noise and not a function of two inputs: "
-                    "leave it out; the prior variance C plays its part"
+                    "remove it, and set the strength of regularisation with the prior variance C"
                 )
 
     @property
     def described(self) -> str:
-        """Return the argument and its value as errors show them."""
+        """Return the argument and its value, as error messages show them."""
         return f"{self.argument}={shown(self.kernel)}"
 
     @property
@@ -78,17 +78,17 @@ class InputKernel:
 
     @property
     def is_vectorial(self) -> bool:
-        """Return whether the kernel is known to accept any point of input space, not only the inputs given."""
+        """Return whether the kernel is known to accept any vector, such as a mean of inputs, not only the inputs."""
         return self._named is not None or isinstance(self.kernel, gp.Kernel)
 
     @property
     def is_definite(self) -> bool:
-        """Return whether the kernel is known to be positive semi-definite; those that users write need not be."""
+        """Return whether the kernel is known to be positive semi-definite; a kernel that users write may not be."""
         return self._named is not None
 
     @property
     def reads_gamma(self) -> bool:
-        """Return whether gamma changes the kernel."""
+        """Return whether the kernel depends on gamma."""
         return self._named is not None and self._named.reads_gamma
 
     @property
@@ -104,15 +104,15 @@ class InputKernel:
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), np.result_type(X.dtype, Y.dtype))
         if out.size:
-            # The caller checks the result for overflow if it has to be finite.
+            # Callers that need finite numbers check the result for overflow.
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 self._fill(X, Y, out)
         return out
 
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
-        """Return a function (X, out) that writes `gram(X, Y)` into `out` and does the work on Y only once.
+        """Return a function (X, out) that writes `gram(X, Y)` into `out`; Y is prepared only once, for many X.
 
-        dtype : that of the X to come.
+        dtype : the dtype of X in later calls.
         """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
@@ -135,8 +135,8 @@ class InputKernel:
     def hyperparameters(self) -> tuple[Floats, Floats]:
         """Return the logarithms of the hyperparameters, (k,), and their bounds, (k, 2).
 
-        A Gaussian process kernel has its own. A kernel by name has gamma, if it reads one and gamma is a number, within
-        a factor of `GAMMA_RANGE`. Other kernels have none.
+        A Gaussian process kernel defines both. A named kernel that depends on gamma has gamma if that is a number;
+        its bounds are gamma divided and multiplied by `GAMMA_RANGE`. Other kernels have no hyperparameters.
         """
         if isinstance(self.kernel, gp.Kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
@@ -147,7 +147,7 @@ class InputKernel:
         return theta, theta[:, None] + np.log([1 / GAMMA_RANGE, GAMMA_RANGE])
 
     def with_hyperparameters(self, theta: Floats) -> InputKernel:
-        """Return the same kernel with other hyperparameters, whose logarithms are theta (k,)."""
+        """Return the same kernel with new hyperparameters; theta (k,) are their logarithms."""
         if isinstance(self.kernel, gp.Kernel):
             return replace(self, kernel=self.kernel.clone_with_theta(theta))
         return replace(self, gamma=float(np.exp(theta[0]))) if len(theta) else self
@@ -158,7 +158,7 @@ class InputKernel:
             raise TypeError(
                 f"{self.described}: a callable cannot be written to a file; "
                 "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
-                "or hand the callable in again when loading"
+                "or pass the callable again when loading"
             )
         kernel = _describe(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
         gamma = None if self.gamma is None else float(self.gamma)
@@ -166,7 +166,7 @@ class InputKernel:
 
     @classmethod
     def from_config(cls, config: Config) -> InputKernel:
-        """Return the kernel that `to_config` described."""
+        """Return the kernel that `to_config` wrote."""
         kernel = config["kernel"]
         kernel = kernel if isinstance(kernel, str) else _build(kernel)
         return cls(kernel, config["gamma"], config["degree"], config["coef0"])
@@ -189,12 +189,12 @@ class InputKernel:
         if not np.isfinite(out).all():
             value = out[~np.isfinite(out)][0]
             raise ValueError(
-                f"{self.described} has the value {value}: expected finite numbers; scale the inputs, as "
-                "sklearn.preprocessing.StandardScaler does, or mend the kernel"
+                f"{self.described} returned the value {value}: expected finite numbers; scale the inputs, for example "
+                "with sklearn.preprocessing.StandardScaler, or correct the kernel"
             )
 
     def _call(self, X: Inputs, Y: Inputs, shape: tuple[int, ...]) -> Array:
-        """Return the matrix that a user's callable returns; its own errors are raised with the name of the argument."""
+        """Return the matrix that the user's callable returns; an error of the callable becomes a ValueError."""
         assert callable(self.kernel)
         try:
             K: Array = np.asarray(self.kernel(X, Y))
@@ -203,13 +203,13 @@ class InputKernel:
         except Exception as error:
             raise ValueError(
                 f"{self.described} raised {type(error).__name__}: expected a callable (X, Y) -> Gram matrix "
-                f"of inputs {X.shape} and {Y.shape}; it said {shown(str(error))}"
+                f"for inputs of shapes {X.shape} and {Y.shape}; the message of the error is {shown(str(error))}"
             ) from error
         if K.shape != shape:
             raise ValueError(
                 f"{self.described} returned shape {K.shape} for inputs of {X.shape[0]} and "
-                f"{Y.shape[0]} rows: expected {shape}; a function of two single inputs becomes a "
-                "Gram function by sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
+                f"{Y.shape[0]} rows: expected {shape}; if the function takes two single inputs, use "
+                "sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function) to make a Gram matrix"
             )
         if K.dtype.kind not in "biuf":
             raise TypeError(f"{self.described} returned values of dtype {K.dtype}: expected real numbers")
@@ -217,23 +217,23 @@ class InputKernel:
 
 
 def _describe(kernel: gp.Kernel) -> Config:
-    """Return the tree of a Gaussian process kernel: `{"class": name, "parameters": {...}}`."""
+    """Return a Gaussian process kernel as nested dicts, `{"class": name, "parameters": {...}}`."""
     if getattr(gp, type(kernel).__name__, None) is not type(kernel):
         raise TypeError(
             f"kernel={shown(kernel)} is not a class of sklearn.gaussian_process.kernels and cannot be written to "
-            "a file: build it from those classes, or pass it again when loading"
+            "a file: build the kernel from those classes, or pass it again when loading"
         )
     return {
         "class": type(kernel).__name__,
-        "parameters": {name: _plain(value) for name, value in kernel.get_params(deep=False).items()},
+        "parameters": {name: _describe_value(value) for name, value in kernel.get_params(deep=False).items()},
     }
 
 
-def _plain(value: object) -> object:
+def _describe_value(value: object) -> object:
     if isinstance(value, gp.Kernel):
         return _describe(value)
     if isinstance(value, np.ndarray | tuple | list):
-        return [_plain(item) for item in value]
+        return [_describe_value(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -242,16 +242,16 @@ def _plain(value: object) -> object:
 
 
 def _build(config: Config) -> gp.Kernel:
-    """Return the kernel of a tree; its classes are looked up in scikit-learn's module and nowhere else."""
+    """Return the kernel that `_describe` wrote; only classes of sklearn.gaussian_process.kernels are accepted."""
     kind = getattr(gp, str(config["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
         raise ValueError(f"kernel class {config['class']!r}: expected a kernel of sklearn.gaussian_process.kernels")
-    return kind(**{name: _built(value) for name, value in config["parameters"].items()})
+    return kind(**{name: _build_value(value) for name, value in config["parameters"].items()})
 
 
-def _built(value: object) -> object:
+def _build_value(value: object) -> object:
     if isinstance(value, dict):
         return _build(value)
     if isinstance(value, list):
-        return [_built(item) for item in value]
+        return [_build_value(item) for item in value]
     return value

@@ -1,11 +1,11 @@
-"""Label kernels of cliques of several nodes, `k_y = A A'`, whose factor A is applied without being formed.
+"""Kernels `k_y = A A'` of the joint labels of cliques; products with the factor A do not form A as a matrix.
 
-    contrasts     k_y = I - 11'/L                           A: the columns of a reflection that are orthogonal to 1
+    contrasts     k_y = I - 11'/L                           A: the columns of a reflection, orthogonal to 1
     reversible    [y = z] / 2 + [y = z reversed] / 2        A: one column for each labelling and its reverse
     product       k_1 (x) k_2 (x) ...                       A = A_1 (x) A_2 (x) ..., one axis after the other
 
-The first two have orthonormal columns, so that the prior is the plain norm of as many weights as there are degrees of
-freedom. A table of S joint labels costs O(S) numbers and, except for `product` of dense factors, O(S) operations.
+In the first two, A has orthonormal columns, so that the prior is the plain norm of the weights, with one weight per
+degree of freedom. S joint labels take O(S) memory and, except for a `product` of dense factors, O(S) operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernelcrf.kernels.labels import LabelMap
 
 @dataclass(frozen=True, eq=False)
 class Contrasts(LabelMap):
-    """The centred kernel of L labels with a factor of its rank, L - 1: for two labels, one weight per feature.
+    """The centred kernel of L labels with a factor of L - 1 columns: for two labels, one weight per feature.
 
     A is the reflection that maps the first axis to 1 / sqrt(L), without its first column. A single label has no
     contrast and no weight.
@@ -32,17 +32,17 @@ class Contrasts(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return L - 1."""
+        """Return L - 1, the number of weights for each feature."""
         return self.L - 1
 
     @property
     def norm(self) -> float:
-        """Return 1, or 0 if there is no contrast: A has orthonormal columns."""
+        """Return the largest eigenvalue of k_y: 1, since A has orthonormal columns, or 0 for a single label."""
         return float(self.L > 1)
 
     @cached_property
     def _axis(self) -> Array:
-        """Return v of the reflection I - v v'."""
+        """Return the vector v of the reflection I - v v'."""
         v = np.full(self.L, -1 / math.sqrt(self.L))
         v[0] += 1.0
         return v if self.L == 1 else np.asarray(v * (math.sqrt(2.0) / np.linalg.norm(v)))
@@ -62,9 +62,9 @@ class Contrasts(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Reversible(LabelMap):
-    """The kernel of labelings of `nodes` nodes without a direction: a labelling equals its reverse.
+    """The kernel of joint labels of `nodes` nodes that have no direction: reversed labels are treated as equal.
 
-    A potential of this kernel has equal values at (a, b) and (b, a), and at (a, m, b) and (b, m, a).
+    A potential of this kernel has the same value at (a, b) and (b, a), and at (a, m, b) and (b, m, a).
     """
 
     n_labels: int
@@ -76,7 +76,7 @@ class Reversible(LabelMap):
 
     @cached_property
     def _orbits(self) -> tuple[Places, Places, Places, Array]:
-        """Return one labelling of each orbit, its reverse, the orbit of each labelling, and the entries of A."""
+        """Return each orbit's two labellings (reverses of each other), the orbit of each labelling, and A's entries."""
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()
         first = np.flatnonzero(places.ravel() <= reverse)
@@ -87,7 +87,7 @@ class Reversible(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of labellings, each counted once with its reverse."""
+        """Return the number of labellings, where a labelling and its reverse count as one."""
         return len(self._orbits[0])
 
     def expand(self, Z: Array) -> Array:
@@ -104,7 +104,7 @@ class Reversible(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Product(LabelMap):
-    """The product of kernels on the labels of single nodes, over their joint labels; the last node runs fastest."""
+    """The kernel of joint labels that is a product of one kernel per node; the last node's label varies fastest."""
 
     factors: tuple[LabelMap, ...]
     L: int = field(init=False)
@@ -114,12 +114,12 @@ class Product(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the product of the ranks."""
+        """Return the product of the ranks of all factors."""
         return math.prod(one.rank for one in self.factors)
 
     @property
     def norm(self) -> float:
-        """Return the product of the norms."""
+        """Return the largest eigenvalue of k_y, the product of the norms of all factors."""
         return math.prod(one.norm for one in self.factors)
 
     def expand(self, Z: Array) -> Array:
@@ -138,5 +138,5 @@ class Product(LabelMap):
 
 
 def interactions(*cards: int) -> Product:
-    """Return the kernel of the joint labels of nodes without the effects of fewer of them: rank prod (L_v - 1)."""
+    """Return a kernel of joint labels that excludes all effects of fewer nodes; its rank is prod (L_v - 1)."""
     return Product(tuple(Contrasts(L) for L in cards))

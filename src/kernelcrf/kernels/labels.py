@@ -1,11 +1,11 @@
-"""Kernels on labels, or on the joint labels of a clique: `k_y = A A'` with a factor A of shape (L, rank).
+"""Kernels of labels, or of the joint labels of a clique: `k_y = A A'` with a factor A of shape (L, rank).
 
 With features F of an input kernel `k_x` (F F' = K_x), a weight matrix W of shape (n, rank) and the plain norm
 |theta| = |W|, the scores of cliques are `F W A'`: functions in the RKHS of `k_x k_y`, the summand of (10), Remark 7.
 
     delta     k_y = I, A = I            each label has its own weights
-    centred   k_y = I - 11'/L           Lemma 13: Phi(x, y) - mean_y Phi(x, y) leaves p(y|x) as is; A = k_y
-    matrix    k_y given                 similar labels share strength; A from its eigenvectors
+    centred   k_y = I - 11'/L           Lemma 13: Phi(x, y) - mean_y Phi(x, y) does not change p(y|x); A = k_y
+    matrix    k_y given by the user     similar labels have similar weights; A from the eigenvectors of k_y
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 
 
 class LabelMap(ABC):
-    """A kernel `k_y = A A'` on L labels, or on the L joint labels of a clique, known by products with A (L, rank)."""
+    """A kernel `k_y = A A'` of L labels, or of a clique's L joint labels, used through products with A (L, rank)."""
 
     L: int
 
     @property
     @abstractmethod
     def rank(self) -> int:
-        """Return the number of columns of A: of weights for each feature."""
+        """Return the number of columns of A, which is the number of weights for each feature."""
 
     @property
     def norm(self) -> float:
@@ -64,21 +64,21 @@ class LabelMap(ABC):
 
     @property
     def factor(self) -> Array:
-        """Return A as a matrix."""
+        """Return the factor A as a matrix."""
         return self.expand(np.eye(self.rank)).T
 
     @property
     def gram(self) -> Array:
-        """Return k_y as a matrix."""
+        """Return the kernel k_y as a matrix, (L, L)."""
         return np.asarray(self.factor @ self.factor.T)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelKernel(LabelMap):
-    """`k_y` over L labels; `matrix` is given if and only if kind="matrix".
+    """The kernel `k_y` of L labels; `matrix` is given if and only if kind="matrix".
 
-    known_factor : A, if it is given with the matrix. Eigenvectors of equal eigenvalues are not unique, so that weights
-        found with one factor must be used with the same.
+    known_factor : a factor A of the matrix, or None to compute one. Factors are not unique (equal eigenvalues), so
+        that weights must be used with the factor with which they were fitted.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class LabelKernel(LabelMap):
 
     @classmethod
     def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
-        """Return the kernel of 'delta', 'centred', or an (L, L) positive semi-definite matrix."""
+        """Return the kernel named 'delta' or 'centred', or the kernel of an (L, L) positive semi-definite matrix."""
         LABEL_KERNEL.check("label_kernel", label_kernel)
         if isinstance(label_kernel, str):
             return cls(label_kernel, L)
@@ -117,14 +117,14 @@ class LabelKernel(LabelMap):
 
     @property
     def gram(self) -> Array:
-        """Return k_y, (L, L)."""
+        """Return the kernel k_y as a matrix, (L, L)."""
         if self.matrix is not None:
             return self.matrix
         return np.eye(self.L) - (1.0 / self.L if self.kind == "centred" else 0.0)
 
     @cached_property
     def factor(self) -> Array:
-        """Return A, (L, r), with A A' = k_y."""
+        """Return the factor A, (L, rank), with A A' = k_y."""
         if self.known_factor is not None:
             return self.known_factor
         if self.matrix is None:
@@ -174,9 +174,9 @@ class LabelKernel(LabelMap):
 
     @classmethod
     def from_config(cls, config: Config) -> LabelKernel:
-        """Return the label kernel that `to_config` described."""
+        """Return the label kernel that `to_config` wrote."""
         if config["kind"] == "matrix":
-            # Files of 0.1.0.dev0 may come without the factor.
+            # Files written by version 0.1.0.dev0 may have no factor.
             factor = config.get("factor")
             matrix = np.array(config["matrix"])
             return cls("matrix", config["L"], matrix, None if factor is None else np.array(factor))
@@ -191,12 +191,12 @@ def _check_label_matrix(matrix: Array, L: int) -> None:
     scale = np.abs(matrix).max()
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
         gap = np.abs(matrix - matrix.T).max()
-        raise ValueError(f"label_kernel is not symmetric (largest difference {gap:.3g}): use (M + M.T) / 2")
+        raise ValueError(f"label_kernel M is not symmetric (largest difference {gap:.3g}): use (M + M.T) / 2")
     least = np.linalg.eigvalsh(matrix)[0]
     if least < -1e-10 * scale:
         raise ValueError(
             f"label_kernel is not positive semi-definite, its least eigenvalue is {least:.6g}: "
-            f"adding {-least:.6g} to the diagonal makes it so"
+            f"add {-least:.6g} to the diagonal"
         )
     if scale == 0:
         raise ValueError("label_kernel is zero: expected a matrix with at least one positive eigenvalue")

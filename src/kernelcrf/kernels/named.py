@@ -1,4 +1,4 @@
-"""The kernels that users choose by name: `NAMED` has their Gram matrices, their diagonals and their properties.
+"""The kernels that users choose by name: `NAMED` maps each name to its Gram matrix, diagonal and properties.
 
     linear      x.x'
     poly        (gamma x.x' + coef0)^degree             also named `polynomial`
@@ -7,8 +7,8 @@
     cosine      x.x' / (|x| |x'|)
     chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
 
-Names, parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are those of `sklearn.metrics.pairwise`.
-Two of its names are missing because their Gram matrices have negative eigenvalues: `sigmoid` and `additive_chi2`.
+Names, parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are the same as in `sklearn.metrics.pairwise`.
+`sigmoid` and `additive_chi2` are missing because their Gram matrices have negative eigenvalues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_KERNELS = ("sigmoid", "additive_chi2")
 
 @dataclass(frozen=True)
 class Parameters:
-    """The numbers that kernels by name read."""
+    """The parameters of kernels chosen by name."""
 
     gamma: float
     degree: int
@@ -37,11 +37,11 @@ class Parameters:
 
 @dataclass(frozen=True)
 class NamedKernel:
-    """A kernel with a name.
+    """The functions and properties of a kernel that users choose by name.
 
     fill : writes the Gram matrix of X and Y into `out`, in float32 or float64.
     diagonal : returns k(x, x) for each row of X, (U,), without the matrix.
-    reads_gamma : whether gamma changes the kernel; `default_gamma` replaces None, and is 1/d if it is None itself.
+    reads_gamma : whether the kernel depends on gamma. `default_gamma` is used if gamma is None; None means 1/d.
     is_smooth : whether the kernel is smooth at x = x', so that means of inputs can be landmarks.
     takes_sparse : whether `fill` and `diagonal` accept CSR matrices.
     """
@@ -76,7 +76,7 @@ def _raise_to_power(K: Array, with_: Parameters) -> None:
         block *= with_.gamma
         block += with_.coef0
         if with_.degree > 1:
-            # By repeated squaring: two products for degree 3, and a hundred for any degree that a number can hold.
+            # Repeated squaring needs two products for degree 3, and about a hundred for the largest integers.
             base, left = block.copy(), with_.degree - 1
             while left:
                 if left & 1:
@@ -91,7 +91,7 @@ def _fill_laplacian(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None
 
 
 def _with_short_indices(X: Inputs) -> Inputs:
-    """Return X with 32-bit indices if it is sparse: scikit-learn's Manhattan distances take no others."""
+    """Return X, with 32-bit indices if it is sparse: scikit-learn's Manhattan distances accept no others."""
     if not is_sparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X
     return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -102,22 +102,22 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
 
 
 def as_dense(X: Inputs, who: str) -> Array:
-    """Return X, or raise a TypeError that names the kernel `who` if X is sparse."""
+    """Return X; if it is sparse, raise a TypeError that names the kernel `who`."""
     if is_sparse(X):
         others = ", ".join(name for name, kernel in NAMED.items() if kernel.takes_sparse)
-        raise TypeError(f"{who} takes dense inputs, a sparse matrix came: use X.toarray(), or one of {others}")
+        raise TypeError(f"X is sparse, and {who} needs dense inputs: use X.toarray(), or a kernel out of {others}")
     return np.asarray(X)
 
 
 def _largest(X: Inputs) -> Array:
-    """Return the greatest magnitude in each row."""
+    """Return the largest absolute value in each row."""
     if is_sparse(X):
         return np.asarray(abs(X).max(axis=1).toarray(), X.dtype).ravel()
     return np.asarray(np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)))
 
 
 def _normalise(X: Inputs) -> Inputs:
-    """Return the rows scaled to length one; at no scale do their squares overflow or vanish. Zero rows stay zero."""
+    """Return the rows scaled to length one, without overflow for inputs of any size. Zero rows stay zero."""
     largest = _largest(X)
     largest[largest == 0] = 1
     if is_sparse(X):

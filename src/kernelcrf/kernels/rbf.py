@@ -1,14 +1,14 @@
-"""The Gram matrix of `k(x, y) = exp(-gamma |x - y|^2)` as one matrix product with the norms folded in.
+"""The Gram matrix of `k(x, y) = exp(-gamma |x - y|^2)` by one matrix product that includes the norms.
 
-With c the mean of the second argument,
+With c the mean of the inputs y,
 
     log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
 
-The shift by c does not change the kernel. It removes the common offset of the inputs from the cancellation, and leaves
-an error of about `eps gamma max |x-c|^2` in the exponent. If that exceeds 1e-5 in float32, the block is computed in
-float64. If it exceeds 1e-11 in float64, for example when one entry is far from all others, each distance is computed
-by itself, because a basis divides the rounding of k by its pivots. The limit is 1e-5 in float64 too for sparse inputs
-that are too wide to be made dense.
+The shift by c does not change the kernel. It removes the common offset of the inputs, which would cause cancellation,
+and leaves an error of about `eps gamma max |x-c|^2` in the exponent. If that exceeds 1e-5 in float32, the block is
+computed in float64. If it exceeds 1e-11 in float64, for example when one entry is far from all others, each distance
+is computed by itself, because a basis amplifies the rounding of k when it divides by pivots. For sparse inputs that
+are too large to be made dense, the limit is 1e-5 in float64 too.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
-    """Return a function (X, out) that fills `out` for dense X of a dtype, with the work on Y done once."""
-    # Rounded to the precision of the left side, so that both sides shift by the same amount.
+    """Return a function (X, out) that fills `out` for dense X of this dtype; Y is prepared only once, for many X."""
+    # The centre is rounded to the precision of X, so that X and Y shift by the same amount.
     centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
     right = _fold(Y, centre, gamma, 1)
 
@@ -80,13 +80,13 @@ def squared_norms(X: Inputs) -> Array:
 
 
 def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
-    """Return whether sums of exponents as large as x and y have errors above `most` in the precision of `out`."""
+    """Return whether rounding errors of the exponents x and y exceed `most` in the precision of `out`."""
     largest = -min(float(x.min()), float(y.min()))
     return not np.finfo(out.dtype).eps * largest <= most
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Fill a float32 `out` by way of float64, and a float64 one from the distances themselves."""
+    """Fill `out` more exactly: in float64 if it is float32, by single distances if it is float64."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:
@@ -106,14 +106,14 @@ def _has_room(Y: Inputs) -> bool:
 def _as_dense(Y: Inputs, gamma: float) -> Array:
     if not _has_room(Y):
         raise ValueError(
-            f"kernel='rbf' with gamma={gamma:g} cannot tell the distances of sparse inputs with entries up to "
-            f"{abs(Y).max():.3g}: scale them, as sklearn.preprocessing.MaxAbsScaler does, or lower gamma"
+            f"kernel='rbf' with gamma={gamma:g} cannot compute accurate distances of sparse inputs with entries up to "
+            f"{abs(Y).max():.3g}: scale them, for example with sklearn.preprocessing.MaxAbsScaler, or lower gamma"
         )
     return np.asarray(Y.toarray() if is_sparse(Y) else Y)
 
 
 def _fill_by_distances(X: Inputs, Y: Array, gamma: float, out: Array) -> None:
-    """Fill `out` without a matrix product, so that nothing cancels; distances that overflow are infinite."""
+    """Fill `out` from the distances of all pairs, so that nothing cancels; distances that overflow are infinite."""
     np.multiply(cdist(X.toarray() if is_sparse(X) else X, Y, "sqeuclidean"), -gamma, out=out)
     _exp(out)
 
