@@ -153,7 +153,7 @@ def test_scores_that_scaled_messages_cannot_hold_are_left_to_lbfgs():
 
 def test_problems_of_another_kind_are_refused_and_automatically_left_to_lbfgs():
     dense = random_objective(0, n_parts=1)
-    with pytest.raises(ValueError, match=r"solver='dual' goes with the linear kernel on sparse inputs.*'lbfgs'"):
+    with pytest.raises(ValueError, match=r"solver='dual' cannot minimise this objective.*sparse inputs.*'lbfgs'"):
         minimise(dense, Dual(), np.zeros(dense.layout.size))
     assert isinstance(find_solver("auto", dense), LBFGS)
     assert isinstance(find_solver("auto", sparse_objective(0)), Dual)

@@ -52,7 +52,7 @@ class DistributedGrowth(Growth):
         diagonal = float(sum(self._left)), max(largest for _, _, largest, _ in facts)
         super().__init__(kernel, capacity, tol, LocalEngine(1), dtype, diagonal)
         if start is not None:
-            self._take_up(start)
+            self._continue_from(start)
             self.extend(Panels.of(kernel, start.landmarks, start.R, 0))
             self._recompute_residual()
         self._accurate_from = self.remaining

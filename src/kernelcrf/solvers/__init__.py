@@ -1,4 +1,4 @@
-"""Ways to minimise P: one loop, one line search, and several rules for directions."""
+"""Solvers that minimise the objective P: one loop and one line search, with several rules for directions."""
 
 from kernelcrf.objective import Objective
 from kernelcrf.solvers.dual import Dual
@@ -19,7 +19,7 @@ SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a 
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
-    """Return the solver of a name, or a solver object as it is; "auto" is Dual if it suits, else LBFGS."""
+    """Return the solver with this name, or a solver object unchanged; "auto" is Dual if it can be used, else LBFGS."""
     SOLVER.check("solver", solver)
     if not isinstance(solver, str):
         return solver

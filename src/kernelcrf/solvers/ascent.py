@@ -1,6 +1,6 @@
-"""Loops of `solvers.dual`; arrays and formulas as there.
+"""Compiled loops of the solver `Dual`; `solvers.dual` explains the arrays and formulas.
 
-Rows of labels are padded to whole vectors (`padded_width`), with zeros beyond the labels.
+Rows with one number per label are padded with zeros to `padded_width`, a whole number of SIMD vectors.
 """
 
 import numpy as np
@@ -29,10 +29,10 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 @compiled
 def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
-    """Fill node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
+    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
 
-    What is not legal has potential 0; a and b stay finite. Sets failed[0] where scaled messages may not represent them,
-    by the rules of `inference.scaled`. A sequence of one node may come without edge scores: b is (0, 0).
+    Illegal labels and steps have potential 0; a and b stay finite. failed[0] is set if the range of scores is too large
+    for scaled messages (see `inference.scaled`). For a sequence of one node, b may be empty, (0, 0).
     """
     n_nodes, n_labels = p.shape
     width, n_steps = u.shape[1], b.shape[0]
@@ -91,7 +91,7 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 
 @compiled
 def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
-    """Fill marginals and entropies of all sequences with scores a and b; return how many failed."""
+    """Compute marginals and entropies of all sequences from the scores a and b; return how many sequences failed."""
     longest, n_failed, n_steps = 0, 0, b.shape[1]
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
@@ -121,7 +121,7 @@ def epoch(
     order, offsets, rows, pointers, columns, values, weights, first, last, steps,
     lam, lam_edge, W, w, a, b, p, q, entropies, etas,
 ):  # fmt: skip
-    """Take one step for each sequence, in the given order."""
+    """Take one ascent step for each sequence, in the given order."""
     n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):

@@ -1,21 +1,21 @@
-"""Ascent on the dual, one sequence at a time: exponentiated gradients (Collins et al., 2008), for sparse features.
+"""Maximise the dual objective D, one sequence at a time: exponentiated gradients (Collins et al., 2008).
 
     D(alpha) = sum_i omega_i H(alpha_i) - sum_k lam_k/2 |theta_k|^2,
     theta_k  = sum_i omega_i [Phi_k(x_i, y_i) - E_{alpha_i} Phi_k] / lam_k,
 
 with a distribution alpha_i over the labelings of each sequence. D(alpha) <= min P, with equality at its maximum, so
-that P(theta) - D(alpha) certifies theta. alpha_i is kept as scores a_i of tokens and b_i of steps, and a step moves
-them towards those of theta,
+that P(theta) - D(alpha) certifies theta. alpha_i is stored as scores a_i of tokens and b_i of steps. An ascent step
+moves these towards s_i and w, the scores that theta gives to tokens and steps:
 
     alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
 
-with eta halved until D rises. theta changes with every sequence and not only with every pass over the data, so that few
-passes are enough; but sequences are processed one after the other, in one thread. L-BFGS takes over if messages cannot
-be scaled, or if gains hardly fall from pass to pass, for example with noisy labels and tokens that are much alike: from
-the beginning after a trial of a few passes, later from the point reached.
+where eta is halved until D increases. theta changes after every sequence, not only after every pass over the data, so
+that few passes are enough; but sequences are processed one after the other, in one thread, and features must be sparse.
+L-BFGS takes over if messages cannot be scaled, or if the gains of D hardly decrease from pass to pass, for example with
+noisy labels and similar tokens. It begins at the start if this shows in the first passes, later at the current point.
 
-At the start every token has its own label with probability 1 - delta and all others evenly, with the delta that
-maximises D, or the distribution of a given theta if D is greater there.
+At the start, every token has its observed label with probability 1 - delta and the other labels with equal
+probabilities; delta maximises D. If a start theta is given and D is greater there, its distribution is used instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kernelcrf.terms import STEPS, TOKENS
 from kernelcrf.validation import either, whole
 
 FIRST_ETA = 0.5
-# P - D is about three times what D can still gain; a greater value is taken as it is.
+# P - D is about three times as large as what D can still gain. A larger measured ratio replaces this factor.
 GAP_OVER_REST = 3.0
 LEAST_GAIN = 1e-13
 TRIAL_PASSES, TRIAL_RATIO = 8, 0.85
@@ -46,7 +46,7 @@ SLOW_PASSES, SLOW_RATIO = 8, 0.93
 
 @dataclass(frozen=True)
 class Dual:
-    """Exponentiated gradients on the dual, with sequences in random orders drawn from `seed`.
+    """Solver for sparse features: exponentiated gradients on the dual. `seed` draws the random orders of sequences.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class Dual:
 
     @staticmethod
     def suits(objective: Objective) -> bool:
-        """Return whether all labels are observed, features sparse, steps without inputs, and label kernels plain.
+        """Return whether this solver can minimise the objective.
 
-        Samples of one node need no terms of steps.
+        It needs observed labels, sparse features, label_kernel="delta" and transitions without inputs.
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
@@ -83,15 +83,15 @@ class Dual:
         return tokens is not None and tokens.is_sparse and plain
 
     def check(self, objective: Objective) -> None:
-        """Refuse what the loops do not know."""
+        """Raise if this solver cannot handle the objective."""
         if not self.suits(objective):
             raise ValueError(
-                "solver='dual' goes with the linear kernel on sparse inputs or feature dicts, all labels observed, no "
-                "edge_kernel and label_kernel='delta': expected such a problem; solver='lbfgs' takes any"
+                "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
+                "dicts, all labels observed, no edge_kernel and label_kernel='delta'; otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run passes over the sequences until P - D is small enough; P is evaluated only when that is likely."""
+        """Run passes over the sequences until P - D is within the tolerance; evaluate P only when that is likely."""
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
@@ -125,22 +125,22 @@ class Dual:
 
 
 def _rest(gains: list[float]) -> float:
-    """Return how much D would still gain if its gains keep falling by the factor of the last two."""
+    """Estimate how much D can still gain, if each gain is as much smaller than the one before as in the last pass."""
     before, last = gains[-2:]
     return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
 
 
 def _ratio(gains: list[float], n: int) -> float:
-    """Return the factor by which gains fell from pass to pass, over the last n."""
+    """Return the mean ratio of successive gains over the last n passes; 0 if there are too few."""
     return float((gains[-1] / gains[-1 - n]) ** (1 / n)) if len(gains) > n + 1 else 0.0
 
 
 @dataclass(eq=False)
 class Ascent:
-    """alpha, theta and D as they go.
+    """The current point of the ascent: alpha, theta and the value of D.
 
-    W (d, width) and w (L, L) are theta; a (N, L), b (m, L, L) the scores of alpha; p (N, L), q (m, L, L) its marginals,
-    q summed over the steps of a sequence; etas (m,) the last steps taken. Without edges w, b and q are empty.
+    W (d, width) and w (L, L) are theta. alpha has the scores a (N, L) and b (m, L, L), the marginals p (N, L), and
+    q (m, L, L), summed over the steps of a sequence. etas (m,) are the step sizes. Without edges w, b, q are empty.
     """
 
     objective: Objective
@@ -155,7 +155,7 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Return the better of a start near the labels and one at theta = `start`; None if neither can be scaled."""
+        """Start near the observed labels or at theta = `start`, if D is larger there; None if neither can be scaled."""
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
@@ -164,7 +164,7 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return alpha with the scores s and w, or None if its messages cannot be scaled."""
+        """Return the ascent at the alpha with scores s and w, or None if its messages cannot be scaled."""
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
@@ -184,7 +184,7 @@ class Ascent:
 
     @property
     def value(self) -> float:
-        """Return D(alpha)."""
+        """Return the dual objective D(alpha)."""
         theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
         penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
@@ -195,7 +195,7 @@ class Ascent:
         return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
     def epoch(self, rng: np.random.Generator) -> None:
-        """Take one step for every sequence, in random order."""
+        """Take one ascent step for every sequence, in random order."""
         partition, terms = _chains(self.objective), self.objective.layout.terms
         features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
@@ -206,14 +206,14 @@ class Ascent:
         loops.epoch(rng.permutation(len(self.b)), *data, *state)
 
     def report(self, progress: Progress) -> None:
-        """Evaluate P at theta, with D for a lower bound."""
+        """Evaluate P at theta and add the point to `progress`, with D as a lower bound."""
         at = self.objective.evaluate(self.theta)
         progress.passes += 1
         progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
-    """Return scores that give tokens their labels with probability 1 - delta, for the delta that maximises D."""
+    """Return scores with which tokens have their observed labels with probability 1 - delta; delta maximises D."""
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
@@ -221,7 +221,7 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     own[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
         return own, nothing
-    # Of labels, and of both ends of steps: 1 for the observed one, and -1 / (L - 1) for each other.
+    # For labels, and for both ends of steps: 1 for the observed label, and -1 / (L - 1) for each other label.
     sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
     steps = (2 * n_labels * observed - sums) / (n_labels - 1)
     moved = partition.weighted((n_labels * own - 1) / (n_labels - 1))
@@ -248,13 +248,13 @@ def _weights(partition: ChainPartition) -> Floats:
 
 
 def _observed_steps(objective: Objective) -> Floats:
-    """Return how often the labels step from one to another, (L, L), or (0, 0) without edges."""
+    """Count the observed transitions from each label to each label, (L, L); (0, 0) without edges."""
     partition = _chains(objective)
     return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
 
 
 def _legality(objective: Objective) -> tuple[Array, Array, Array]:
-    """Return the first labels, last labels and steps that are legal."""
+    """Return which first labels, last labels and steps are legal, as boolean arrays."""
     partition = _chains(objective)
     if partition.legal is not None:
         return partition.legal.first, partition.legal.last, partition.legal.steps

@@ -1,8 +1,8 @@
-"""SciPy's L-BFGS on P, in variables of even curvature, ended by our certificate.
+"""Minimise P with SciPy's L-BFGS in preconditioned variables phi, until the certificate meets the tolerance.
 
-With theta = E^-T phi for M = E E' of `preconditioners`, the curvature in phi is near the identity, as L-BFGS assumes at
-the start. M is that of the starting point with a quarter of its spread p (1 - p), because the marginals of a fitted
-model are sharper than those at the start.
+With theta = E^-T phi and the preconditioner M = E E' of `preconditioners`, the Hessian in phi is close to the identity,
+as L-BFGS assumes at the start. M is computed at the starting point, with its variances p (1 - p) divided by four,
+because the marginals p of a fitted model are closer to 0 and 1 than at the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 @dataclass(frozen=True)
 class LBFGS(Solver):
-    """L-BFGS with `memory` pairs of differences, fewer if they are long; `precondition=False` works in theta itself.
+    """L-BFGS that stores `memory` pairs of vectors, fewer if theta is long; `precondition=False` works on theta itself.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class LBFGS(Solver):
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run SciPy's minimiser; every evaluation is one pass, every iterate is observed."""
+        """Run SciPy's minimiser from `start`, report each iterate to `progress`, and return the status."""
         objective = progress.objective
         latest = objective.evaluate(start)
         progress.passes += 1
@@ -61,7 +61,7 @@ class LBFGS(Solver):
 
         status = OUT_OF_ITERATIONS if progress.out_of_iterations else STALLED
 
-        def iterated(intermediate_result: Any) -> None:
+        def report(intermediate_result: Any) -> None:
             nonlocal status
             progress.observe(latest, np.nan)
             if progress.solved or progress.out_of_iterations:
@@ -70,5 +70,5 @@ class LBFGS(Solver):
 
         pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
         options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
-        minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=iterated, options=options)
+        minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=report, options=options)
         return status

@@ -1,8 +1,8 @@
-"""A step along a descent direction: Armijo's decrease and a slope that has fallen, on cached scores.
+"""Line search along a descent direction d: find a step with Armijo's decrease and a small slope.
 
-phi(step) = P(theta + step d) is convex. Step 1 is tried first, as a whole evaluation, since Newton directions nearly
-always take it. If it fails, the zero of phi' is bracketed and approached by secants that are kept away from the ends;
-each trial costs inference alone.
+phi(step) = P(theta + step d) is convex. Step 1 is tried first, with a whole evaluation: for Newton directions it is
+nearly always good. If it is not, the zero of phi' is bracketed and approached by secant steps that stay away from the
+ends of the bracket. Scores are cached, so that each trial costs only inference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The point found, or None if rounding leaves no decrease, its step, and the evaluations of half a pass."""
+    """Result of a line search: the point (None if P cannot decrease), the step, the evaluations (half a pass each)."""
 
     at: Evaluation | None
     step: float
@@ -28,7 +28,7 @@ class Found:
 
 
 def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
-    """Return a step that decreases P by Armijo's rule and |phi'| to at most `wolfe` of what it was."""
+    """Find a step with Armijo's decrease and at most `wolfe` times the first slope; `curvature` as in `evaluate`."""
     value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
     noise = ROUNDING * abs(value)
     if slope >= 0:
@@ -36,20 +36,20 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
     at = ray.point(1.0, curvature=curvature)
     end = float(np.dot(at.gradient, ray.direction))
     if at.value <= value + DECREASE * slope + noise and abs(end) <= wolfe * abs(slope):
-        return Found(at, 1.0, 1) if _better(at, ray.start, noise) else Found(None, 0.0, 1)
-    step = _bracketed(ray, value, slope, noise, end, wolfe)
+        return Found(at, 1.0, 1) if _is_better(at, ray.start, noise) else Found(None, 0.0, 1)
+    step = _bracket(ray, value, slope, noise, end, wolfe)
     if step == 0.0:
         return Found(None, 0.0, 1)
     at = ray.point(step, curvature=curvature)
-    return Found(at if _better(at, ray.start, noise) else None, step, 2)
+    return Found(at if _is_better(at, ray.start, noise) else None, step, 2)
 
 
-def _better(at: Evaluation, start: Evaluation, noise: float) -> bool:
-    """Return whether a point is better by more than rounding, in value or, at equal value, in its bound."""
+def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:
+    """Return whether `at` has a value below `start` by more than rounding, or an equal value and a better bound."""
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 
 
-def _bracketed(ray: Ray, value: float, slope: float, noise: float, end: float, wolfe: float) -> float:
+def _bracket(ray: Ray, value: float, slope: float, noise: float, end: float, wolfe: float) -> float:
     low, slope_low, high, slope_high = 0.0, slope, 1.0, end if np.isfinite(end) else np.inf
     for _ in range(MOST_TRIALS):
         if slope_high < 0:

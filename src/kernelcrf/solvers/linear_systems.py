@@ -1,10 +1,10 @@
-"""Linear systems with matrices that are positive definite but for rounding.
+"""Solve linear systems with matrices that are positive definite up to rounding.
 
-    conjugate gradients     A d = -g by products with A, ended early
+    conjugate gradients     solve A d = -g by products with A, only as accurately as needed
     Cholesky factors        E E' = M + tau I, tau the least of 0, eps tr M, 100 eps tr M, ... for which E exists
 
-Features with a large common offset give blocks whose small eigenvalues are lost in the rounding of the large ones. For
-a direction or a preconditioner, any positive definite matrix near M is good enough.
+If features have a large common offset, rounding of the large eigenvalues of M hides the small ones. For a direction or
+a preconditioner, any positive definite matrix near M is good enough.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ GROWTH, MOST_TRIALS = 100.0, 8
 def solve_cg(
     product: Product, g: Floats, precondition: Product | None, rtol: float, max_iter: int
 ) -> tuple[Floats, int]:
-    """Return d with |A d + g| <= rtol |g|, or after `max_iter` products, and the number of products."""
+    """Solve A d = -g to |A d + g| <= rtol |g| with at most `max_iter` calls of `product` (A v); return d, calls."""
     count = 0
 
-    def counted(v: Floats) -> Floats:
+    def count_product(v: Floats) -> Floats:
         nonlocal count
         count += 1
         return product(v)
 
     shape = (len(g), len(g))
-    A = LinearOperator(shape, matvec=counted, dtype=np.float64)
+    A = LinearOperator(shape, matvec=count_product, dtype=np.float64)
     M = None if precondition is None else LinearOperator(shape, matvec=precondition, dtype=np.float64)
     d, _ = cg(A, -g, rtol=rtol, maxiter=max_iter, M=M)
     return d, count
 
 
 def lower_factor(M: Floats) -> Floats:
-    """Return the Cholesky factor E of a symmetric M."""
+    """Return the Cholesky factor E of a symmetric matrix M, or of the nearest M + tau I that has one."""
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):
         try:
@@ -49,5 +49,5 @@ def lower_factor(M: Floats) -> Floats:
             tau = max(GROWTH * tau, float(np.finfo(np.float64).eps * np.trace(M)))
     raise ValueError(
         f"a block of the Hessian has entries up to {np.abs(M).max():.3g} and is far from positive definite: scale the "
-        "inputs, as sklearn.preprocessing.StandardScaler does"
+        "inputs, for example with sklearn.preprocessing.StandardScaler"
     )

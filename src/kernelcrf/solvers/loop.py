@@ -1,11 +1,11 @@
-"""A run: its start, its record, its stopping rule, and the loop of solvers that follow directions.
+"""A run of a solver: start, history, stopping rule, and the loop of solvers that compute directions.
 
-A run ends as soon as the certified gap, P minus the greatest lower bound of all points evaluated, is at most `tol` |P|.
-If labels are missing, P is not convex and has no such bound. The same expression of the gradient,
-sum_k |g_k|^2 / (2 lam_k), then measures how stationary a point is, and a run that makes it small enough ends
-"stationary", never "optimal". Zero can then be a saddle: labels that the data treat alike have equal gradients there,
-and no descent ever tells them apart. Such a run starts at a random point near zero, drawn from the prior, at which they
-differ, as far away as P permits: P rises by at most the share RISE. Any start of a convex P leads to the same optimum.
+A run ends as soon as the certified gap, P minus the greatest lower bound of all evaluated points, is at most `tol` |P|.
+If labels are missing, P is not convex and has no such bound. Then sum_k |g_k|^2 / (2 lam_k) of the gradient g measures
+how close to stationary a point is, and a run that makes it small enough ends "stationary", never "optimal". In that
+case zero can be a saddle: labels that occur in the data in the same way have equal gradients there, and descent never
+separates them. The run therefore starts at a random point drawn from the prior, scaled towards zero until P is at most
+1 + RISE times its value at zero. If P is convex, every start leads to the same optimum.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True)
 class Record:
-    """One point of a run: P, the gap known at that time, the step, and passes and seconds since the start.
+    """One point of a run: the value of P, the best lower bound so far, the gap, the step length, and the cost so far.
 
-    The step is NaN if the solver does not report it (L-BFGS).
+    `passes` counts passes over the data. `step` is NaN if the solver does not report it (L-BFGS).
 
     Examples
     --------
@@ -56,13 +56,13 @@ class Record:
 
     @property
     def relative_gap(self) -> float:
-        """Return gap / |P|."""
+        """Return the gap divided by |P|."""
         return self.gap / max(abs(self.value), np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The best point of a run, its certificate, and how it was reached.
+    """The result of a run: its best point, the certificate, and the history of all points.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Solution:
 
     @property
     def theta(self) -> Floats:
-        """Return the parameters."""
+        """Return the parameters theta of the best point."""
         return self.evaluation.theta
 
     @property
@@ -100,7 +100,7 @@ class Solution:
 
 @dataclass(eq=False)
 class Progress:
-    """A run in progress: its history, its best point and the greatest lower bound so far.
+    """The state of a run: its history, its best point and the greatest lower bound so far.
 
     Examples
     --------
@@ -128,12 +128,12 @@ class Progress:
     started: float = field(default_factory=time.perf_counter)
 
     def observe(self, at: Evaluation, step: float) -> None:
-        """Add a point to the record."""
+        """Add a point to the history, and call the callbacks."""
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
         record = Record(at.value, self.lower_bound, gap, step, self.passes, time.perf_counter() - self.started)
-        # In this order: an interruption in between leaves no best point without a record.
+        # The history comes first: if Ctrl-C interrupts in between, there is no best point without a record.
         self.history.append(record)
         if self.best is None or at.value <= self.best.value:
             self.best = at
@@ -143,19 +143,19 @@ class Progress:
             self.keep(at.theta, self.history)
 
     def _check(self, at: Evaluation) -> None:
-        """Raise if numbers overflow: they have no optimum and no bound."""
+        """Raise if the value, the gradient or the bound of a point overflows."""
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
             raise ValueError(
-                f"the objective is {at.value:.3g}, within a bound of {at.lower_bound:.3g} and with a gradient of up to "
-                f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, as "
-                "sklearn.preprocessing.StandardScaler does, lower C, or use a kernel of smaller values"
+                f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g}, its gradient at most "
+                f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, for "
+                "example with sklearn.preprocessing.StandardScaler, lower C, or use a kernel with smaller values"
             )
 
     @property
     def solved(self) -> bool:
-        """Return whether the last point is certified to `tol`."""
+        """Return whether the relative gap of the last point is at most `tol`."""
         return self.history[-1].relative_gap <= self.tol
 
     @property
@@ -166,8 +166,8 @@ class Progress:
     def solution(self, status: str) -> Solution:
         """Return the best point with its certificate.
 
-        The status "optimal" is checked: it becomes "stalled" if the gap is above `tol`, or would be if the objective
-        were off by all of its rounding, and "stationary" if the objective is not convex.
+        The status "optimal" is checked. It becomes "stalled" if the gap plus the rounding error of the objective
+        exceeds `tol`, and "stationary" if the objective is not convex.
         """
         if self.best is None:
             raise KeyboardInterrupt
@@ -184,7 +184,7 @@ class Progress:
 
 
 class Solver(Protocol):
-    """A way to minimise P. It refuses an objective that it cannot handle before it starts.
+    """Protocol of solvers: `check` raises if the solver cannot handle the objective, `solve` minimises it.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise if this solver cannot handle the objective; a subclass without this method accepts any."""
+        """Raise if this solver cannot handle the objective. By default, a solver accepts any objective."""
         return
 
     def solve(self, start: Floats, progress: Progress) -> str:
@@ -206,14 +206,14 @@ class Solver(Protocol):
 
 
 def first_point(objective: Objective, random_state: Seed = None) -> Floats:
-    """Return the theta at which a fit starts that does not continue an earlier one."""
+    """Return the theta at which a new fit starts: zero, or a random point if the objective is not convex."""
     zero = np.zeros(objective.layout.size)
     if objective.is_convex:
         return zero
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     drawn = {}
     for term in objective.layout.terms:
-        # A' A z, for a label kernel A A', leaves out what changes no score and would only be penalised.
+        # For a label kernel A A', A' A z has no part that is penalised without changing a score.
         scores = term.k_y.expand(rng.standard_normal(term.shape))
         drawn[term.name] = np.sqrt(term.C) * term.k_y.adjoint(scores)
     direction, step = objective.layout.join(drawn), 1.0
@@ -239,11 +239,11 @@ def minimise(
     keep: Callable[[Floats, list[Record]], None] | None = None,
     earlier: Sequence[Record] = (),
 ) -> Solution:
-    """Minimise P from `start` until its relative certified gap is at most `tol`. Ctrl-C keeps the best point.
+    """Minimise P from `start` until the certified relative gap is at most `tol`. After Ctrl-C, return the best point.
 
-    callback : is called with the record of every point.
-    keep : is called with the theta of every point and the history up to it.
-    earlier : the history of a run that ended at `start`, which this one continues. Its lower bounds are not used.
+    callback : called with the record of every point.
+    keep : called with the theta of every point and the history up to this point.
+    earlier : the history of a run that ended at `start` and is continued. Its lower bounds are not used.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def minimise(
     solver.check(objective)
     progress = Progress(objective, tol, max_iter, callback, keep)
     if earlier:
-        # Earlier bounds are not used: a certificate must rest on these data alone.
+        # Earlier lower bounds are not used: a certificate must depend only on the data of this run.
         progress.history = list(earlier[:-1])
         progress.passes, progress.started = earlier[-1].passes, progress.started - earlier[-1].seconds
     # Progress checks each point for overflow.
@@ -273,15 +273,15 @@ def minimise(
 
 
 class Directions(Protocol):
-    """A rule for the next direction."""
+    """Protocol of objects that compute the next direction of descent."""
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return a descent direction at a point, and the passes it took."""
+        """Return a descent direction at a point, and the number of passes over the data that it took."""
         ...
 
 
 def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
-    """Repeat direction and line search until certified; `curvature` is passed on to the evaluation of points."""
+    """Repeat direction and line search until the gap is within `tol`; `search` explains `curvature` and `wolfe`."""
     objective = progress.objective
     at = objective.evaluate(start, curvature=curvature)
     progress.passes += 1

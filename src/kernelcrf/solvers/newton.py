@@ -1,19 +1,19 @@
-"""Newton's method (19), d = -H^-1 g, and the paper's two ways to solve less than the whole system.
+"""Newton's method (19), d = -H^-1 g, and the paper's two methods that solve only a part of this system.
 
-    Newton        H as a matrix, one product for each column: for small problems, quadratically convergent
-    NewtonCG      H d = -g by preconditioned conjugate gradients, only as exact as needed
-    BlockJacobi   the blocks (30) in place of H, which leave out covariances between cliques
-    Subspace      the rows and columns of one term, the one with the greatest bound (Corollary 10)
+    Newton        forms the Hessian H, one product for each column: for small problems, quadratically convergent
+    NewtonCG      solves H d = -g by preconditioned conjugate gradients, only as accurately as needed
+    BlockJacobi   replaces H by the blocks (30), without covariances between cliques
+    Subspace      uses the rows and columns of one term, the term with the greatest bound (Corollary 10)
 
-NewtonCG: the residual of the linear system is the gradient at the next point if the model is right, and the certified
-gap is proportional to its square. Each system is therefore solved to a fixed share of the gradient, and the last one
-just far enough for the gap to end below the tolerance.
+NewtonCG: if P were quadratic, the residual of the linear system would be the gradient at the next point, and the
+certified gap is proportional to its square. Each system is therefore solved to a fixed share of the gradient, and the
+last one only so far that the gap falls below the tolerance.
 
-BlockJacobi: full steps can diverge. With strong transitions labels move together, and the blocks underestimate the
-curvature by more than the factor of two that a full step survives. An exact line search makes every step a descent.
+BlockJacobi: full steps can diverge. With strong transitions the labels of neighbours depend on each other, and the
+blocks can be less than half of the curvature, which a full step does not tolerate. An exact line search prevents this.
 
 Subspace: by Lemma 9 a term with gradient g_k can lower P by at most |g_k|^2 / (2 lam_k). If all these bounds are below
-the tolerance, the run is certified; terms whose bound is never the greatest are never changed.
+the tolerance, the run is certified. A term whose bound is never the greatest never changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 @dataclass(frozen=True)
 class Newton(Solver):
-    """Newton's method for at most `most` parameters: the Hessian takes one product for each.
+    """Newton's method for at most `most` parameters, since forming the Hessian takes one product per parameter.
 
     Examples
     --------
@@ -53,16 +53,16 @@ class Newton(Solver):
         """Raise if the Hessian would be too large."""
         if objective.layout.size > self.most:
             raise ValueError(
-                f"solver='newton' forms the Hessian of {objective.layout.size} parameters: expected at most "
-                f"{self.most}; use 'newton-cg', which needs only its products"
+                f"solver='newton' would form the Hessian of {objective.layout.size} parameters: expected at most "
+                f"{self.most}; use solver='newton-cg', which does not form the Hessian"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run with directions by Cholesky and steps by the common search."""
+        """Run from `start`: solve each system with a Cholesky factor of the Hessian, then search along the line."""
         return descend(self, start, progress, curvature=True, wolfe=0.9)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return -H^-1 g, and one pass for each column of H."""
+        """Return -H^-1 g, and the number of passes: one for each column of H."""
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
         return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)
@@ -70,7 +70,7 @@ class Newton(Solver):
 
 @dataclass(frozen=True)
 class NewtonCG(Solver):
-    """Newton-CG with at most `cg_iter` products per direction; each system is solved to a `share` of its right side.
+    """Newton-CG: solve each system until the residual is `share` of the gradient, in at most `cg_iter` products.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class NewtonCG(Solver):
         check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run with directions by conjugate gradients and steps by the common search."""
+        """Run from `start`: find each direction by conjugate gradients, then search along the line."""
         rule = _Directions(self, Preconditioning.of(progress.objective), progress)
         return descend(rule, start, progress, curvature=True, wolfe=0.9)
 
@@ -111,7 +111,7 @@ class _Directions:
 
 @dataclass(frozen=True)
 class BlockJacobi(Solver):
-    """Newton steps with the blocks, solved by conjugate gradients to `rtol` within `cg_iter` products of one pass each.
+    """Newton steps with the blocks (30): conjugate gradients to `rtol`, at most `cg_iter` products of one pass each.
 
     Examples
     --------
@@ -129,11 +129,11 @@ class BlockJacobi(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run with directions by the blocks and steps by an exact search."""
+        """Run from `start` with directions from the blocks and an almost exact line search."""
         return descend(self, start, progress, curvature=False, wolfe=0.1)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the blocks' Newton direction."""
+        """Return the Newton direction in which the blocks replace H, and the number of passes."""
         return solve_cg(lambda v: objective.block_product(at, v), at.gradient, None, self.rtol, self.cg_iter)
 
 
@@ -157,11 +157,11 @@ class Subspace(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run with one term per step."""
+        """Run from `start`; each step changes one term."""
         return descend(self, start, progress, curvature=True, wolfe=0.5)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the Newton direction of the term with the greatest bound; zero for all others."""
+        """Return the Newton direction of the term with the greatest bound, zero for other terms, and the passes."""
         bounds = objective.layout.squared_dual_norms(at.gradient)
         part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
 
