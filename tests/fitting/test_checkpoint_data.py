@@ -146,7 +146,7 @@ def test_a_checkpoint_that_does_not_name_its_data_is_refused(data, path):
         return {**config, "problem": {key: config["problem"][key] for key in ("kernels", "C")}}
 
     rewritten(path, older)
-    with pytest.raises(ValueError, match="was written by an earlier version, and does not say which inputs"):
+    with pytest.raises(ValueError, match="an earlier version of kernelcrf, which did not store 'inputs'"):
         ChainCRF(**SETTINGS, checkpoint=path).fit(*data)
 
 

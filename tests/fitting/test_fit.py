@@ -123,7 +123,7 @@ def test_a_fit_takes_up_the_weights_of_an_earlier_one(data):
         fit_chain(data, RBF, **settings, C_bias=1.0).certificate.objective, rel=1e-7
     )
     fewer_labels = replace(data, labels=np.minimum(data.labels, 1), n_labels=2)
-    with pytest.raises(ValueError, match=r"start has 120 weights of 'node' but this fit has 80"):
+    with pytest.raises(ValueError, match=r"the earlier fit has 120 weights of term 'node', but this fit needs 80"):
         fit_chain(fewer_labels, RBF, **settings, start=first.end)
 
 

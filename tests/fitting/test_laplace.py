@@ -119,7 +119,7 @@ def test_single_precision_that_hides_definiteness_does_not_break_the_factor():
 
 def test_missing_labels_have_no_evidence():
     objective = random_objective(0, missing=0.5)
-    with pytest.raises(ValueError, match="expected all labels observed"):
+    with pytest.raises(ValueError, match="can only be computed if all labels are observed"):
         laplace(objective, objective.evaluate(np.zeros(objective.layout.size)))
 
 

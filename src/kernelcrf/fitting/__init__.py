@@ -1,1 +1,1 @@
-"""One problem, one fit."""
+"""Fitting a problem: its data, basis, weights, certificate, evidence and checkpoints."""

@@ -1,14 +1,14 @@
-"""A fit that was cut short goes on where it was: weights, landmarks and history, written as it goes.
+"""Checkpoints: a fit writes its weights, landmarks and history to a file, so that an interrupted fit can continue.
 
-The file is in the format of model files, is checked as they are, and appears whole or not at all. It names the problem
-that it belongs to: digests of inputs, labels and weights, constraints, kernels, prior variances, and how many landmarks
-were asked for and by which rule. A fit of another problem refuses it.
+The file has the format of model files and the same checks; it is replaced as a whole or not at all. It identifies its
+problem by digests of inputs, labels, weights and constraints, and by the kernels, the prior variances, the number of
+landmarks and the rule that chooses them. A fit of another problem raises an error.
 
-Lower bounds are kept for the curve alone. A fit that goes on computes its own, on its own data, so that no file can
-make a fit look better than it is. The pairs of L-BFGS are not kept either: the fit ends within `tol` of the same
-optimum, by a path of its own, and not at the bits of a fit that was never cut short.
+Stored lower bounds are used for the curve only. A fit that continues computes new ones from its data, so that no file
+can make a fit look better than it is. The history of L-BFGS is not stored: a continued fit reaches the same optimum
+within `tol`, but not bit by bit the result of an uninterrupted fit.
 
-A path with a scheme, such as s3://bucket/run.ckpt, goes through fsspec.
+A path with a scheme, such as s3://bucket/run.ckpt, is opened with fsspec.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ DATA = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit is kept, and how often: at its start, every so many iterations, and at its end.
+    """A file to which a fit is saved at its start, after every `every` iterations, and at its end.
 
-    A later fit with the same data and settings goes on from the file. It refuses a file of other data or of another
-    problem, and it computes its own lower bounds, so that its certificate does not depend on the file.
+    A later fit with the same data and settings continues from the file. It raises an error if the file belongs to other
+    data or settings. It computes its own lower bounds, so that its certificate does not depend on the file.
 
     Parameters
     ----------
     path : str or path
-        A file, or a URL that fsspec understands.
+        Path of a file, or a URL that fsspec supports.
     every : int
-        Iterations from one writing to the next.
+        Number of iterations between two writes.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Checkpoint:
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(20, random_state=0)
     >>> crf = ChainCRF("linear", tol=1e-8, checkpoint=Checkpoint("run.ckpt", every=5)).fit(data.X, data.y)
-    >>> again = ChainCRF("linear", tol=1e-8, checkpoint="run.ckpt").fit(data.X, data.y)  # from where it ended
+    >>> again = ChainCRF("linear", tol=1e-8, checkpoint="run.ckpt").fit(data.X, data.y)  # continues
     >>> again.n_iter_ <= crf.n_iter_ + 1
     True
     """
@@ -84,12 +84,12 @@ class Checkpoint:
 
     @classmethod
     def of(cls, checkpoint: Any) -> Checkpoint | None:
-        """The checkpoint that a parameter means: a path, a checkpoint or None."""
+        """Return the value of the parameter `checkpoint` (a path, a checkpoint or None) as a checkpoint or None."""
         CHECKPOINT.check("checkpoint", checkpoint)
         return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
     def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:
-        """Fit from where the file is, if there is one, and write it on the way and at the end."""
+        """Fit the problem, continuing from the file if it exists, and write the file during the fit and at its end."""
         stated = _statement_of(problem, settings, start)
         found, steps = self._start(stated, problem), 0
 
@@ -102,34 +102,34 @@ class Checkpoint:
         try:
             fitted = fit(problem, settings, found or start, keep)
         except ValueError as error:
-            # A fit of this very problem went past its first step before: it is the file that is wrong.
+            # The fit that wrote the file got past this step, so the file must be wrong.
             if found is None or steps > 1:
                 raise
             raise ModelFileError(
-                f"{self.path}: the fit cannot go on from the weights and landmarks of the checkpoint "
-                f"({_shown_text(error)}): remove the file to start anew"
+                f"{self.path}: the fit cannot continue from the weights and landmarks of this checkpoint "
+                f"({_shown_text(error)}): remove the file to start again"
             ) from None
         self.write(stated, replace(fitted.end, history=fitted.solution.history))
         return fitted
 
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
-        """Return where a fit of the stated problem was, or None if there is no file."""
+        """Return the maps, weights and history in the file; None if there is no file. Raise if the problem differs."""
         if (content := self._read()) is None:
             return None
         config, arrays = content
         if config.get("kind") != KIND:
             raise ModelFileError(
-                f"{self.path}: expected a checkpoint of a fit, got a model: pass another path to checkpoint="
+                f"{self.path}: expected a checkpoint of a fit, got a model: pass another path as `checkpoint`"
             )
         there = config.get("problem")
         if not isinstance(there, dict):
-            raise ModelFileError(f"{self.path}: the checkpoint does not say which problem it belongs to")
+            raise ModelFileError(f"{self.path}: the checkpoint has no description of its problem: remove the file")
         self._check_problem(there, stated)
         try:
             return _read_start(config, arrays, problem)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ModelFileError(
-                f"{self.path}: the checkpoint is inconsistent ({_shown_text(error)}): remove the file to start anew"
+                f"{self.path}: the checkpoint is inconsistent ({_shown_text(error)}): remove the file to start again"
             ) from None
 
     def _check_problem(self, there: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
@@ -138,8 +138,8 @@ class Checkpoint:
             return
         if unknown := [name for name in differ if name not in there]:
             raise ValueError(
-                f"checkpoint={os.fspath(self.path)!r} was written by an earlier version, and does not say which "
-                f"{unknown[0]} it belongs to: pass another path, or remove the file to start anew"
+                f"checkpoint={os.fspath(self.path)!r} was written by an earlier version of kernelcrf, which did not "
+                f"store {unknown[0]!r}: pass another path, or remove the file to start again"
             )
         if "sequences" in differ and set(differ) & {"inputs", "labels", "weights"}:
             differ.remove("sequences")
@@ -149,11 +149,11 @@ class Checkpoint:
         ]
         raise ValueError(
             f"checkpoint={os.fspath(self.path)!r} belongs to another problem, which differs in {'; '.join(told)}: "
-            "pass another path, or remove the file to start anew"
+            "pass another path, or remove the file to start again"
         )
 
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
-        """Write the file: the old one stays until the new one is whole."""
+        """Write the maps, weights and history `at` to the file; the old file stays until the new one is complete."""
         maps, arrays = maps_to_arrays(at.maps.values())
         config = {"kind": KIND, "problem": dict(stated), "maps": maps}
         arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
@@ -184,7 +184,7 @@ class Checkpoint:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
 
     def _remote(self) -> tuple[Any, str] | None:
-        """Return the file system of a URL and the path in it, or None for a path on this machine."""
+        """Return the fsspec file system of a URL and the path in it, or None for a path on this machine."""
         path = os.fspath(self.path)
         if "://" not in path:
             return None
@@ -197,9 +197,9 @@ class Checkpoint:
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
-    """Return what a checkpoint and a fit must agree on: all that the objective and its landmarks depend on.
+    """Describe a problem by all that the objective and its landmarks depend on; a checkpoint must have the same.
 
-    start : an earlier fit whose landmarks are taken up, or None.
+    start : an earlier fit whose landmarks are reused, or None.
     """
     rule, terms = settings.rule, problem.terms
     stated = {
@@ -220,13 +220,13 @@ CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.chec
 
 
 def _shown_text(error: BaseException) -> str:
-    """Return the message of an error in one line of bounded length."""
+    """Return the message of an error on one line, cut to 200 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _label_kernel_digest(k_y: LabelMap) -> str:
-    """Return a digest of A' v for a label kernel A A' and a random v."""
+    """Return a digest of a label kernel A A': the digest of A' v for a fixed random vector v."""
     return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
 
 
@@ -236,18 +236,18 @@ def _map_digest(one: FeatureMap) -> str:
 
 
 def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
-    """Return the start that a file describes, once it is checked."""
+    """Return the maps, weights and history in a file; raise if they do not fit the problem."""
     groups = sharing_inputs(problem.terms)
     maps: dict[str, FeatureMap] = {}
     if len(config["maps"]) != len(groups):
-        raise ModelFileError(f"it has {len(config['maps'])} feature maps: expected {len(groups)}")
+        raise ModelFileError(f"the file has {len(config['maps'])} feature maps: expected {len(groups)}")
     for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
         name, kernel = input_of(terms[0])
         own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
-            raise ModelFileError(f"the map of {terms[0].name!r} is of another kernel than the problem")
+            raise ModelFileError(f"the feature map of term {terms[0].name!r} does not belong to the problem's kernel")
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
@@ -255,17 +255,17 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Return values as they come back from a file."""
+    """Return values as JSON returns them, to compare them with the content of a file."""
     return dict(json.loads(json.dumps(config, default=as_json)))
 
 
 def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     rows = arrays["history"]
     if rows.ndim != 2 or rows.shape[1] != 6 or rows.dtype != np.float64 or not len(rows):
-        raise ModelFileError(f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected (n, 6)")
+        raise ModelFileError(f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected float64, (n, 6)")
     history = tuple(Record(*row) for row in rows.tolist())
     known = np.array([(record.value, record.gap, record.passes, record.seconds) for record in history])
     work = known[:, 2:]
     if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
-        raise ModelFileError("tensor 'history' has values, passes or seconds that no fit has")
+        raise ModelFileError("tensor 'history': expected finite values, and passes and seconds that never decrease")
     return history

@@ -1,7 +1,7 @@
-"""A problem: the terms of a score, and labelled samples with the distinct rows of their inputs, here or on a cluster.
+"""A problem: the terms of a score and a corpus of labelled samples, which is in this process or on a cluster.
 
-A term with kernel k_x and residuals R, summed onto the distinct inputs, has the gradient E R out of the span of its
-features, E = K - F F'. The squared norm <R, E R> of each term, times C / 2, is what the term adds to `gap_full`.
+Let R be the residuals of a term, summed over the cliques of each distinct input. Outside the span of the features F,
+the gradient of the term is E R with E = K - F F'. The term adds its squared norm <R, E R> times C / 2 to `gap_full`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class WholeGap:
-    """P minus a lower bound over the whole spaces of the kernels.
+    """The gap `value`: P minus a lower bound on P over the whole spaces of the kernels.
 
-    If P is not convex, `value` bounds nothing: it measures how stationary the point is in those spaces.
+    If P is not convex, `value` is not a bound: it measures how far the point is from stationary in these spaces.
 
-    shares : what terms with the same features add to the gap in the span, by the name of the first of these terms.
-    scores : (U,) how much each of their inputs would gain as a landmark, by the same names.
+    shares : how much a group of terms with the same features adds to the gap in the span, by its first term's name.
+    scores : (U,) how much each distinct input of a group would gain as a landmark, by the same names.
     """
 
     value: float
@@ -45,7 +45,7 @@ class WholeGap:
 
 
 class Corpus(ABC):
-    """Labelled samples whose inputs are known by name, each with its U distinct rows."""
+    """Labelled samples with named inputs; features are computed once for the U distinct rows of an input."""
 
     @abstractmethod
     def n_inputs(self, term: Term) -> int:
@@ -57,57 +57,57 @@ class Corpus(ABC):
 
     @abstractmethod
     def digest(self) -> dict[str, Any]:
-        """Return digests that tell these data from others: of all that P depends on beside the terms."""
+        """Return digests of all data that P depends on, by which a checkpoint recognises them."""
 
     @abstractmethod
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Return features of the distinct rows of a term's input by n atoms, or by all rows if fewer.
+        """Choose n atoms for a term, or all distinct rows if n is None or larger, and return the features.
 
-        start : a basis to go on from, or None.
+        start : a basis to extend, or None.
         """
 
     @abstractmethod
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features of a term's input under an earlier map."""
+        """Return the features that the feature map of an earlier fit gives the input of a term."""
 
     @abstractmethod
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
-        """Return the samples with the cliques of some terms, and the features of those terms that have inputs."""
+        """Return the samples in partitions, with the cliques of the given terms and their features if they have any."""
 
     @abstractmethod
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap at a point in the whole spaces of the kernels."""
+        """Return the gap at the point `at`, measured in the whole spaces of the kernels."""
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return sample and node (n, 2) of each landmark, or None without landmarks or sequences."""
+        """Return the sample and the node of each landmark, (n, 2); None if there are no landmarks or no sequences."""
         return None
 
     def where(self) -> str:
-        """Return a few words on where the data are, for a line of progress; nothing if they are here."""
+        """Return where the data are, for progress messages; an empty string if they are in this process."""
         return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Terms, and the data that they are fitted to. The numbers of features of the terms are chosen by the fit."""
+    """Terms and the data to fit them to. The fit chooses how many features each term has."""
 
     terms: Sequence[Term]
     corpus: Corpus
 
     def only(self, cliques: Collection[str]) -> Problem:
-        """Return the problem with the terms of some kinds of cliques."""
+        """Return the problem with only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
 
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
-        """Return the problem with another prior variance `C` or input kernel `kernel` of some terms."""
+        """Return the problem with another prior variance `C` or input `kernel` for the named terms."""
         return replace(self, terms=[replace(term, **changes) if term.name in names else term for term in self.terms])
 
 
 @dataclass(frozen=True, eq=False)
 class CliqueFeatures(Features):
-    """Features of distinct inputs, and as rows of cliques."""
+    """Features of the distinct inputs `found`, which `rows` expands to one row per clique."""
 
     found: Distinct
 
@@ -118,7 +118,7 @@ class CliqueFeatures(Features):
 
 
 class LocalCorpus(Corpus):
-    """Samples in this process."""
+    """Labelled samples in the memory of this process."""
 
     @abstractmethod
     def rows(self, name: str) -> Inputs:
@@ -129,7 +129,7 @@ class LocalCorpus(Corpus):
         return {}
 
     def found(self, term: Term) -> Distinct:
-        """Return the distinct rows of a term's input, or every row if they are its features and sparse."""
+        """Return the distinct rows of a term's input; return every row if the kernel is linear and the input sparse."""
         name, kernel = input_of(term)
         X = self.rows(name)
         if kernel.is_linear and is_sparse(X):
@@ -149,13 +149,13 @@ class LocalCorpus(Corpus):
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> CliqueFeatures:
-        """Return features of the distinct rows of a term's input, from a basis to go on from if there is one."""
+        """Choose a basis of n atoms for a term, or extend the basis `start`, and return the features."""
         found, kernel = self.found(term), input_of(term)[1]
         made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
-        """Return the features of a term's input under an earlier map."""
+        """Return the features that the feature map of an earlier fit gives the input of a term."""
         found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None
         if isinstance(earlier, WhitenedMap):
@@ -164,14 +164,14 @@ class LocalCorpus(Corpus):
         return CliqueFeatures(earlier, F, basis, found)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap at a point: residuals, summed onto distinct inputs, against blocks of K - F F'."""
+        """Return the gap in the whole spaces of the kernels, computed from blocks of K - F F'."""
         value, shares, scores = objective.gap(at), {}, {}
         for terms in sharing_inputs(objective.layout.terms):
             own, kernel = features[terms[0].name], input_of(terms[0])[1]
             if own.basis is None:
                 continue
             found = self.found(terms[0])
-            residuals = [self._summed_residual(term, objective, at, found) for term in terms]
+            residuals = [self._sum_residual(term, objective, at, found) for term in terms]
             scales = [size_of(float(np.abs(R).max(initial=0.0))) for R in residuals]
             R = np.hstack([R / scale for R, scale in zip(residuals, scales, strict=True)])
             ER = residual_products(kernel, found.inputs, own.F, R, objective.engine)
@@ -190,14 +190,14 @@ class LocalCorpus(Corpus):
         return WholeGap(value, shares, scores)
 
     @staticmethod
-    def _summed_residual(term: Term, objective: Objective, at: Evaluation, found: Distinct) -> Floats:
+    def _sum_residual(term: Term, objective: Objective, at: Evaluation, found: Distinct) -> Floats:
         pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
         rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
         return np.asarray(found.sum(np.ascontiguousarray(rows)))
 
 
 def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
-    """Return the terms that have inputs, those that read one input by one kernel object together."""
+    """Return the terms that have inputs, grouped by their input and kernel object; a group shares its features."""
     groups: dict[tuple[str, int], list[Term]] = {}
     for term in terms:
         if term.input is not None:
@@ -206,21 +206,21 @@ def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
 
 
 def input_of(term: Term) -> tuple[str, InputKernel]:
-    """Return the name of the input of a term that has one, and the kernel that compares it."""
+    """Return the name of a term's input and the kernel that compares it; the term must have an input."""
     assert term.input is not None
     assert term.kernel is not None
     return term.input, term.kernel
 
 
 def size_of(largest: float) -> float:
-    """Return the power of two next below a number, 1 for zero: squares of what is divided by it do not underflow."""
+    """Return the largest power of two <= `largest`, a divisor that keeps squares from underflowing; 1 for zero."""
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
 def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
-    """Return the diagonal d of K - F F' for features F that an earlier map gave the inputs X, and the trace of K.
+    """Return the diagonal of K - F F' and the trace of K, for features F of the inputs X under an earlier map.
 
-    Raise if rounding brought d below zero: norms by F would then be smaller than the kernel's own.
+    Raise if rounding has made an entry of the diagonal clearly negative: norms computed with F would be too small.
     """
     diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
     residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
@@ -228,20 +228,19 @@ def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, floa
     if residual.min(initial=0.0) < -excess:
         row = int(residual.argmin())
         raise ValueError(
-            f"the features of distinct input {row} have the squared norm {diagonal[row] - residual[row]:.6g}, above "
-            f"k(x, x) = {diagonal[row]:.6g}: expected landmarks that were factored in float64. Fit anew instead of "
-            "going on from this model or checkpoint"
+            f"the features of distinct input x number {row} have the squared norm {diagonal[row] - residual[row]:.6g}: "
+            f"expected at most k(x, x) = {diagonal[row]:.6g}. The stored landmarks are too inaccurate to continue from "
+            "this model or checkpoint: fit again from the start"
         )
     return np.maximum(residual, 0.0), float(diagonal.sum())
 
 
 def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
-    """Return |<R, E R>|, where E = K - F F' has no negative eigenvalue but by rounding: |E| <= INDEFINITE max k(x, x).
-
-    A negative square says that F F' exceeds K along R, so that P by F may lie below the kernel's own: it counts too.
+    """Return |<R, E R>| for the residuals R and E = K - F F'; raise if square = <R, E R> is negative beyond rounding.
 
     absolute : |R| summed over its n_rows rows.
     """
+    # A slightly negative square means that F F' exceeds K along R by rounding: P may then be too low by as much.
     rounding = INDEFINITE[basis.landmarks.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
     if square < -rounding:
         raise not_a_kernel(kernel, f"the squared norm of a function in its space came out as {square:.3g}")
@@ -249,6 +248,6 @@ def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floa
 
 
 def atom_scores(ER: Array, residual: Floats) -> Floats:
-    """Return |(E R)_u|^2 / E_uu, the squared gradient along the direction that input u opens; 0 if it opens none."""
+    """Return |(E R)_u|^2 / E_uu of each input u: the squared gradient along its direction; 0 if u is in the span."""
     squares = np.einsum("ul,ul->u", ER, ER)
     return np.asarray(np.divide(squares, residual, out=np.zeros(len(ER)), where=residual > 0))

@@ -1,9 +1,9 @@
-"""A digest of labelled sequences, by which a checkpoint knows the data that it was computed on.
+"""Digests of labelled sequences, which let a checkpoint recognise the data that it was computed on.
 
-Every sequence has digests of its inputs, of what its labels may be, of its weight, and of the three together; those of
-all sequences are summed, as four words of 64 bits each. A sum does not depend on how the data lie in parts, nor on the
-order of sequences, and neither does the objective. Sequences that the objective does not see, because they are empty or
-weigh nothing, do not count. The data are read once and not copied.
+Every sequence has four digests: of its inputs, its allowed labels, its weight, and the three together. Each digest is
+four words of 64 bits, and the words are summed over all sequences. Like the objective, the sums do not depend on the
+order of the sequences or on how the data are divided into parts. Sequences that are empty or have weight 0 do not
+count. The data are read once and not copied.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ SIZE = 32
 
 
 def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
-    """Return the summed digests of sequences, (4, 4): a row per kind.
+    """Return the digests of m sequences, summed over the sequences, (4, 4): one row per entry of KINDS.
 
     X : inputs (N, d) of all tokens, dense or CSR.
-    offsets : (m + 1,), where sequences begin and end.
-    labels : (N,), read if `allowed` is None.
+    offsets : (m + 1,), the first token of each sequence, and N.
+    labels : (N,), used if `allowed` is None.
     allowed : (N, L), the labels that each token may have.
-    weights : (m,), or None for one each.
+    weights : (m,), or None if every sequence has weight 1.
     """
     X = X if is_sparse(X) else np.asarray(X)
     known, single = labels, np.ones(len(labels), bool)
     if allowed is not None:
-        # A token with one label has the same digest whether or not others of its data have several.
+        # A token with one label has the same digest whether or not other tokens may have several labels.
         single = allowed.sum(axis=1) == 1
         known = np.where(single, allowed.argmax(axis=1), -1)
     known = np.ascontiguousarray(known, np.int32)
@@ -59,22 +59,22 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
 
 
 def digest_texts(words: Words) -> dict[str, str]:
-    """Return the digests as text, by kind."""
+    """Return the digests that `digest_words` computed as hexadecimal text, by kind."""
     return {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
 
 
 def digest_legal(legal: Legal | None) -> str | None:
-    """Return a digest of what labellings may be, or None if there are no constraints."""
+    """Return a digest of the constraints on labellings, or None if there are no constraints."""
     return None if legal is None else digest_value([legal.steps, legal.first, legal.last])
 
 
 def digest_value(value: Any) -> str:
-    """Return a few letters that tell JSON-able values and small arrays apart."""
+    """Return a short digest of a value that consists of JSON-able values and small arrays."""
     return blake2b(json.dumps(value, sort_keys=True, default=as_json).encode(), digest_size=12).hexdigest()
 
 
 def digest_array(array: Inputs) -> str:
-    """Return a digest of a dense or CSR array, by its type, shape and bytes."""
+    """Return a digest of the type, shape and bytes of a dense or CSR array."""
     parts = [array.data, array.indices, array.indptr] if is_sparse(array) else [np.asarray(array)]
     found = blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
     for part in parts:
@@ -83,16 +83,16 @@ def digest_array(array: Inputs) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Return an array or a number of NumPy as plain values, and any other object as its `repr`."""
+    """Return NumPy arrays and numbers as plain Python values, and any other object as its `repr`."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
 
 
 def _parts(X: Any, low: int, high: int) -> list[Array]:
-    """The arrays that some rows of X are made of."""
+    """Return the arrays that store the rows low:high of X: one if X is dense, three if it is CSR."""
     if not is_sparse(X):
         return [X[low:high]]
     begin, end = X.indptr[low], X.indptr[high]
-    # Types of indices differ between parts of the same data.
+    # The same data may have indices of different types.
     return [
         np.diff(X.indptr[low : high + 1]).astype(np.int64),
         X.indices[begin:end].astype(np.int64),

@@ -1,18 +1,18 @@
-"""C and the kernel by the evidence: no data held out, no grid.
+"""Choose C and the kernel by maximising the evidence, without held-out data and without a grid.
 
     C      MacKay's fixed point. The evidence is stationary in C where
-               C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C),
-           delta the change of H_L with theta_hat, which moves by dtheta_hat / dlog C = H^-1 theta_hat / C.
-           MacKay holds H_L, which leaves delta out: right where the loss is quadratic. Labels make curvature fall as
-           weights grow, and C comes out too small without it. From one C to the next by secant steps on log C, the fit
-           at one starting from that at the one before.
-    kernel log p(y | X) is maximised over the logarithms of its hyperparameters by SciPy's L-BFGS-B within their bounds,
-           with differences of the evidence as its gradient; where C is free too, over log C as well, from its fixed
-           point under the kernel given. The landmarks stay where they are; a fit starts from the function f of the one
-           before, whose weights in the new basis are those that agree with f on the landmarks, R theta = f(B).
+               C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C).
+           delta is the change of H_L with theta_hat, which moves by dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay
+           keeps H_L fixed and omits delta, which is exact for a quadratic loss. Here the curvature falls as the weights
+           grow, and C would be too small without delta. C moves by secant steps on log C; each fit starts from the
+           weights of the previous fit.
+    kernel SciPy's L-BFGS-B maximises log p(y | X) over the logarithms of the hyperparameters within their bounds. Its
+           gradient consists of differences of the evidence. If C is free too, log C is one more variable, which starts
+           at its fixed point under the given kernel. The landmarks B do not move. Each fit starts from the function f
+           of the previous fit: its weights in the new basis solve R theta = f(B).
 
-While C or the kernel is looked for, chains of more than EXACT_IN_SEARCH weights have their determinants and traces by
-few directions, the same ones at every point, so that differences are smoother than the values.
+During the search, the determinants and traces of chains with more than EXACT_IN_SEARCH weights are estimated from a few
+random directions. These are the same at every point, which makes differences more accurate than the values.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
 
 
 def shared_variance(fitted: Fit, free: Collection[str]) -> float:
-    """Return the C of the terms that share one."""
+    """Return the prior variance C that the terms named in `free` share."""
     return next(term.C for term in fitted.layout.terms if term.name in free)
 
 
 def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
-    """Return the fit at MacKay's fixed point and whether it was found, from a fit.
+    """Refit with C at MacKay's fixed point, starting from `fitted`; also return whether the search converged.
 
-    free : names of the terms that share one C; the others keep theirs.
+    free : names of the terms that share the C to choose; the other terms keep their C.
     """
     settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
@@ -73,8 +73,8 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
 
 
 def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None) -> float:
-    """Return |theta|^2 / (gamma + delta) of the free terms, within bounds: below them the data say nothing."""
-    found = _searched(fitted, SEARCH_DRAWS, known)
+    """Return |theta|^2 / (gamma + delta) of the free terms, clipped to LEAST_C and MOST_C."""
+    found = _approximate(fitted, SEARCH_DRAWS, known)
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
     gamma = found.n_effective if chosen.all() else found.determined(chosen)
@@ -83,7 +83,7 @@ def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | No
 
 
 def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, known: Preconditioning | None) -> float:
-    """Return delta = tr(H^-1 dH_L / dlog C), by a central difference along the path of theta_hat."""
+    """Return delta = tr(H^-1 dH_L / dlog C), from a central difference in the direction dtheta_hat / dlog C."""
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
     prior_gradient = objective.layout.times_lam(theta) * chosen
@@ -106,7 +106,7 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return the step to where the move would vanish on the line through the last two; the move itself at first."""
+    """Return a secant step towards the zero of `move` as a function of x; the first step is `move` itself."""
     step = move
     if before is not None and x != before[0]:
         slope = (move - before[1]) / (x - before[0])
@@ -116,11 +116,11 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return the most weights for exact determinants: single nodes have their Hessian from few Gram matrices."""
+    """Return up to how many weights determinants are exact: more if samples are single nodes, whose H is cheap."""
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 
-def _searched(fitted: Fit, n_draws: int, known: Preconditioning | None = None) -> Laplace:
+def _approximate(fitted: Fit, n_draws: int, known: Preconditioning | None = None) -> Laplace:
     return laplace(
         fitted.objective,
         fitted.solution.evaluation,
@@ -134,23 +134,23 @@ def _searched(fitted: Fit, n_draws: int, known: Preconditioning | None = None) -
 def choose_kernel(
     fitted: Fit, names: Collection[str], free: Collection[str], settings: Settings, n_restarts: int = 0
 ) -> tuple[Fit, bool]:
-    """Return the fit at the hyperparameters of a kernel, and at the C, at which the evidence is greatest.
+    """Refit with the hyperparameters of the kernel, and the C, that maximise the evidence.
 
-    The second value says whether the search ended by itself, rather than by its number of steps.
+    Also return whether the search converged before it reached its largest number of iterations.
 
-    names : of the terms that share the kernel.
-    free : names of the terms whose C is chosen too, or none.
-    n_restarts : searches beyond the first, from hyperparameters drawn evenly within their bounds.
+    names : names of the terms that share the kernel.
+    free : names of the terms whose C is chosen too; empty if C stays.
+    n_restarts : number of further searches, from hyperparameters drawn uniformly within their bounds.
     """
     kernel = _kernel_of(fitted.problem, names)
     theta, bounds = kernel.hyperparameters()
     if not len(theta):
         with_gamma = ", ".join(name for name, named in NAMED.items() if named.reads_gamma)
         raise ValueError(
-            f"optimize_kernel=True and {kernel.described} has no hyperparameters to choose: expected a kernel of "
-            f"sklearn.gaussian_process with bounds that are not fixed, or one of {with_gamma}"
+            f"optimize_kernel=True, but {kernel.described} has no hyperparameters to choose: pass a kernel of "
+            f"sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
         )
-    # The landmarks stay: a basis that grows would make the evidence jump from point to point.
+    # The landmarks stay fixed: with a growing basis, the evidence would jump from point to point.
     fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False)
     search = _Search(fixed, names, free, fitted)
     if free:
@@ -172,7 +172,7 @@ def choose_kernel(
 
 @dataclass(eq=False)
 class _Search:
-    """The evidence as a function of log hyperparameters; `latest` is the fit at the last point asked for."""
+    """The evidence as a function of the logarithms of hyperparameters; `latest` is the fit at the last point."""
 
     settings: Settings
     names: Collection[str]
@@ -180,22 +180,22 @@ class _Search:
     latest: Fit
 
     def fit_at(self, x: Floats, near: Fit) -> Fit:
-        """Return the fit at x, on the landmarks and from the function of another."""
+        """Fit with the log hyperparameters x, on the landmarks of the fit `near` and starting from its function."""
         kernel = _kernel_of(near.problem, self.names).with_hyperparameters(x[:-1] if self.free else x)
         problem = near.problem.changed(self.names, kernel=kernel)
         if self.free:
             problem = problem.changed(self.free, C=float(np.exp(x[-1])))
-        return fit(problem, self.settings, _carried(near, kernel, self.names))
+        return fit(problem, self.settings, _carry_over(near, kernel, self.names))
 
     def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
-        """Return minus the evidence, and its differences to a point DIFFERENCE away in each hyperparameter."""
+        """Return minus the log evidence at x, and its gradient from finite differences with step DIFFERENCE."""
         self.latest = self.fit_at(x, self.latest)
-        value, gradient = -_searched(self.latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
+        value, gradient = -_approximate(self.latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
         for k in range(len(x)):
             step = DIFFERENCE if x[k] + DIFFERENCE <= bounds[k, 1] else -DIFFERENCE
             there = x.copy()
             there[k] += step
-            gradient[k] = (-_searched(self.fit_at(there, self.latest), VALUE_DRAWS).log_evidence - value) / step
+            gradient[k] = (-_approximate(self.fit_at(there, self.latest), VALUE_DRAWS).log_evidence - value) / step
         return value, gradient
 
 
@@ -205,8 +205,8 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
     return kernel
 
 
-def _carried(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return landmarks of a fit under another kernel, and the weights that agree with its functions on them."""
+def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
+    """Return a start for a fit with another kernel: the landmarks of `near`, and weights that give its values there."""
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)
     if not isinstance(earlier, WhitenedMap):

@@ -1,10 +1,10 @@
-"""Choose a basis, solve, certify, and grow the basis until the kernel's own problem is solved.
+"""Choose a basis, solve, certify, and grow the basis until the problem in the kernel's whole space is solved.
 
-Terms that read one input by one kernel share a basis. With n_components = "auto" a small basis is solved first. Its
-residuals R, summed onto the distinct inputs, give the gradient out of its span, E R with E = K - F F', and with it
-`gap_full`. An input u added to the basis opens one direction, along which the squared gradient is |(E R)_u|^2 / E_uu:
-the inputs with the most of it come next (Corollary 10). Old features keep their columns and old weights their values,
-until gap_full <= tol |P|. A fit that ends before, because there are no more inputs or components, is not "optimal".
+Terms that compare the same input with the same kernel share a basis. With n_components = "auto", a small basis is
+solved first. Its residuals R, summed over the tokens of each distinct input, give the gradient outside its span, E R
+with E = K - F F', and with it `gap_full`. An input u adds one direction to the basis, along which the squared gradient
+is |(E R)_u|^2 / E_uu: the inputs with the largest values are added next (Corollary 10). Old features and weights stay.
+The basis grows until gap_full <= tol |P|. A fit that runs out of inputs or components before is not "optimal".
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ IN_SPAN_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Settings:
-    """How a problem is solved.
+    """Settings of the basis and of the solver.
 
-    n_components : atoms of each basis; None takes every distinct input, "auto" as many as `tol` needs.
-    max_components : the most that "auto" may take.
+    n_components : number of atoms of each basis; None takes every distinct input, "auto" as many as `tol` needs.
+    max_components : the largest number of atoms that "auto" may take.
     rule : how atoms are chosen.
-    tol : relative certified gap, in the span; with "auto", in the kernel's whole space.
-    certify_full : compute gap_full, one pass over the blocks of K; "auto" always does.
-    random_state : seed of the choice of atoms, and of the start of a fit with missing labels.
-    engine : threads of this process.
-    callback : is told of the record of every point.
+    tol : relative certified gap to reach, in the span of the basis; with "auto", in the kernel's whole space.
+    certify_full : whether to compute gap_full, which takes one pass over the blocks of K; "auto" always does.
+    random_state : seed of the choice of atoms, and of the first weights if labels are missing.
+    engine : the threads of this process.
+    callback : called with the record of every iteration.
     """
 
     n_components: int | str | None = None
@@ -62,11 +62,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a fit begins: feature maps and weights of an earlier one, by the names of terms.
+    """The starting point of a fit: feature maps and weights of an earlier fit, by the names of terms.
 
     Terms without an earlier map choose a basis, and terms without earlier weights start at zero.
 
-    history : of the earlier fit, if this is the same run going on.
+    history : the records of the earlier fit, if this fit continues it.
     """
 
     maps: Mapping[str, FeatureMap] = field(default_factory=dict)
@@ -76,10 +76,10 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted problem.
+    """A problem with its solution and certificate.
 
-    features : of the terms that have inputs, by name; terms that share a basis share one object.
-    objective : what was minimised, with the data in it.
+    features : the features of the terms that have inputs, by name; terms that share a basis share one object.
+    objective : the function that was minimised; it holds the data.
     """
 
     problem: Problem
@@ -90,7 +90,7 @@ class Fit:
 
     @property
     def layout(self) -> Layout:
-        """Return the terms, and the places of their weights in theta."""
+        """Return the terms and the positions of their weights in theta."""
         return self.objective.layout
 
     @property
@@ -110,14 +110,14 @@ class Fit:
 
     @property
     def end(self) -> Start:
-        """Return where a later fit may begin."""
+        """Return the maps and weights of this fit as the starting point of a later fit."""
         return Start(self.maps, self.weights)
 
 
 def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: Keep = None) -> Fit:
-    """Fit the terms of a problem; `start` has the landmarks and weights of an earlier fit, taken up on this data.
+    """Fit the terms of a problem; `start` gives the landmarks and weights of an earlier fit to continue from.
 
-    keep : is told of maps, weights and history at every point.
+    keep : called at every iteration with the current maps, weights and history.
     """
     if settings.n_components == "auto":
         return _grow(problem, settings, start)
@@ -125,7 +125,7 @@ def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: 
 
 
 def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
-    """Return features of the terms that have inputs: by the maps of a start, or by a basis of n_components atoms."""
+    """Return the features of the terms that have inputs; use the maps of `start`, or else choose n_components atoms."""
     n = settings.n_components
     if isinstance(n, str):
         raise ValueError(f"n_components={n!r}: expected a number of atoms, None or 'auto'")
@@ -148,13 +148,13 @@ def solve(
     start: Start | None = None,
     keep: Keep = None,
 ) -> Fit:
-    """Fit the terms of a problem whose features are known, from the weights of an earlier fit if there is one."""
+    """Fit the weights of a problem with given features, starting from the weights of `start` if there is one."""
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
     objective = objective_of(problem, features, settings.engine)
     layout, maps = objective.layout, {name: own.map for name, own in features.items()}
     theta = first_point(objective, settings.random_state) if start is None else theta_of(layout, start.weights)
 
-    def kept(theta: Floats, history: Sequence[Record]) -> None:
+    def keep_point(theta: Floats, history: Sequence[Record]) -> None:
         assert keep is not None
         keep(Start(maps, layout.split(theta), tuple(history)))
 
@@ -165,7 +165,7 @@ def solve(
         tol=settings.tol,
         max_iter=settings.max_iter,
         callback=settings.callback,
-        keep=None if keep is None else kept,
+        keep=None if keep is None else keep_point,
         earlier=() if start is None else start.history,
     )
     fitted = Fit(problem, features, objective, solution, solution.certificate)
@@ -173,7 +173,7 @@ def solve(
 
 
 def with_gap_full(fitted: Fit) -> Fit:
-    """Return the fit with `gap_full` in its certificate, unless P is not convex."""
+    """Return the fit with `gap_full` added to its certificate; return it unchanged if P is not convex."""
     if not fitted.objective.is_convex:
         return fitted
     gap = fitted.problem.corpus.gap_full(fitted.objective, fitted.solution.evaluation, fitted.features)
@@ -181,18 +181,18 @@ def with_gap_full(fitted: Fit) -> Fit:
 
 
 def objective_of(problem: Problem, features: Mapping[str, Features], engine: LocalEngine) -> Objective:
-    """Return P of the terms of a problem whose features are known."""
+    """Return the objective P of a problem with given features."""
     layout = Layout.of(problem.terms, {name: own.map.n for name, own in features.items()})
     return Objective(layout, problem.corpus.partitions(layout.terms, features), engine)
 
 
 def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
-    """Return theta from known weights by term, with zeros for the other terms."""
+    """Return all weights as one vector theta; terms that are not in `weights` get zeros."""
     for term in layout.terms:
         if term.name in weights and weights[term.name].size != term.size:
             raise ValueError(
-                f"start has {weights[term.name].size} weights of {term.name!r} but this fit has {term.size}: expected "
-                "an earlier fit with the same labels and landmarks"
+                f"the earlier fit has {weights[term.name].size} weights of term {term.name!r}, but this fit needs "
+                f"{term.size}: start from a fit with the same labels and landmarks"
             )
     return layout.join({term.name: weights.get(term.name, np.zeros(term.shape)) for term in layout.terms})
 
@@ -212,7 +212,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         at = fitted.solution.evaluation
         gap = corpus.gap_full(fitted.objective, at, features)
         if not gap.shares and fitted.objective.is_convex:
-            # The span is the whole space, and bounds of other points than the last one count as well.
+            # The span is the whole space, so that lower bounds found at earlier points are valid too.
             gap = replace(gap, value=fitted.certificate.gap_in_span)
         reached = max(gap.value, 0.0) + fitted.objective.noise(at) <= settings.tol * abs(at.value)
         sizes = {name: features[name].map.n for name in groups}
@@ -227,28 +227,28 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
             features |= {other.name: own for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))
-        grown = {term.name: _padded(fitted.weights[term.name], features, term) for term in problem.terms}
+        grown = {term.name: _pad(fitted.weights[term.name], features, term) for term in problem.terms}
         start = Start(weights=grown)
 
 
 def _matters(gap: WholeGap, name: str) -> bool:
-    """Return whether more landmarks of some terms may gain, and at least half an even share of what all may gain."""
+    """Return whether more landmarks of a group of terms can reduce P by at least half of the mean over all groups."""
     if name not in gap.scores or not gap.scores[name].any():
         return False
     return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())
 
 
-def _padded(W: Floats, features: Mapping[str, Features], term: Term) -> Floats:
-    """Return weights with zeros for the features that came to a term."""
+def _pad(W: Floats, features: Mapping[str, Features], term: Term) -> Floats:
+    """Append zero weights for the features that were added to a term."""
     n = features[term.name].map.n if term.name in features else len(W)
     return np.vstack((W, np.zeros((n - len(W), W.shape[1]))))
 
 
 def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
-    """Return the certificate of a fit that was asked for the optimum of the kernel's whole space.
+    """Return the certificate of a fit with a growing basis, whose gap is measured in the kernel's whole space.
 
-    reached : whether the gap, in the whole space, is at most what `tol` asks for.
-    limited : whether `max_components` kept the basis from taking more inputs.
+    reached : whether this gap is at most `tol` |P|.
+    limited : whether `max_components` prevented the basis from taking more inputs.
     """
     certificate, is_convex = fitted.certificate, fitted.objective.is_convex
     status = certificate.status

@@ -22,16 +22,16 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class LabelledGraphs(LocalCorpus):
-    """Labelled samples: m rows (m, V) on one graph, or one row on a union of graphs.
+    """Labelled samples: m rows of labels on one graph with V nodes, or one row on a union of graphs.
 
     cards : (V,) the number of labels of each node.
-    cliques : (K, arity) by template.
-    labels : (m, V), -1 where there is none.
-    inputs : (rows, d) by name, one row per clique of the templates that read it, sample by sample.
+    cliques : the nodes of each clique, (n_cliques, nodes per clique), by template.
+    labels : (m, V), -1 if a label is missing.
+    inputs : (rows, d) by name, one row per clique of the templates that use it, sample by sample.
     samples : (V,) the sample of each node of a union, or None if every row is a sample.
-    weights : of the samples, or None for one each.
-    inference : how, given a graph.
-    pooled : whether rows differ in their labels alone, no term having inputs, and are so one row of shares.
+    weights : the weights of the samples, or None if all are 1.
+    inference : makes the inference routine of a graph.
+    pooled : whether no term has inputs, so that one row with the frequencies of labels stands for all rows.
     """
 
     cards: Array
@@ -44,18 +44,18 @@ class LabelledGraphs(LocalCorpus):
     pooled: bool = False
 
     def rows(self, name: str) -> Inputs:
-        """Return the rows of an input."""
+        """Return the rows of the input `name`."""
         return self.inputs[name]
 
     @property
     def mass(self) -> float:
-        """Return the number of labelled samples, by weight."""
+        """Return the total weight of the samples: their number if all weights are 1."""
         if self.weights is not None:
             return float(self.weights.sum())
         return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
 
     def entries(self, templates: Collection[str]) -> int:
-        """Return the labellings of all cliques of the tree of some templates: what exact inference costs."""
+        """Return the cost of exact inference with some templates: the total size of the clique tree's tables."""
         scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 
@@ -69,15 +69,15 @@ class LabelledGraphs(LocalCorpus):
         }
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
-        """Return one partition, of all samples with the cliques of some terms."""
+        """Return a list with one partition: all samples, with the cliques and features of the given terms."""
         present = {term.cliques for term in terms}
         graph = Graph(self.cards, {name: own for name, own in self.cliques.items() if name in present}, self.samples)
         if self.pooled:
-            return [self._pooled(graph)]
+            return [self._pool_rows(graph)]
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
         return [GraphPartition(self.inference(graph), self.labels, rows, self.weights)]
 
-    def _pooled(self, graph: Graph) -> GraphPartition:
+    def _pool_rows(self, graph: Graph) -> GraphPartition:
         counts, chosen = np.zeros(graph.n_entries), graph.chosen(self.labels)
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
         np.add.at(counts, chosen.ravel(), np.repeat(weights, chosen.shape[1]))

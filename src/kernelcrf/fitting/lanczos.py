@@ -1,12 +1,12 @@
-"""Functions of a symmetric positive definite operator S by the process of Lanczos.
+"""Compute functions of a symmetric positive definite operator S with the Lanczos algorithm.
 
 From v_1 = z / |z|, k products with S give orthonormal rows V (k, size) and a tridiagonal T = V S V', with which
 
     z' f(S) z  ~  |z|^2 e_1' f(T) e_1           Gauss quadrature, exact for polynomials of degree up to 2 k - 1
     f(S) z     ~  |z| V' f(T) e_1
 
-Rows are kept orthogonal by a second projection on all earlier ones. The process ends when one more step changes
-T^-1/2 e_1 by no more than a share of it, or where V spans an invariant space.
+Each new row is made orthogonal to all earlier ones twice, against rounding errors. The algorithm ends if one more step
+changes T^-1/2 e_1 by a relative amount of at most rtol, or if V spans an invariant space.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RTOL = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """What k products found: |z|, V (k, size), and T = Q diag(values) Q'."""
+    """The result of k steps: the norm |z|, the rows V (k, size), and the eigenvalues and -vectors Q of T."""
 
     norm: float
     V: Floats
@@ -33,16 +33,16 @@ class Krylov:
     Q: Floats
 
     def quadrature(self, f: Callable[[Floats], Floats]) -> float:
-        """e_1' f(T) e_1: z' f(S) z over |z|^2."""
+        """Return e_1' f(T) e_1, which approximates z' f(S) z / |z|^2."""
         return float(np.dot(np.square(self.Q[0]), f(self.values)))
 
     def applied(self, f: Callable[[Floats], Floats]) -> Floats:
-        """|z| V' f(T) e_1: f(S) z."""
+        """Return |z| V' f(T) e_1, which approximates f(S) z."""
         return np.asarray(self.norm * (self.V.T @ (self.Q @ (f(self.values) * self.Q[0]))))
 
 
 def krylov(product: Callable[[Floats], Floats], z: Floats, rtol: float = RTOL) -> Krylov:
-    """The process from z, for an operator given by its products."""
+    """Run the Lanczos algorithm from z, for the operator S that `product` multiplies by."""
     size = len(z)
     steps = min(size, STEPS, max(ROWS_BYTES // (8 * size), LEAST_STEPS))
     V, alpha, beta = np.empty((steps, size)), np.empty(steps), np.empty(steps)

@@ -6,21 +6,21 @@ With the prior N(0, C_k) on the weights of each template and H = H_L + 1/C the H
     log evidence = -P(theta_hat) - 1/2 logdet(I + C^1/2 H_L C^1/2) = -P(theta_hat) - 1/2 logdet(C^1/2 H C^1/2)
     gamma        = size - tr(H^-1 / C),
 
-gamma the number of weights that the data determine (MacKay 1992). Two ways to H:
+where gamma is the number of weights that the data determine (MacKay 1992). H is used in one of two ways:
 
-    exact        up to MOST_EXACT weights: A = C^1/2 H C^1/2 as a matrix and its factor A = G G'
-    stochastic   beyond: for M = E E' of `preconditioners`, S = E^-1 H E^-T is near the identity, and
+    exact        up to MOST_EXACT weights: compute the matrix A = C^1/2 H C^1/2 and its Cholesky factor, A = G G'
+    stochastic   for more weights: with the preconditioner M = E E', S = E^-1 H E^-T is near the identity, and
 
                      logdet(C^1/2 H C^1/2) = tr log S + logdet M + sum log C
                      tr log S                    ~  size mean_z z' log(S) z / |z|^2
                      theta_hat + E^-T S^-1/2 z   ~  N(theta_hat, H^-1)                   for z ~ N(0, I)
 
-                 so that one run of `lanczos` from z gives a term of the trace and a draw from the posterior. The
-                 spread of the terms gives the standard error of the evidence.
+                 One run of `lanczos` from z gives one term of the trace and one draw from the posterior. The spread
+                 of the terms gives the standard error of the evidence.
 
-Weights of sparse features that never occur in the data have their prior for a posterior, and are left aside.
+The posterior of a weight whose sparse feature never occurs in the data is its prior, so it is left out of H.
 
-Where labels are missing, H is not known (`objective` has its Gauss-Newton part), and there is no evidence.
+If labels are missing, H is not known (`objective` has only its Gauss-Newton part), and there is no evidence.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ N_DRAWS = 32
 
 @dataclass(frozen=True, eq=False)
 class FactoredPosterior:
-    """N(mode, H^-1) over theta by H^-1 = D A^-1 D, A = G G': `scale` (size,) is the diagonal of D = C^1/2.
+    """The posterior N(mode, H^-1) of theta, stored as H^-1 = D A^-1 D with the Cholesky factor G of A = G G'.
 
-    n_kept : how many draws there are; None where any number can be made.
+    scale : (size,) the diagonal of D = C^1/2.
+    n_kept : the number of stored draws; None, because any number of draws can be made.
     """
 
     mode: Floats
@@ -57,51 +58,51 @@ class FactoredPosterior:
     n_kept: ClassVar[int | None] = None
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return draws minus the mode, (n, size): D G^-T z."""
+        """Return n draws minus the mode, (n, size): D G^-T z with z ~ N(0, I)."""
         z = rng.standard_normal((len(self.mode), n))
         return np.asarray(self.scale * solve_triangular(self.G, z, trans="T", lower=True).T)
 
     def covariance(self, term: slice) -> Floats:
-        """Return the rows and columns of H^-1 of some weights, exactly."""
+        """Return the exact covariance matrix of the weights in the slice `term`: a block of H^-1."""
         half = self._inverse[:, term] * self.scale[term]
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
-        """Return gamma of some weights: their number minus the sum of their diagonal entries of A^-1."""
+        """Return gamma of the chosen weights: their number minus the sum of their diagonal entries in A^-1."""
         columns = self._inverse[:, chosen]
         return float(columns.shape[1] - np.square(columns).sum())
 
     @property
     def _inverse(self) -> Floats:
-        # LAPACK complains on the terminal about matrices without rows.
+        # LAPACK prints an error to the terminal if a matrix has no rows.
         return np.asarray(dtrtri(self.G, lower=1)[0]) if self.G.size else self.G
 
 
 @dataclass(frozen=True, eq=False)
 class SampledPosterior:
-    """N(mode, H^-1) by S draws from it: `drawn` (S, size) has them minus the mode."""
+    """The posterior N(mode, H^-1) of theta, stored as draws minus the mode: `drawn` (n_kept, size)."""
 
     mode: Floats
     drawn: Floats
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return n of the draws, in random order: no more than there are."""
+        """Return n of the stored draws, minus the mode, in random order; raise if fewer are stored."""
         if n > len(self.drawn):
             raise ValueError(
-                f"n_samples={n}: this posterior was kept as {len(self.drawn)} draws, since it has {len(self.mode)} "
-                f"weights, more than {MOST_EXACT}: expected at most as many"
+                f"n_samples={n}: this posterior was kept as {len(self.drawn)} draws, because it has {len(self.mode)} "
+                f"weights, more than {MOST_EXACT}: expected n_samples of at most {len(self.drawn)}"
             )
         return np.asarray(self.drawn[rng.permutation(len(self.drawn))[:n]])
 
     @property
     def n_kept(self) -> int:
-        """Return S."""
+        """Return the number of stored draws."""
         return len(self.drawn)
 
 
 @dataclass(frozen=True, eq=False)
 class PartialPosterior:
-    """The posterior of the weights `kept`, whose features the data show; the prior N(0, scale^2) of all others."""
+    """`inner` is the posterior of the weights `kept`, whose features occur in the data; others keep N(0, scale^2)."""
 
     mode: Floats
     scale: Floats
@@ -109,7 +110,7 @@ class PartialPosterior:
     inner: FactoredPosterior | SampledPosterior
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return draws of both kinds minus the mode."""
+        """Return n draws of all weights minus the mode, (n, size)."""
         inner = self.inner.deviations(n, rng)
         found = self.scale * rng.standard_normal((n, len(self.mode)))
         found[:, self.kept] = inner
@@ -117,7 +118,7 @@ class PartialPosterior:
 
     @property
     def n_kept(self) -> int | None:
-        """Return the number of draws of the weights kept."""
+        """Return the number of stored draws, or None if any number of draws can be made."""
         return self.inner.n_kept
 
 
@@ -126,13 +127,13 @@ Posterior = FactoredPosterior | SampledPosterior | PartialPosterior
 
 @dataclass(frozen=True, eq=False)
 class Laplace:
-    """Evidence and posterior at a mode.
+    """Laplace's approximation of the evidence and of the posterior of the weights.
 
     log_evidence : log p(labels | inputs), approximately.
-    error : its standard error where it was sampled, 0 where it is exact.
+    error : the standard error of `log_evidence` if it was sampled, 0 if it was computed exactly.
     n_effective : gamma, the number of weights that the data determine.
-    posterior : None where it was not kept.
-    shares : of each weight in gamma, where they were sampled; of the weights that the data show.
+    posterior : None if it was not kept.
+    shares : how much each weight adds to gamma, without the weights of features that never occur; None unless sampled.
     """
 
     log_evidence: float
@@ -142,7 +143,7 @@ class Laplace:
     shares: Floats | None = None
 
     def determined(self, chosen: Flags) -> float:
-        """Return gamma of some weights, (size,) flags; all of them together have `n_effective`."""
+        """Return gamma of the weights that the flags `chosen` (size,) select; for all weights it is `n_effective`."""
         posterior = self.posterior
         if isinstance(posterior, PartialPosterior):
             chosen, posterior = chosen[posterior.kept], posterior.inner
@@ -162,21 +163,21 @@ def laplace(
     preconditioning: Preconditioning | None = None,
     most_exact: int | None = None,
 ) -> Laplace:
-    """Return Laplace's approximation at the minimum of P.
+    """Return Laplace's approximation at the minimum `at` of the objective P.
 
-    n_draws, rtol, seed : of the stochastic way: directions z, the accuracy of each run, and where they come from; the
-        same seed gives the same directions.
-    preconditioning : of an objective on the same data, under any C, to spare its eigendecompositions.
-    most_exact : the most weights for the exact way; None is MOST_EXACT.
+    n_draws, rtol, seed : number of random directions z, accuracy of each Lanczos run, and seed of the directions;
+        used by the stochastic way only.
+    preconditioning : the preconditioning of an objective with the same data and any C; it saves eigendecompositions.
+    most_exact : the largest number of weights for which H is computed exactly; None means MOST_EXACT.
     """
     if not objective.is_convex:
         raise ValueError(
-            "labels are missing, and with them the curvature of the objective: expected all labels observed for the "
-            "evidence and the posterior of the weights"
+            "some labels are missing: the evidence and the posterior can only be computed if all labels are observed. "
+            "Set laplace=False, and choose C and the kernel without the evidence"
         )
-    seen = _seen(objective)
-    if seen is not None:
-        fewer, kept = seen
+    reduced = _drop_unseen(objective)
+    if reduced is not None:
+        fewer, kept = reduced
         own = fewer.evaluate(at.theta[kept])
         inner = laplace(fewer, own, n_draws=n_draws, rtol=rtol, seed=seed, most_exact=most_exact)
         assert isinstance(inner.posterior, FactoredPosterior | SampledPosterior)
@@ -190,14 +191,14 @@ def laplace(
 
 
 def preconditioned(objective: Objective, known: Preconditioning | None) -> Preconditioning:
-    """Return the preconditioning of an objective, with the eigenvectors of the same data under another C if known."""
+    """Return the preconditioning of an objective; reuse the eigenvectors of `known`, which has the same data."""
     return Preconditioning.of(objective) if known is None else replace(known, objective=objective)
 
 
-def _seen(objective: Objective) -> tuple[Objective, Places] | None:
-    """Return the objective of the weights whose sparse features occur, and their places; None where all of them do.
+def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
+    """Return the objective without the weights of sparse features that never occur, and the indices of the others.
 
-    A feature that never occurs has a weight of zero and no curvature but the prior's: it adds nothing to the evidence.
+    Return None if all features occur. Features that never occur add nothing to the evidence.
     """
     layout, partitions = objective.layout, list(objective.partitions)
     terms, kept, fewer = [], [], False
@@ -224,11 +225,11 @@ def _column_counts(term: Term, partition: RowPartition, state: None) -> Places:
 
 
 def hessian(objective: Objective, at: Evaluation) -> Floats:
-    """Return H at an evaluation made with curvature, (size, size)."""
+    """Return the Hessian H of P at an evaluation with curvature, (size, size)."""
     layout, covariances = objective.layout, node_covariances(objective, at)
     H, unit = np.zeros((layout.size, layout.size)), np.zeros(layout.size)
     if covariances is not None:
-        # Samples are single nodes, and one term has their inputs: H from weighted Gram matrices.
+        # Samples are single nodes and only one term has inputs: H consists of weighted Gram matrices.
         name, blocks = covariances
         n_labels, n = blocks.shape[0], blocks.shape[2]
         H[layout.slices[name], layout.slices[name]] = blocks.transpose(2, 0, 3, 1).reshape(n * n_labels, -1)
@@ -251,8 +252,8 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
         A *= scale[:, None]
     if not np.isfinite(A).all():
         raise ValueError(
-            "the curvature of the objective overflows, and with it the evidence: scale the inputs, as "
-            "sklearn.preprocessing.StandardScaler does, lower C, or set laplace=False"
+            "the curvature of the objective overflows, so that the evidence cannot be computed: scale the inputs (for "
+            "example with sklearn.preprocessing.StandardScaler), lower C, or set laplace=False"
         )
     G = _factor(A)
     posterior = FactoredPosterior(at.theta, scale, G)
@@ -261,7 +262,7 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
 
 
 def _factor(A: Floats) -> Floats:
-    """Return G of A = G G'. All eigenvalues of A are at least 1; features in single precision may hide it."""
+    """Return the Cholesky factor G of A = G G'; eigenvalues that rounding has moved below 1 are raised to 1."""
     try:
         return np.asarray(cholesky(A, lower=True))
     except LinAlgError:
@@ -286,7 +287,7 @@ def _stochastic(
         found = krylov(product, z, rtol)
         traces[k] = layout.size * found.quadrature(np.log)
         drawn[k] = M.back(found.applied(lambda values: 1 / np.sqrt(values)))
-        # E |z|^2 = size: where the data say nothing z and the scaled draw have one length, and cancel.
+        # E |z|^2 = size: if the data say nothing, z and the scaled draw have the same length and cancel.
         gammas[k] = np.dot(z, z) - np.square(drawn[k] / scale).sum()
         shares += (np.square(z) - np.square(drawn[k] / scale)) / n_draws
     log_determinant = traces.mean() + M.log_determinant + 2.0 * np.log(scale).sum()
@@ -296,5 +297,5 @@ def _stochastic(
 
 
 def prior_scale(layout: Layout) -> Floats:
-    """Return C^1/2 of each weight, (size,)."""
+    """Return the prior standard deviation sqrt(C) of each weight, (size,)."""
     return np.asarray(1 / np.sqrt(layout.times_lam(np.ones(layout.size))))

@@ -1,11 +1,11 @@
-"""Labelled sequences in this process, read with what each of them counts for.
+"""Labelled and weighted sequences in this process.
 
-The place of a landmark that is an input is that of its first token. A centre has that of the input nearest to it in the
-kernel's own metric,
+The position of a landmark b is the first token whose input is b. If b is a centre and not an input, it is the first
+token with the nearest input x, by the distance
 
-    |k_b - k_x|^2 = k(b, b) - 2 k(b, x) + k(x, x),
+    |k_b - k_x|^2 = k(b, b) - 2 k(b, x) + k(x, x).
 
-which for rbf and other kernels with k(x, x) = 1 is the input of the largest k(b, x).
+For rbf and other kernels with k(x, x) = 1, this is the input with the largest k(b, x).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class LabelledSequences(LocalCorpus):
-    """Labelled sequences: inputs X (N, d) of all tokens, labels (N,) below n_labels.
+    """Labelled sequences: the inputs X (N, d) of all tokens, and their labels (N,) from 0 to n_labels - 1.
 
-    allowed : (N, L), the labels that each token may have, or None where all labels are observed.
-    weights : (m,), what each sequence counts for, or None.
-    legal : what labelings may be, or None for any.
+    allowed : (N, L), the labels that each token may have, or None if all labels are observed.
+    weights : (m,), the weight of each sequence, or None if all are 1.
+    legal : constraints on labellings, or None.
     """
 
     X: Any
@@ -54,7 +54,7 @@ class LabelledSequences(LocalCorpus):
     legal: Legal | None = None
 
     def only_weighted(self) -> LabelledSequences:
-        """Return the sequences that do not count for 0; they keep their numbers."""
+        """Return the data without sequences of weight 0; the other sequences keep their numbers."""
         if self.weights is None or self.weights.all():
             return self
         kept = self.weights > 0
@@ -67,35 +67,35 @@ class LabelledSequences(LocalCorpus):
         )
 
     def rows(self, name: str) -> Inputs:
-        """Return the inputs of all tokens."""
+        """Return the inputs of all tokens; `name` is not used, since sequences have one input."""
         return self.X
 
     def digest_words(self) -> Words:
-        """Return the digests of the inputs, the labels, the weights and the three together; those of parts add up."""
+        """Return digests of inputs, labels, weights and the three together; the digests of parts of data add up."""
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
-        """With features of the templates that have inputs."""
+        """Return all sequences as one partition, with the token features of the terms that have inputs."""
         return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
 
     def places(self, nodes: Places) -> Places:
-        """(n, 2): sequence, counted over all of the data, and token of each of these tokens."""
+        """Return the sequence number, and the position in the sequence, of each of the tokens `nodes`, (n, 2)."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
         own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
         places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:
-        """Return digests of the inputs, the labels, the weights, the three together and the constraints."""
+        """Return digests of inputs, labels and weights, of the three together, and of the constraints, as text."""
         return {**digest_texts(self.digest_words()), "constraints": digest_legal(self.legal)}
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        """Return as many partitions as threads may share."""
+        """Return the sequences cut into partitions, which threads can process in parallel."""
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
         return self.partition(rows).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return sequence and token (n, 2) of each landmark, or of the input nearest to it; None without landmarks."""
+        """Return the sequence and token of each landmark, or of the nearest input, (n, 2); None without landmarks."""
         if features.basis is None:
             return None
         found, indices = self.found(term), features.basis.indices
@@ -106,10 +106,10 @@ class LabelledSequences(LocalCorpus):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Labelled sequences, here or on a cluster, and the readers that read new sequences alike.
+    """Labelled sequences, in this process or on a cluster, and the readers that read new data in the same way.
 
-    legal : the labellings that are allowed, or None for all.
-    by_scale : computes gamma="scale" of the inputs.
+    legal : constraints on labellings, or None.
+    by_scale : computes the gamma that gamma="scale" means for these inputs.
     """
 
     reader: SequenceReader
@@ -131,9 +131,9 @@ def read_training_data(
     constraints: UserData,
     earlier: tuple[SequenceReader, LabelReader] | None = None,
 ) -> TrainingData:
-    """Return the sequences X with their labels y, without those that count for 0.
+    """Read the sequences X and their labels y, without sequences of weight 0.
 
-    earlier : the readers of an earlier fit, if this one goes on from there.
+    earlier : the readers of an earlier fit, if this fit continues it.
     """
     if earlier is None:
         reader, inputs, chains = SequenceReader.fit(X, lengths, hash_features, sample_weight)
@@ -151,13 +151,14 @@ def read_training_data(
     weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
     left_out = 0 if weights is None else int((weights == 0).sum())
     if earlier is None and reader.vocabulary is not None and left_out > (0 if given is None else (given == 0).sum()):
-        # Sequences that class_weight leaves out add no name to the vocabulary.
+        # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
         reader, inputs, _ = SequenceReader.fit(X, lengths, hash_features, weights)
     every = LabelledSequences(inputs, chains, indices, len(labels.classes), allowed, weights, legal)
     data = every.only_weighted()
     if not data.chains.n_nodes:
         raise ValueError(
-            "sample_weight and class_weight leave no sequence that has a token: expected one with a weight above zero"
+            "with this sample_weight and class_weight, every token has weight 0: expected at least one sequence that "
+            "has tokens and a weight above 0"
         )
     return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X))
 
@@ -165,7 +166,7 @@ def read_training_data(
 def nearest(
     kernel: InputKernel, landmarks: Inputs, X: Inputs, engine: LocalEngine
 ) -> tuple[Places, npt.NDArray[np.floating]]:
-    """(n,) the row of X nearest to each landmark, the first of several; and |k_b - k_x|^2 - k(b, b) there."""
+    """Return the row of X nearest to each landmark b, the first in a tie, and |k_b - k_x|^2 - k(b, b); (n,) each."""
 
     def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:
         D = kernel.gram(X[rows], landmarks)

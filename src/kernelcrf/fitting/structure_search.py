@@ -1,12 +1,11 @@
 """Learning the structure of a network: which cliques matter (Remark 11).
 
-At a solution for the templates present, an absent template C has weights 0 and a gradient g_C, and
+At a solution with some templates present, an absent template C has weights 0 and a gradient g_C, and
 
     P(present) - min P(present and C, or any set of absent templates) <= gap + sum_C |g_C|^2 / (2 lam_C)
 
-exactly, by strong convexity (Lemma 9). A search starts from few templates, lets the best of the absent ones join,
-solves again from where it was, and ends with what is left out bounded by a number: no absent clique matters more than
-that.
+by strong convexity (Lemma 9). A search starts with few templates, adds the best of the absent ones, solves again from
+the last weights, and repeats. It ends with an upper bound on how much all absent templates together could lower P.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.solvers.preconditioners import Preconditioning
 
 SEARCH_ENTRIES = 2**10
-"""Labelings of a sample's tree up to which candidates are looked at together."""
+"""Candidates are evaluated together if the clique tree of a sample then has at most this many labellings."""
 ADD_SHARE = 0.5
-"""Candidates may join together whose expected gain is at least this share of the best one's."""
+"""Candidates may join in the same round if their expected gain is at least this share of the largest one."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An absent template at a solution: its bound |g|^2 / (2 lam) on what it could gain, and what it likely gains.
+    """An absent template, and how much P would fall if it joined.
 
-    The latter is g' M^-1 g / 2 with M the preconditioner's estimate of its curvature, as in Rao's score test. If labels
-    are missing, P is not convex and the bound is infinite.
+    bound : |g|^2 / (2 lam), the largest possible decrease; infinite if labels are missing, since P is not convex then.
+    expected_gain : g' M^-1 g / 2, as in Rao's score test, where the preconditioner M estimates the curvature.
     """
 
     template: str
@@ -43,9 +42,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Round:
-    """One step of a search: P with its certified gap, the templates that then joined, and the bound on those left out.
+    """One round of a search: the objective P, its certified gap, and the templates that joined afterwards.
 
-    left_out bounds P minus the optimum with *all* candidates, less `gap`: it is the sum of the absent ones' bounds.
+    left_out : the sum of the bounds of absent templates; P minus the optimum with *all* candidates <= gap + left_out.
     """
 
     objective: float
@@ -56,10 +55,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Search:
-    """How a network grew, and what stayed out.
+    """The rounds of a structure search, and the templates that did not join.
 
-    lower_bound : P with all candidates is nowhere below this.
-    absent : the candidates that stayed out, with their bounds.
+    lower_bound : a lower bound on P with all candidates.
+    absent : the candidates that did not join, with their bounds.
     """
 
     rounds: tuple[Round, ...]
@@ -68,18 +67,18 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """No set of absent templates gains more than this, and the solver's gap, over the fit."""
+        """Return an upper bound, up to the solver's gap, on how much any set of absent templates could lower P."""
         return sum(candidate.bound for candidate in self.absent)
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Where a search for the templates that matter begins, and when it ends.
+    """Settings of a structure search.
 
-    present : the templates to begin with.
-    tol : relative bound on all that is left out, at which nothing more is added.
-    min_gain : a template joins if it is expected to gain this much of P; None takes half a logarithm of the number of
-        samples for each of its weights, as the Bayesian information criterion does.
+    present : the templates to start with.
+    tol : the search ends if all absent templates together could lower P by at most tol |P|.
+    min_gain : a template joins only if it is expected to lower P by more than this; None means log(n_samples) / 2 per
+        weight of the template, as in the Bayesian information criterion.
     """
 
     present: Sequence[str]
@@ -90,10 +89,10 @@ class SearchSettings:
 def search(
     problem: Problem, settings: Settings, rule: SearchSettings, start: Start | None = None
 ) -> tuple[Fit, Search]:
-    """Add templates of a problem on graphs to those present, the best first, until no absent one matters."""
+    """Fit with the templates `rule.present`, and add the best absent templates until no other matters."""
     data = _graphs(problem)
     if isinstance(settings.n_components, str):
-        raise ValueError("a structure search needs the same basis in each round: give n_components as a number")
+        raise ValueError(f"n_components={settings.n_components!r} in a structure search: expected a number or None")
     inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
     features = choose_features(problem, settings, start)
     rounds: list[Round] = []
@@ -107,7 +106,7 @@ def search(
             joined = _best(problem, features, absent, rule)
         rounds.append(Round(at.value, fitted.certificate.gap_in_span, left_out, tuple(joined)))
         if not joined:
-            # A loss is -log p, and a penalty a square: P is never below zero.
+            # The loss -log p and the squared penalty are never negative, so P >= 0.
             return fitted, Search(tuple(rounds), tuple(absent), max(at.lower_bound - left_out, 0.0))
         names = {candidate.template for candidate in joined}
         inside += [name for name in outside if name in names]
@@ -116,7 +115,7 @@ def search(
 
 
 def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:
-    """Return what absent templates could gain: an evaluation with their tables at zero, group by group."""
+    """Return how much each absent template could lower P, from evaluations with its weights at zero."""
     found: list[Candidate] = []
     present = fitted.layout.cliques
     for group in _groups(_graphs(problem), present, absent):
@@ -135,7 +134,7 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
 def _best(
     problem: Problem, features: Mapping[str, Features], absent: Sequence[Candidate], rule: SearchSettings
 ) -> list[Candidate]:
-    """Return the best candidate, and others near it that share no node with a better one."""
+    """Return the best candidate, and those of similar gain that share no node with a better candidate."""
     data = _graphs(problem)
     sizes = dict.fromkeys(data.cliques, 0)
     for term in problem.terms:
@@ -156,12 +155,12 @@ def _best(
 
 def _graphs(problem: Problem) -> LabelledGraphs:
     if not isinstance(problem.corpus, LabelledGraphs):
-        raise TypeError(f"the data are of type {type(problem.corpus).__name__}: expected LabelledGraphs")
+        raise TypeError(f"problem.corpus is a {type(problem.corpus).__name__}: expected LabelledGraphs")
     return problem.corpus
 
 
 def _groups(data: LabelledGraphs, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the absent templates in as few groups as exact inference on the present ones and a group can bear."""
+    """Yield the absent templates in groups, each small enough for exact inference together with the present ones."""
     most = max(SEARCH_ENTRIES, 4 * data.entries(present)) if absent else 0
     group: list[str] = []
     for name in absent:

@@ -1,7 +1,7 @@
-"""Train: fit a problem with all that an estimator may ask for beside a single fit.
+"""Train a model: a fit with the options of an estimator, such as a checkpoint or Laplace's approximation.
 
-C and the kernel by the evidence, a structure search, a checkpoint and Laplace's approximation go with any problem,
-unless the mathematics forbids it: then an error gives the reason.
+The options also choose C and the kernel by the evidence, and search for a structure. If one is mathematically
+impossible for a problem, an error gives the reason.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is asked for beside a single fit.
+    """The options of training beyond a single fit.
 
-    by_evidence : the names of terms that share one C, to be found by the evidence.
-    kernel_terms : the names of terms that share the kernel whose hyperparameters are found by the evidence.
-    n_restarts : searches for hyperparameters beyond the first.
+    by_evidence : names of the terms that share one C, which the evidence chooses.
+    kernel_terms : names of the terms that share one kernel, whose hyperparameters the evidence chooses.
+    n_restarts : number of further searches for hyperparameters after the first.
     laplace : whether the posterior of the weights is kept.
-    checkpoint : where the fit is kept as it goes, or None.
-    structure : a search for templates, or None.
+    checkpoint : the file in which the fit is saved while it runs, or None.
+    structure : settings of a structure search, or None for no search.
     """
 
     by_evidence: Collection[str] = ()
@@ -50,7 +50,7 @@ class Trained:
 
 
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
-    """Fit a problem as planned, from an earlier fit if there is one."""
+    """Fit a problem with the options of `plan`; start from the maps and weights of `start` if given."""
     found: Search | None = None
     if plan.structure is not None:
         fitted, found = search(problem, settings, plan.structure, start)
@@ -68,7 +68,7 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
 
 
 def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> Fit:
-    """Return the fit at the C and the kernel of the greatest evidence."""
+    """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge."""
     present = {term.name for term in fitted.layout.terms}
     free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
     if names:
@@ -79,12 +79,12 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> Fit:
         ended = [f"C={shared_variance(fitted, free):.3g}"] if free else []
         ended += [str(term.kernel) for term in fitted.layout.terms if term.name in names][:1]
         warnings.warn(
-            f"the search for the greatest evidence did not converge: it ended at {' and '.join(ended)}; widen the "
-            "bounds of the kernel, or give C as a number",
+            f"maximising the evidence did not converge: it ended at {' and '.join(ended)}; widen the bounds of the "
+            "kernel's hyperparameters, or pass C as a number",
             ConvergenceWarning,
             stacklevel=5,
         )
     if settings.n_components == "auto":
-        # The landmarks that `tol` needs depend on C and the kernel.
+        # How many landmarks `tol` needs depends on C and the kernel.
         return fit(fitted.problem, settings)
     return with_gap_full(fitted) if settings.certify_full else fitted
