@@ -39,10 +39,10 @@ def test_a_term_without_a_prior_is_refused(C):
 
 def test_a_kernel_without_inputs_and_names_that_are_equal_are_refused():
     k_y = LabelKernel("delta", 2)
-    with pytest.raises(ValueError, match="give both or none"):
+    with pytest.raises(ValueError, match="pass both or neither"):
         Term("words", TOKENS, k_y, 1.0, InputKernel("linear"))
     twice = Term("bias", TOKENS, k_y, 1.0)
-    with pytest.raises(ValueError, match="names that differ"):
+    with pytest.raises(ValueError, match="a different name for each term"):
         Layout((twice, twice))
 
 

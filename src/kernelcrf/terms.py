@@ -1,11 +1,11 @@
-"""A score is a sum of terms, each with an input kernel, a label kernel and a prior variance of its own (14), (26).
+"""The terms of a score: each has an input kernel k_x, a label kernel k_y and a prior variance C (14), (26).
 
     score(y | x) = sum over terms, over the cliques C of the term's kind, of f_term(x_C, y_C)
 
-with f_term in the RKHS of k_x k_y. The labels of a clique are taken jointly: k_y = A A' is a kernel on the S labellings
-of a clique, A of shape (S, rank). With n features F of k_x (F = 1 without inputs) f = A (W' F), and the weights W have
-shape (n, rank). Features are whitened and label kernels factored, so that the norm of theta is the plain one, and the
-prior is sum_k |theta_k|^2 / (2 C_k). Solvers see theta as one vector.
+with f_term in the RKHS of k_x k_y. The label kernel k_y = A A' compares the S labellings of a whole clique; A has the
+shape (S, rank). With n features F of k_x (F = 1 without inputs), f = A (W' F) with the weights W (n, rank). Because
+features are whitened and label kernels are factored, the RKHS norm is the Euclidean norm of the weights, and the
+negative log prior is sum_k |theta_k|^2 / (2 C_k). Solvers see the weights of all terms as one vector theta.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.validation import either, real
 
-# Below, 1 / C is near the largest number there is.
+# For smaller C, 1 / C would be close to the largest float.
 LEAST_C = 1e-300
-PRIOR_VARIANCE = either(real(least=LEAST_C), advice="every term is penalised, or there is no certificate")
+PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a finite C for every term")
 
-# Between these, entries whose squares underflow are negligible beside the others.
+# If |v|^2 is between these, entries of v whose squares underflow are negligible.
 SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 
 
 # The kinds of cliques of a chain: tokens (t,) and steps (t - 1, t).
 TOKENS, STEPS = "tokens", "steps"
-# The names of the terms of a chain, as model files have them.
+# The names of the terms of a chain, also in model files.
 TOKEN_TERM, TRANSITION_TERM, BIAS_TERM, STEP_TERM = "node", "edge", "bias", "steps"
-# The kinds of cliques of graphs, which are the names of their terms with inputs too.
+# The kinds of cliques of graphs; a term with inputs has the name of its kind.
 NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A function f(x_C, y_C) in the RKHS of k_x k_y on the cliques of one kind, whose weights have shape (n, rank).
+    """A function f(x_C, y_C) in the RKHS of k_x k_y on the cliques of one kind, with weights of shape (n, rank).
 
-    cliques : the kind of cliques: TOKENS or STEPS of a chain, the name of a template of a graph.
-    k_y : kernel on the joint labels of a clique.
-    C : prior variance.
-    kernel : k_x, or None if the function does not depend on inputs.
-    input : the name of the inputs that `kernel` compares, or None.
-    n : number of features of k_x.
+    cliques : the kind of cliques: TOKENS or STEPS for a chain, the name of a template for a graph.
+    k_y : the label kernel, on the labellings of a clique.
+    C : the prior variance of the weights.
+    kernel : the input kernel k_x, or None if the function does not depend on inputs.
+    input : the name of the input that `kernel` compares, or None.
+    n : the number of features of k_x.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Term:
         object.__setattr__(self, "C", float(self.C))
         if (self.kernel is None) != (self.input is None):
             raise ValueError(
-                f"term {self.name!r} has kernel={self.kernel!r} and input={self.input!r}: give both or none"
+                f"term {self.name!r} has kernel={self.kernel!r} and input={self.input!r}: pass both or neither"
             )
 
     @property
@@ -80,7 +80,7 @@ class Term:
 
 
 def constant_term(cliques: str) -> str:
-    """Return the name of the term of a graph's cliques that does not depend on inputs."""
+    """Return the name of the term without inputs on the given kind of cliques of a graph."""
     return f"{cliques} constant"
 
 
@@ -94,10 +94,10 @@ def chain_terms(
     C_bias: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
 ) -> list[Term]:
-    """Return the terms of a chain whose tokens have one input.
+    """Return the terms of a chain: token scores, and optionally transitions and label biases.
 
-    C_edge, C_bias : prior variances of the terms of steps and of label biases, or None for no such terms.
-    edge_kernel : kernel of the steps' inputs beside the constant transitions, or None.
+    C_edge, C_bias : prior variances of transitions and of label biases; None leaves them out.
+    edge_kernel : input kernel of transitions that depend on the input; None if there are only constant transitions.
     """
     pairs = LabelKernel("delta", n_labels**2)
     terms = [Term(TOKEN_TERM, TOKENS, LabelKernel.of(label_kernel, n_labels), C, kernel, TOKENS)]
@@ -112,46 +112,46 @@ def chain_terms(
 
 @dataclass(frozen=True)
 class Layout:
-    """How the weights of terms lie in theta, one after the other."""
+    """The positions of the weights of each term in the vector theta, in the order of `terms`."""
 
     terms: tuple[Term, ...]
 
     def __post_init__(self) -> None:
         names = [term.name for term in self.terms]
         if len(set(names)) != len(names):
-            raise ValueError(f"terms are named {names}: expected names that differ")
+            raise ValueError(f"terms are named {names}: expected a different name for each term")
 
     @classmethod
     def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
-        """Return the layout of terms that have so many features, by name; terms without inputs have one."""
+        """Return the layout of terms with the given numbers of features, by name; terms without inputs have one."""
         return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the place of each term's weights in theta, by name."""
+        """Return the slice of theta that holds the weights of each term, by name."""
         ends = np.cumsum([term.size for term in self.terms]).tolist()
         return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
 
     @cached_property
     def cliques(self) -> tuple[str, ...]:
-        """Return the kinds of cliques that have a term."""
+        """Return the kinds of cliques that at least one term has, in the order of the terms."""
         return tuple(dict.fromkeys(term.cliques for term in self.terms))
 
     @cached_property
     def size(self) -> int:
-        """Return the length of theta."""
+        """Return the length of theta: the number of all weights."""
         return sum(term.size for term in self.terms)
 
     def times_lam(self, v: Floats) -> Floats:
-        """Return lam_k v_k of each term, lam = 1 / C: the gradient of the penalty at theta = v."""
+        """Multiply the weights of each term k by lam_k = 1 / C_k: the gradient of the penalty at theta = v."""
         return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
 
     def squared_norm(self, theta: Floats) -> float:
-        """Return sum_k lam_k |theta_k|^2: twice the penalty."""
+        """Return sum_k lam_k |theta_k|^2 with lam = 1 / C: twice the penalty."""
         return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return |g_k|^2 / lam_k of each term: twice what it contributes to the bound of Lemma 9."""
+        """Return |g_k|^2 / lam_k for the gradient g_k of each term k: twice its part of the bound in Lemma 9."""
         return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
 
     def split(self, theta: Floats) -> dict[str, Floats]:
@@ -159,11 +159,11 @@ class Layout:
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
-        """Return theta from the weights of each term."""
+        """Return the weights of all terms as one vector theta."""
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
     def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms of a chain as JSON-able values, which `from_config` reads."""
+        """Return the terms of a chain as JSON-able values, from which `from_config` makes an equal layout."""
         return [
             {
                 "name": term.name,
@@ -178,14 +178,14 @@ class Layout:
 
     @classmethod
     def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
-        """Return the layout that `to_config` described."""
+        """Return the layout that `to_config` wrote."""
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])
             is_step = one["nodes"] == 2
             if is_step:
                 if not k_y.is_identity:
-                    raise ValueError(f"term {one['name']!r} has label kernel {k_y.kind!r}: expected 'delta' of steps")
+                    raise ValueError(f"term {one['name']!r} of steps has label kernel {k_y.kind!r}: expected 'delta'")
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
@@ -194,7 +194,7 @@ class Layout:
 
 
 def times_square(factor: float, v: Array) -> float:
-    """Return factor |v|^2, also if |v|^2 itself would underflow or overflow."""
+    """Return factor |v|^2, correctly even if |v|^2 alone would underflow or overflow."""
     square = float(np.dot(v, v))
     if SMALL_SQUARE < square < LARGE_SQUARE:
         return factor * square
@@ -206,7 +206,7 @@ def times_square(factor: float, v: Array) -> float:
 
 
 def _stored_label_kernel(term: Term) -> LabelKernel:
-    """Return the label kernel of a term of a chain as files have it: for steps, over the labels of one token."""
+    """Return the label kernel that files store for a term of a chain: for steps, the kernel on single labels."""
     if not isinstance(term.k_y, LabelKernel):
         raise TypeError(f"term {term.name!r} has label kernel {type(term.k_y).__name__}: expected LabelKernel")
     return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y

@@ -1,1 +1,1 @@
-"""Fitted models: frozen, with a public face, and stored as plain values and arrays."""
+"""Fitted models: immutable objects that predict, and that files store as JSON-able values and arrays."""

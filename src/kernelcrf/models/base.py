@@ -1,4 +1,4 @@
-"""The fitted state that models share: certificate and evidence, and of sequences and rows also kernel and weights."""
+"""Base classes of fitted models: one with certificate and evidence, and one with kernels and weights as well."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from kernelcrf.validation import shown
 N_SAMPLES = 100
 # The number of labels in a clique of each term of a chain.
 NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
-# The parameter that the kernel of a term comes from, and the names of its feature map and weights in files.
+# By term: the parameter that sets its kernel, and the names of its feature map and weights in files.
 KERNELS = {TOKEN_TERM: "kernel", STEP_TERM: "edge_kernel"}
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
 COEFS = {TOKEN_TERM: "coef", TRANSITION_TERM: "transitions", STEP_TERM: "edge_coef"}
-# What a file says of how the fit went, and not of what the model predicts.
+# The entries of a file that record how the fit went and do not change predictions.
 RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedModel:
-    """The result of a fit, from which an estimator predicts.
+    """Base class of the results of fits, from which estimators predict.
 
-    C : prior variance of the weights on inputs, or of all of them if none has inputs.
+    C : prior variance of the weights of terms with inputs, or of all weights if no term has inputs.
     laplace : evidence and posterior of the weights, or None if they were not computed.
-    kernels : by the names of the parameters that they come from.
+    kernels : input kernels, by the names of the parameters that set them.
     """
 
     certificate: Certificate
@@ -77,13 +77,13 @@ class FittedModel:
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         raise NotImplementedError
 
     @staticmethod
     def _read_shared(config: Config, posterior: Arrays, theta: Floats) -> Config:
-        """Return the fields of all models from a file, with the arrays of a posterior around the mode theta."""
-        # Files of earlier versions may have the C of the parameters alone.
+        """Return the fields that all models have from a file; `posterior` holds arrays, and theta is its mode."""
+        # Files of earlier versions may have C among the parameters only.
         C = read_number(config if "C" in config else config["parameters"], "C")
         if C <= 0:
             raise ModelFileError(f"C is {C:g}: expected a number above 0")
@@ -97,12 +97,11 @@ class FittedModel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelModel(FittedModel):
-    """Fitted weights of the terms of sequences or rows, with the features that they belong to.
+    """Base class of fitted models of sequences or rows: weights, and the feature maps that they belong to.
 
     layout, theta : the terms, and all their weights as one vector.
     maps : the feature maps of the terms that have inputs, by name.
-    coefs : weights by term, with the label kernels multiplied out: (n, L) of tokens, (L, L) of transitions, and
-        (n, L, L) of steps with inputs.
+    coefs : scores of labels per feature, by term: tokens (n, L), transitions (L, L), and with inputs (n, L, L).
     """
 
     layout: Layout
@@ -118,7 +117,7 @@ class KernelModel(FittedModel):
 
     @property
     def map(self) -> FeatureMap:
-        """Return the features of `kernel`."""
+        """Return the feature map of `kernel`."""
         return self.maps[TOKEN_TERM]
 
     @property
@@ -133,12 +132,12 @@ class KernelModel(FittedModel):
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return the weights of terms as functions of inputs, with the whitening multiplied in."""
+        """Return the weights of each term with inputs, multiplied by the whitening, for faster predictions."""
         return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
     @property
     def dual_coef(self) -> Floats:
-        """Return the weights a (n, L) of f(x) = sum_b k(x, b) a_b over landmarks b, or `coef` for the linear kernel."""
+        """Return the a (n, L) of f(x) = sum_b k(x, b) a_b over landmarks b; return `coef` for the linear kernel."""
         if not isinstance(self.map, WhitenedMap):
             return self.coef
         return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
@@ -152,11 +151,11 @@ class KernelModel(FittedModel):
 
     @property
     def end(self) -> Start:
-        """Return where a later fit may begin."""
+        """Return the maps and weights of this model as the starting point of a later fit."""
         return Start(self.maps, self.layout.split(self.theta))
 
     def tempered(self, temperature: float) -> Self:
-        """Return the model with its weights divided by a temperature, without posterior and certificate."""
+        """Return the model with its weights divided by a temperature; it has no posterior and no certificate."""
         return replace(
             self,
             theta=self.theta / temperature,
@@ -168,7 +167,7 @@ class KernelModel(FittedModel):
     def draw_scores(
         self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield node and edge scores at inputs X under draws from the posterior, whose covariance is tempered."""
+        """Yield node and edge scores at inputs X for draws from the posterior, its covariance times `temperature`."""
         posterior = self.score_posterior
         if n_samples is None:
             n_samples = posterior.posterior.n_kept or N_SAMPLES
@@ -190,7 +189,7 @@ class KernelModel(FittedModel):
 
     @staticmethod
     def _fields_of(found: Trained, L: int) -> Config:
-        """Return the shared fields of the model that a fit has found, with L labels."""
+        """Return the fields of this class from the result of training, with L labels."""
         fitted, terms = found.fit, found.fit.layout.terms
         shapes = _shapes(fitted.maps, L)
         coefs = {term.name: term.k_y.expand(fitted.weights[term.name]) for term in terms}
@@ -209,12 +208,12 @@ class KernelModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int, names: Sequence[str]) -> Config:
-        """Return the shared fields from a model file of some terms, once they are consistent."""
+        """Return the fields of this class from a model file; raise if they do not fit together or to the terms."""
         found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
         if found != [(name, NODES[name]) for name in names]:
             raise ModelFileError(f"the terms are {shown(found)}: expected {', '.join(names)}")
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError(f"the terms do not fit the weights: expected {L} labels in each")
+            raise ModelFileError(f"the terms do not match the weights: expected {L} labels in each term")
         layout = Layout.from_config(config["layout"])
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
@@ -233,16 +232,16 @@ class KernelModel(FittedModel):
 
 
 def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights of terms by the labels of their cliques, and by features if they have inputs."""
+    """Return the shape of the `coefs` of each term: features (if it has inputs), then labels of each node."""
     labels = {name: (L,) * nodes for name, nodes in NODES.items()}
     return labels | {name: (own.n, *labels[name]) for name, own in maps.items()}
 
 
 def model_digest(model: FittedModel, decoding: str) -> str:
-    """Return a digest that tells whether two models predict the same, given the rule of decoding.
+    """Return a digest that is equal for two models if they make the same predictions with the same decoding rule.
 
-    It covers everything that a model file holds except the records of how the fit went: fitting again with the same
-    data and parameters gives the same digest. If no file can hold the model, it is a new one each time.
+    It covers everything in a model file except the records of how the fit went: fitting again with the same data and
+    parameters gives the same digest. If the model cannot be stored in a file, every call returns a new digest.
     """
     try:
         config, arrays = model.to_arrays()
@@ -254,5 +253,5 @@ def model_digest(model: FittedModel, decoding: str) -> str:
 
 
 def rng_of(random_state: UserData) -> np.random.Generator:
-    """Return a generator that is seeded by scikit-learn's `random_state`."""
+    """Return a NumPy generator that is seeded by a `random_state` as in scikit-learn."""
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,8 +1,8 @@
-"""A fitted conditional random field on sequences, and the distributions of labels that it gives.
+"""A fitted conditional random field on sequences, and the distribution of labels that it predicts.
 
     p(y|x) = exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)) / Z(x)
 
-with the scores s_t = f(x_t, .) of tokens and w_t = T + f'(x_t, ., .) of steps.
+with the token scores s_t = f(x_t, .), and the transition scores w_t = T + f'(x_t, ., .) of steps from t - 1 to t.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class ChainDistribution:
-    """p(y|x) of a batch of sequences, N tokens in all; labels are indices into the classes.
+    """The distribution p(y|x) of a batch of sequences with N tokens in all; labels are indices into the classes.
 
-    s : (N, L) scores of tokens.
-    w : (L, L) scores of steps, or (N, L, L) if they depend on inputs; -inf forbids a label or a step.
+    s : (N, L) token scores; -inf forbids a label.
+    w : (L, L) transition scores, or (N, L, L) if they depend on inputs; -inf forbids a transition.
     """
 
     s: Array
@@ -53,7 +53,7 @@ class ChainDistribution:
         return chain.edge_marginals(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def best(self, rule: str = "viterbi") -> Array:
-        """Return the likeliest labelling, (N,), or by "marginal" the likeliest label of each token."""
+        """Return the likeliest labelling, (N,); with rule="marginal", the likeliest label of each token."""
         if rule == "marginal":
             return np.asarray(self.marginals().argmax(axis=1))
         return decoding.viterbi(self.s, self.w, self.chains, n_threads=self.n_threads)[0]
@@ -69,7 +69,7 @@ class ChainDistribution:
         return chain.log_partition(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
-        """Return log p(y|x) of each sequence, (m,), or of all its labellings that are allowed (N, L)."""
+        """Return log p(y|x) of each sequence, (m,); with `allowed` (N, L), of all its allowed labellings together."""
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
         clamped = replace(self, s=np.where(allowed, self.s, self.s.dtype.type(-np.inf)))
@@ -88,10 +88,10 @@ class ChainDistribution:
 class ChainModel(KernelModel):
     """A fitted conditional random field on sequences.
 
-    legal : labels that may begin, follow each other and end, or None for all.
+    legal : constraints on which labels may begin, follow each other and end; None if there are none.
     landmark_positions : (n, 2), sequence and token of each landmark; None for the linear kernel.
-    gap_curve : (n_iter + 1, 3), relative certified gap, passes over the data and seconds.
-    metadata : plain values that travel with the model.
+    gap_curve : (n_iter + 1, 3), relative certified gap, passes over the data and seconds at each iteration.
+    metadata : values of the user that are saved with the model.
     """
 
     reader: SequenceReader
@@ -109,7 +109,7 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
         metadata: Config,
     ) -> Self:
-        """Return the model that a fit has found."""
+        """Return the model with the result of training and the readers of the training data."""
         fitted, (reader, labels, legal) = found.fit, readers
         token_term, history = fitted.layout.terms[0], fitted.solution.history
         return cls(
@@ -124,16 +124,16 @@ class ChainModel(KernelModel):
 
     @property
     def transitions(self) -> Floats:
-        """Return the weights (L, L) of steps without inputs, [from, to]."""
+        """Return the scores (L, L) of transitions that do not depend on the input, [from, to]."""
         return self.coefs[TRANSITION_TERM]
 
     @property
     def edge_coef(self) -> Floats | None:
-        """Return the weights (n, L, L) of steps with inputs, or None."""
+        """Return the weights (n, L, L) of transitions that depend on the input, or None if there are none."""
         return self.coefs.get(STEP_TERM)
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
-        """Return p(y|x) of sequences."""
+        """Read the sequences X and return the distribution p(y|x) of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
         s = self.folded[TOKEN_TERM].scores(flat, engine)
         w = self.transitions.astype(s.dtype)
@@ -150,7 +150,7 @@ class ChainModel(KernelModel):
         random_state: UserData,
         engine: LocalEngine,
     ) -> Iterator[Array]:
-        """Yield marginals (N, L) under draws from the posterior, at sequences that were read."""
+        """Yield the marginals (N, L) for draws from the posterior, given the inputs of sequences."""
         for s, w in self.draw_scores(flat, n_samples, temperature, random_state, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
@@ -160,12 +160,12 @@ class ChainModel(KernelModel):
         return ChainDistribution(s, w, chains, engine.n_threads)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
-        """Return the mean log-probability of labelled sequences."""
+        """Return the mean log-probability per sequence of the labels y."""
         found = self.distribution(X, None, engine)
         return float(found.log_prob(*self.labels.encode(flat_labels(y, found.chains), found.chains)).mean())
 
     def log_score(self, y: UserData, proba: list[Array]) -> float:
-        """Return the mean log-probability of the known labels of tokens, under given marginals."""
+        """Return the mean log-probability per token of the known labels y, given the marginals `proba`."""
         p = np.concatenate(proba)
         chains = Chains.from_lengths([len(rows) for rows in proba])
         indices, _ = self.labels.encode(flat_labels(y, chains), chains)
@@ -190,7 +190,7 @@ class ChainModel(KernelModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
         L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM]
         if config["edge_kernel"] is not None:
@@ -206,7 +206,7 @@ class ChainModel(KernelModel):
         if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
             positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
         if not isinstance(config["metadata"], dict):
-            raise ModelFileError(f"metadata is {shown(config['metadata'])}: expected an object")
+            raise ModelFileError(f"metadata is {shown(config['metadata'])}: expected a JSON object")
         return cls(
             **shared,
             reader=reader,

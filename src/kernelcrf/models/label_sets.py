@@ -1,4 +1,4 @@
-"""Fitted models on a set of labels or variables of which some pairs interact: with inputs, and without."""
+"""Fitted models with pairwise interactions: sets of labels given inputs, and tables of variables without inputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pair_name(u: int, v: int) -> str:
 
 
 def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
-    """Return the graph of labels or variables that have so many values, with the pairs that interact."""
+    """Return the graph of labels or variables with `cards` values each; `edges` are the pairs that interact."""
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 
@@ -57,7 +57,7 @@ class LabelSetModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return inference on the graph of the labels."""
+        """Return exact inference on the graph of the labels."""
         return Exact(pair_graph([2] * len(self.sets.values), self.edges.tolist(), label_name))
 
     @property
@@ -67,18 +67,18 @@ class LabelSetModel(NetworkModel):
 
     @cached_property
     def intercept(self) -> Floats:
-        """Return the log odds (n_labels,) of each label that do not depend on inputs."""
+        """Return the part of each label's log odds that does not depend on inputs, (n_labels,)."""
         tables = [self.potentials.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
         return np.array([table[1] - table[0] for table in tables])
 
     @cached_property
     def interactions(self) -> Floats:
-        """Return the log odds ratios (n_edges,) of pairs that do not depend on inputs."""
+        """Return the part of each pair's log odds ratio that does not depend on inputs, (n_edges,)."""
         tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
     def distributions(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkDistribution]:
-        """Yield p(y|x) of rows that were read, block by block; without rows it yields one empty block."""
+        """Yield the distribution p(y|x) of the rows X in blocks; if there are no rows, yield one empty block."""
         size = max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
         for low in range(0, max(X.shape[0], 1), size):
             own = X[low : low + size]
@@ -99,7 +99,7 @@ class LabelSetModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
         graph = pair_graph([2] * len(sets.values), edges, label_name)
@@ -107,17 +107,17 @@ class LabelSetModel(NetworkModel):
         columns = dict.fromkeys(sizes, rows.n_features)
         potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, columns)
         model = cls(**cls._read_fields(config), rows=rows, sets=sets, edges=edges, potentials=potentials)
-        # A file may lack the potentials that these attributes read.
+        # This raises if the potentials that these attributes need are not in the file.
         _ = model.landmarks, model.intercept, model.interactions
         return model
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableModel(NetworkModel):
-    """A fitted density of the rows of tables.
+    """A fitted probability distribution of the rows of a table.
 
     edges : (n_edges, 2), the pairs of variables that interact.
-    tables : (1, n_entries), the potentials of all cliques.
+    tables : (1, n_entries), the potentials of all cliques, one after the other.
     """
 
     reader: TableReader
@@ -126,7 +126,7 @@ class TableModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return inference on the graph of the variables."""
+        """Return exact inference on the graph of the variables."""
         return Exact(pair_graph([len(values) for values in self.reader.categories], self.edges.tolist(), variable_name))
 
     @property
@@ -146,12 +146,12 @@ class TableModel(NetworkModel):
 
     @cached_property
     def potentials(self) -> list[Floats]:
-        """Return the tables of the pairs that interact, (n_values, n_values) each."""
+        """Return the potential of each pair that interacts, one row per value of its first variable."""
         cards, slices = self.exact.graph.cards, self.exact.graph.slices
         return [self.tables[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
 
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
-        """Return log p(z) of rows (m, n_variables), (m,), of all rows that agree with them where they are -1."""
+        """Return log p(z) of rows z (m, n_variables), (m,); values of -1 are unknown, and are summed over."""
         log_z = float(self.exact.log_partition(self.tables)[0, 0])
         tables = np.repeat(self.tables, len(labels), axis=0)
         if (labels >= 0).all():
@@ -164,7 +164,7 @@ class TableModel(NetworkModel):
         return np.asarray(self.exact.calibrate(self.tables).sample(n_samples, rng)[0])
 
     def distribution(self, labels: Labels, engine: LocalEngine) -> NetworkDistribution:
-        """Return the distribution of the values that are -1 in rows (m, n_variables), given the others."""
+        """Return the distribution of the unknown values (-1) of rows (m, n_variables), given their known values."""
         tables = clamped(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
         return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
 
@@ -178,7 +178,7 @@ class TableModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         model = cls(
             **cls._read_fields(config),
             reader=TableReader.from_config(config),

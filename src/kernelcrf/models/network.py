@@ -38,21 +38,21 @@ COVERS = {
     "loopy": "an upper bound on the negative log posterior, by tree-reweighted messages",
     "gibbs": "the negative log pseudo-likelihood, with the same prior",
 }
-"""The objective of a fit, by the way of inference."""
+"""The objective that a fit minimises, by its inference."""
 
 
 def inference_named(name: str, seed: int) -> Callable[[Graph], Way]:
-    """Return what makes inference on a graph: "exact", "loopy" or "gibbs"."""
+    """Return the class that does "exact", "loopy" or "gibbs" inference on a graph; `seed` is for Gibbs sampling."""
     ways: dict[str, Callable[[Graph], Way]] = {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=seed)}
     return ways[name]
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkDistribution:
-    """p(y|x) of m rows on one graph, each with `inference.graph.n_samples` samples; labels are numbers of values.
+    """The distribution p(y|x) of m rows on one graph with `inference.graph.n_samples` samples; labels are indices.
 
-    tables : (m, n_entries), the scores of cliques.
-    n_samples : number of samples; those at the end that have no nodes have one labelling, of probability 1.
+    tables : (m, n_entries), the scores of the labellings of all cliques.
+    n_samples : number of samples; samples without nodes come last and have one labelling, of probability 1.
     """
 
     inference: Way
@@ -70,21 +70,21 @@ class NetworkDistribution:
         return self.inference.moments(self.tables, self.n_threads).cliques
 
     def best(self) -> Array:
-        """Return the likeliest labelling of each row, (m, V), or its likeliest single labels unless exact."""
+        """Return the likeliest labelling of each row, (m, V); unless exact, the likeliest single labels."""
         return self.inference.best(self.tables, self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
-        """Yield the k likeliest labellings (k, V) of each row with their log-probabilities; exact inference only."""
+        """Yield the k likeliest labellings (k, V) of each row with their log-probabilities; raise unless exact."""
         if not isinstance(self.inference, Exact):
-            raise ValueError("labellings are ranked by exact inference: fit or predict with inference='exact'")
+            raise ValueError("the k best labellings need exact inference: fit or predict with inference='exact'")
         log_z = self.inference.log_partition(self.tables, self.n_threads)[:, 0]
         for (labels, scores), z in zip(self.inference.k_best(self.tables, k), log_z, strict=True):
             yield labels, [float(score - z) for score in scores]
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return log p(y|x) of each sample, of all labellings that agree with labels (m, V) if some are -1.
+        """Return log p(y|x) of each sample for labels y (m, V); labels of -1 are unknown, and are summed over.
 
-        With loopy inference it is a lower bound.
+        With loopy inference, return a lower bound.
         """
         if isinstance(self.inference, Gibbs):
             raise ValueError(
@@ -95,7 +95,7 @@ class NetworkDistribution:
             return self._by_sample(labelling_scores(self.inference.graph, self.tables, labels) - log_z)
         target = clamped(self.inference.graph, self.tables, labels)
         if isinstance(self.inference, Loopy):
-            # A difference of two upper bounds would bound nothing.
+            # The difference of two upper bounds is not a bound.
             return self._by_sample(mean_field(self.inference.cover, target).log_partition - log_z)
         return self._by_sample(self.inference.log_partition(target, self.n_threads) - log_z)
 
@@ -104,7 +104,7 @@ class NetworkDistribution:
         return self._by_sample(self.inference.entropy(self.tables, self.n_threads))
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Return labellings drawn from p(y|x), (m, n_samples, V): exactly, or by Gibbs sampling unless exact."""
+        """Return labellings drawn from p(y|x), (m, n_samples, V); by Gibbs sampling unless inference is exact."""
         if isinstance(self.inference, Exact):
             return self.inference.calibrate(self.tables).sample(n_samples, rng)
         return Gibbs(self.inference.graph).sample(self.tables, n_samples, rng)
@@ -116,10 +116,10 @@ class NetworkDistribution:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NetworkModel(FittedModel):
-    """A fitted model on a graph of labels.
+    """Base class of fitted models on graphs of labels.
 
-    search : rounds of the structure search, or None without one.
-    kernels : of parameters that are not names of kernels.
+    search : the structure search, or None if there was none.
+    kernels : the kernels that were not passed as a name, by parameter.
     """
 
     search: Search | None
@@ -133,7 +133,7 @@ class NetworkModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config) -> Config:
-        """Return the shared fields from a model file; the posterior of the weights is not in it."""
+        """Return the fields of this class from a model file, which does not hold the posterior of the weights."""
         return cls._read_shared(config, {}, np.empty(0)) | {
             "search": search_from_config(config["search"]),
             "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
@@ -144,10 +144,10 @@ class NetworkModel(FittedModel):
 class GraphModel(NetworkModel):
     """A fitted conditional random field on graphs.
 
-    directed : whether edges had a direction, as those of sequences have.
-    has_edge_features : whether edges had features of their own.
-    seed : of Gibbs sampling.
-    covers : what the objective of the fit was.
+    directed : whether the edges of the training data have a direction, as in sequences.
+    has_edge_features : whether the edges of the training data have features.
+    seed : the seed of Gibbs sampling.
+    covers : which objective the fit minimised.
     """
 
     labels: LabelReader
@@ -165,28 +165,28 @@ class GraphModel(NetworkModel):
 
     @property
     def cliques(self) -> tuple[str, ...]:
-        """Return what has a potential beside nodes."""
+        """Return the kinds of cliques that have a potential, without nodes."""
         return tuple(name for name in self.potentials.layout.cliques if name != NODES)
 
     @property
     def edge_potentials(self) -> Floats | None:
-        """Return T (L, L), [from, to], or None without edges."""
+        """Return the scores (L, L) of pairs of labels on edges, [from, to]; None if edges have no potential."""
         L = len(self.labels.classes)
         return self.potentials.potential(constant_term(EDGES)).reshape(L, L) if EDGES in self.cliques else None
 
     @property
     def empty_samples(self) -> GraphSamples:
-        """Return no graphs, of the kind of the training data."""
+        """Return an empty list of graphs with the number of features and the direction of the training data."""
         none = np.empty((0, 2), np.int64)
         return GraphSamples(np.empty((0, self.n_features)), np.zeros(1, np.int64), none, None, self.directed)
 
     def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
-        """Return p(y|x) of graphs by "exact", "loopy" or "gibbs" inference."""
+        """Return the distribution p(y|x) of graphs, computed by "exact", "loopy" or "gibbs" inference."""
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         other_edges = len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features
         if graphs.directed != self.directed or other_edges:
-            raise ValueError("X has graphs of another kind than training: sequences, or edge features in one alone")
+            raise ValueError("X differs from the training data: expected sequences or edge features in both or neither")
         graph = Graph(
             np.full(graphs.nodes.shape[0], len(self.labels.classes)),
             {name: graphs.members(name) for name in self.potentials.layout.cliques},
@@ -216,7 +216,7 @@ class GraphModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         sizes = {NODES: L, EDGES: L**2, EDGE_INPUTS: L**2, SKIPS: L**2, PATHS: L**3}
@@ -225,7 +225,7 @@ class GraphModel(NetworkModel):
             raise ModelFileError(
                 f"the terms with inputs are {list(potentials.maps)[:8]}: expected {NODES!r} among them"
             )
-        # Files of earlier versions do not have the objective: it follows from their inference.
+        # Files of earlier versions do not name the objective; it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
             raise ModelFileError(f"covers={str(covers)[:80]!r}: expected one of {', '.join(COVERS.values())}")

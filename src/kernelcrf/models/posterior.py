@@ -1,14 +1,14 @@
-"""The posterior of scores at new inputs, in the span of the basis and outside of it.
+"""The posterior of scores at new inputs, inside and outside the span of the basis.
 
-The kernel's Gaussian process is the sum of two independent ones. One is F_x w in the span of the basis, where the data
-give the posterior N(w_hat, H^-1). The other is a rest of prior variance C (k(x, x) - |F_x|^2), about which the data say
-nothing. At a token,
+The kernel's Gaussian process is the sum of two independent ones. One is F_x w, in the span of the basis, where the data
+give the posterior N(w_hat, H^-1). The other, the rest, keeps its prior variance C (k(x, x) - |F_x|^2), because the data
+say nothing about it. The covariance of the scores at a token is
 
     Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     Sigma_x = (F_x (x) I) H^-1 (F_x (x) I)',
 
-with A the factor of the label kernel, k_y = A A'. With every distinct input as a landmark, this is the predictive
-covariance of Gaussian process classification. The rests of two tokens are taken as independent. The variance
-temperature tau is 1 for the posterior as it is, and 0 for its mode.
+with the factor A of the label kernel k_y = A A'. If every distinct input is a landmark, this is the predictive
+covariance of Gaussian process classification. The rests of two tokens are treated as independent. The temperature tau
+scales the covariance: 1 gives the posterior itself, 0 only its mode.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ N_DRAWS = 1000
 
 @dataclass(frozen=True, eq=False)
 class ScorePosterior:
-    """The posterior of theta, with the feature maps of the terms that have inputs, by name."""
+    """The posterior of scores: the posterior of the weights, and the feature maps of terms with inputs, by name."""
 
     layout: Layout
     posterior: Posterior
     maps: Mapping[str, FeatureMap]
 
     def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
-        """Return Var[<b, s(x)>] for each row b of contrasts (k, L), (rows, k), of the term of tokens alone."""
+        """Return Var[<b, s(x)>] of token scores s(x), for each row x of X and each row b of contrasts, (rows, k)."""
         term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
@@ -49,7 +49,7 @@ class ScorePosterior:
         return np.asarray(found + outside)
 
     def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return F_x S F_x' for each row c of weights, with S (n, n) the covariance of W c."""
+        """Return the exact variances F_x S F_x' for each row c of weights, where S (n, n) is the covariance of W c."""
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
         covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
@@ -64,7 +64,7 @@ class ScorePosterior:
         return found
 
     def _sampled_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the variances estimated from draws, with a relative error of about (2 / draws)^1/2."""
+        """Estimate the variances from draws, with a relative error of about (2 / draws)^1/2."""
         n = self.posterior.n_kept or N_DRAWS
         deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
         found = np.zeros((F.shape[0], len(weights)))
@@ -75,7 +75,7 @@ class ScorePosterior:
     def draws(
         self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield scores of tokens (N, L) and of steps (L, L), or (N, L, L) if steps have inputs, `n_samples` times."""
+        """Yield `n_samples` draws of token scores (N, L) and transition scores (L, L), or (N, L, L) with inputs."""
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
         features = {name: own.transform(X, engine) for name, own in self.maps.items()}
         L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
@@ -106,7 +106,7 @@ class ScorePosterior:
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
     ) -> Floats:
-        """Return F W of some draws, (N, draws, r), or W itself, (draws, r), of a term without inputs."""
+        """Return F W plus a draw of the rest, (N, draws, r); if a term has no inputs, its weights W, (draws, r)."""
         W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
         if F is None or rest is None:
             return W[:, 0]
@@ -117,7 +117,7 @@ class ScorePosterior:
         return Z.reshape(Z.shape[0], *W.shape[::2])
 
     def _rest(self, term: Term, X: Inputs, F: Inputs) -> Floats:
-        """Return the prior variance outside of the span, C (k(x, x) - |F_x|^2), (rows,)."""
+        """Return the prior variance C (k(x, x) - |F_x|^2) of each row of X outside the span, (rows,)."""
         if term.kernel is None or isinstance(self.maps[term.name], PrimalMap):
             return np.zeros(X.shape[0])
         squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Potentials: the functions of the terms of a fitted network, without its training data."""
+"""Potentials: the fitted functions of the terms of a network, without the training data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from kernelcrf.validation import shown
 
 @dataclass(frozen=True, eq=False)
 class Potentials:
-    """The functions of the terms of a fit, for new samples.
+    """The fitted functions of all terms, which give the tables of new samples.
 
-    layout, theta : terms with weights (n, S), S the number of labellings of a clique. Label kernels are multiplied out,
-        so that nothing depends on how they were factored.
+    layout, theta : terms and their weights (n, S), where S is the number of labellings of a clique. The weights are
+        multiplied by the factors of the label kernels.
     maps : the feature maps of the terms that have inputs, by name.
     """
 
@@ -45,7 +45,7 @@ class Potentials:
 
     @classmethod
     def of_tables(cls, tables: Mapping[str, Floats]) -> Potentials:
-        """Return the potentials of tables without inputs, (1, S) each, one term per clique."""
+        """Return potentials that do not depend on inputs: one term per clique, from its table (1, S)."""
         layout = Layout(tuple(_plain_term(name, name, *table.shape) for name, table in tables.items()))
         return cls(layout, layout.join(tables), {})
 
@@ -72,12 +72,12 @@ class Potentials:
         return tables
 
     def start(self, terms: Iterable[Term]) -> Start:
-        """Return where a later fit of some terms may begin: at the weights of those that it shares with this one."""
+        """Return the starting point of a later fit: the maps and weights of those `terms` that have potentials here."""
         sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
         for term in terms:
             if sizes.get(term.name) == term.k_y.L:
                 W = self.weights[term.name]
-                # The weights w of scores A w, for a label kernel A A'.
+                # Solve A w = scores for the weights w, with the factor A of the label kernel A A'.
                 factored = W if term.k_y.is_identity else np.linalg.lstsq(term.k_y.factor, W.T, rcond=None)[0].T
                 weights[term.name] = np.ascontiguousarray(factored)
         return Start({name: own for name, own in self.maps.items() if name in weights}, weights)
@@ -116,10 +116,10 @@ class Potentials:
     def from_arrays(
         cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], columns: Mapping[str, int]
     ) -> Potentials:
-        """Return the potentials that `to_arrays` described, once their parts are consistent.
+        """Return the potentials that `to_arrays` wrote; raise if their parts do not fit together.
 
-        sizes : the number of labellings of the cliques of each template that the model may have.
-        columns : the number of columns of the inputs of templates, where it is known.
+        sizes : the number of labellings of a clique, for each template that the model may have.
+        columns : the number of columns of a template's input, for the templates for which it is known.
         """
         maps: dict[str, FeatureMap] = {}
         known: dict[tuple[int, int | None], FeatureMap] = {}
@@ -127,7 +127,7 @@ class Potentials:
         for one in config["terms"]:
             name, template, n = read_text(one, "name"), read_text(one, "template"), 1
             if template not in sizes:
-                raise ModelFileError(f"the file has cliques {shown(template)}: expected {list(sizes)[:8]}")
+                raise ModelFileError(f"the template is {shown(template)}: expected one of {list(sizes)[:8]}")
             if one["map"] is not None:
                 key = read_count(one, "map"), columns.get(template)
                 if key not in known:
@@ -139,7 +139,7 @@ class Potentials:
             terms.append(_plain_term(name, template, n, sizes[template]))
         layout = Layout(tuple(terms))
         if config["templates"] != list(layout.cliques):
-            raise ModelFileError(f"the file has cliques {shown(config['templates'])}: expected {layout.cliques[:8]}")
+            raise ModelFileError(f"the templates are {shown(config['templates'])}: expected {layout.cliques[:8]}")
         return cls(layout, np.asarray(read_array(arrays, "weights", (layout.size,), "f"), np.float64), maps)
 
 

@@ -21,29 +21,29 @@ from kernelcrf.terms import TOKEN_TERM
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowModel(KernelModel):
-    """A fitted classifier of rows."""
+    """A fitted classifier of independent rows into `classes`."""
 
     reader: RowReader
     classes: Array
 
     @classmethod
     def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
-        """Return the model that a fit has found."""
+        """Return the model with the result of training, the reader of the rows, and the classes."""
         return cls(**cls._fields_of(found, len(classes)), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
-        """Return f_l(x) of rows, (N, L)."""
+        """Return the scores f_l(x) of each row x and each class l, (N, L)."""
         return self.folded[TOKEN_TERM].scores(self.reader.read(X), engine)
 
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
-        """Yield probabilities (N, L) under draws from the posterior."""
+        """Yield the class probabilities (N, L) for each draw from the posterior."""
         for scores, _ in self.draw_scores(self.reader.read(X), n_samples, temperature, random_state, engine):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
-        """Return mean and variance of f_1 - f_0 of two classes, (N,) each, or of all f_l, (N, L) each."""
+        """Return mean and variance of the scores f_l, (N, L) each; for two classes, of f_1 - f_0, (N,) each."""
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
@@ -51,11 +51,11 @@ class RowModel(KernelModel):
         return (means[:, 0], variances[:, 0]) if L == 2 else (means, variances)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
-        """Return the mean log-probability of labelled rows."""
+        """Return the mean log-probability per row of the labels y."""
         return self.log_score(y, softmax(self.scores(X, engine), axis=1))
 
     def log_score(self, y: UserData, proba: Array) -> float:
-        """Return the mean log-probability of labels y (N,), under given probabilities (N, L)."""
+        """Return the mean log-probability of the labels y (N,), given the probabilities `proba` (N, L)."""
         labels = read_classes(y, self.classes, len(proba))
         return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
 
@@ -67,7 +67,7 @@ class RowModel(KernelModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` described, once its parts are consistent."""
+        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
         shared = cls._read_fields(config, arrays, reader.n_features, len(classes), [TOKEN_TERM])
         return cls(**shared, reader=reader, classes=classes)

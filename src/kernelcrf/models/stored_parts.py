@@ -1,6 +1,6 @@
-"""Certificates, structure searches and posteriors as plain values and arrays, and back.
+"""Convert certificates, structure searches and posteriors to JSON-able values and arrays, and back.
 
-Types, shapes and numbers are checked as they are read.
+Types, shapes and numbers are checked when they are read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ def plain(value: Any, name: str) -> Any:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         raise TypeError(
-            f"{name}={shown(value)} cannot be written to a file: expected plain values; joblib.dump keeps any object"
+            f"{name}={shown(value)} cannot be written to a file: expected text, numbers, or lists and dicts of these; "
+            "joblib.dump stores any object"
         ) from None
     return value
 
 
 def _is_plain(value: Any, deepest: int = 100) -> bool:
-    """Return whether JSON gives the value back as it is, but for tuples."""
+    """Return whether the value is unchanged after it is written as JSON and read; tuples may become lists."""
     if value is None or isinstance(value, str | bool | int | float):
         return True
     if isinstance(value, dict):
@@ -50,13 +51,13 @@ METADATA = either(
         "a dict from names to plain values",
         lambda value: isinstance(value, dict) and _is_plain(value) and bool(json.dumps(value)),
     ),
-    advice="text, numbers, True, False, None, and lists and dicts of these can be written to a file",
+    advice="a file can store text, numbers, True, False, None, and lists and dicts of these",
 )
 
 
 def certificate_from_config(config: Config) -> Certificate:
     """Return a certificate from the values of its fields."""
-    # Files of 0.1.0.dev0 may come without these two.
+    # Files of version 0.1.0.dev0 may not have these two fields.
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
         raise ModelFileError(f"status is {shown(config['status'])}: expected one of {', '.join(STATUSES)}")
@@ -81,13 +82,13 @@ def search_from_config(config: Config | None) -> Search | None:
         return None
     rounds = tuple(
         Round(joined=_candidates(one, "joined"), **_numbers(one, "objective", "gap", "left_out"))
-        for one in _listed(config, "rounds")
+        for one in _read_list(config, "rounds")
     )
     return Search(rounds, _candidates(config, "absent"), read_number(config, "lower_bound", finite=False))
 
 
 def _candidates(config: Config, name: str) -> tuple[Candidate, ...]:
-    found = _listed(config, name)
+    found = _read_list(config, name)
     return tuple(Candidate(read_text(one, "template"), **_numbers(one, "bound", "expected_gain")) for one in found)
 
 
@@ -95,7 +96,7 @@ def _numbers(config: Config, *names: str) -> dict[str, float]:
     return {name: read_number(config, name, finite=False) for name in names}
 
 
-def _listed(config: Config, name: str) -> list[Any]:
+def _read_list(config: Config, name: str) -> list[Any]:
     values = config[name]
     if not isinstance(values, list):
         raise ModelFileError(f"{name} is {shown(values)}: expected a list")
@@ -103,7 +104,7 @@ def _listed(config: Config, name: str) -> list[Any]:
 
 
 def posterior_arrays(posterior: Posterior) -> Arrays:
-    """Return the arrays of a posterior beside its mode."""
+    """Return the arrays to store for a posterior, without its mode."""
     if isinstance(posterior, PartialPosterior):
         own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
         return own | posterior_arrays(posterior.inner)
@@ -113,7 +114,7 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
 
 
 def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:
-    """Return evidence and posterior around the mode theta."""
+    """Return the evidence and the posterior with the mode theta from a file; None if they were not computed."""
     if config is None:
         return None
     error, n_effective = _numbers(config, "error", "n_effective").values()
@@ -122,10 +123,10 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
         return replace(evidence, posterior=_posterior(arrays, theta))
     kept = read_array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
     if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
-        raise ModelFileError(f"tensor 'partial.kept' has numbers outside of the {len(theta)} weights of the model")
+        raise ModelFileError(f"tensor 'partial.kept' has indices outside the range of the {len(theta)} weights")
     inner = _posterior(arrays, theta[kept])
     if inner is None:
-        raise ModelFileError("the file has 'partial.kept' without the posterior of these weights: expected both")
+        raise ModelFileError("the file has the tensor 'partial.kept' but no posterior of these weights: expected both")
     scale = read_array(arrays, "partial.scale", theta.shape, "f")
     return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))
 
