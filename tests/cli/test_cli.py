@@ -243,7 +243,7 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     (tmp_path / "bare.jsonl").write_text('{"tokens": ["a"]}\n')
     train, model = folder / "train.txt", tmp_path / "m.kcrf"
     for arguments, message in [
-        ((train, tmp_path / "no" / "m.kcrf"), "the folder of the file to write does not exist"),
+        ((train, tmp_path / "no" / "m.kcrf"), "the folder of this file does not exist"),
         ((train, model, "--kernel", "sinc"), "kernel='sinc': expected 'linear', "),
         ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] uses column 7"),
         ((train, model, "--constraints", "BMES"), "BMES"),
@@ -481,7 +481,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, tmp_path
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     monkeypatch.setattr(training, "read", None)
     message = fails(run("fit", folder / "train.txt", tmp_path / "m.kcrf"), 1)
-    assert message == f"error: {tmp_path / 'm.kcrf'}: its folder is read-only; name a file in a writable folder"
+    assert message == f"error: {tmp_path / 'm.kcrf'}: the folder of this file is read-only; choose another folder"
 
 
 @pytest.mark.parametrize("becomes", ["itself", "an ImportError"])

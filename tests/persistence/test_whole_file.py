@@ -17,7 +17,7 @@ def test_devices_and_folders_are_not_replaced(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     for name in ("pipe", "folder", "link"):
         with (
-            pytest.raises(OSError, match="this is a folder or a device; name a file to write") as raised,
+            pytest.raises(OSError, match="this is a folder or a device; pass the path of a file") as raised,
             whole_file(tmp_path / name),
         ):
             raise AssertionError
@@ -44,7 +44,7 @@ def test_a_full_disk_leaves_the_old_file_and_names_it(tmp_path, room):
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda folder, mode: False)
-    with pytest.raises(PermissionError, match="its folder is read-only") as raised:
+    with pytest.raises(PermissionError, match="the folder of this file is read-only") as raised:
         check_target(tmp_path / "model")
     assert raised.value.filename == str(tmp_path / "model")
 

@@ -1,4 +1,4 @@
-"""The file format of models and checkpoints: checked tensors and JSON. It does not depend on any model."""
+"""The file format of models and checkpoints: tensors and JSON, checked when they are read."""
 
 from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
 from kernelcrf.persistence.model_file import PathLike as PathLike

@@ -1,4 +1,4 @@
-"""Checks of the values, arrays and feature maps of a file, made before anything computes with them."""
+"""Read values, arrays and feature maps of a model file, and check them before anything computes with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_number(config: Mapping[str, object], name: str, *, finite: bool = True, least: float = -math.inf) -> float:
-    """Return the number of a name; with finite=False it may be infinite or NaN."""
+    """Return config[name]; raise unless it is a number >= `least`, which is finite unless finite=False."""
     value = config[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or (finite and not math.isfinite(value)):
         raise ModelFileError(f"{name} is {shown(value)}: expected a {'finite ' * finite}number")
@@ -27,7 +27,7 @@ def read_number(config: Mapping[str, object], name: str, *, finite: bool = True,
 
 
 def read_count(config: Mapping[str, object], name: str, least: int = 0) -> int:
-    """Return the integer of a name; it is at least `least` and fits 64 bits."""
+    """Return config[name]; raise unless it is an integer of 64 bits that is at least `least`."""
     value = config[name]
     if type(value) is not int or not least <= value < 2**63:
         raise ModelFileError(f"{name} is {shown(value)}: expected an integer >= {least}")
@@ -35,12 +35,12 @@ def read_count(config: Mapping[str, object], name: str, least: int = 0) -> int:
 
 
 def read_flag(config: Mapping[str, object], name: str) -> bool:
-    """Return the truth value of a name."""
+    """Return config[name]; raise unless it is true or false."""
     return _read(config, name, bool, "true or false")
 
 
 def read_text(config: Mapping[str, object], name: str) -> str:
-    """Return the string of a name."""
+    """Return config[name]; raise unless it is a string."""
     return _read(config, name, str, "a string")
 
 
@@ -52,17 +52,17 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 
 
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """Return the array of a name, which must have the shape and the NumPy kind, and finite entries."""
+    """Return arrays[name]; raise unless it has the given shape and NumPy kind (as in dtype.kind) and is finite."""
     array = arrays[name]
     if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
-            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, finite"
+            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, kind {kind!r}, finite"
         )
     return array
 
 
 def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
-    """Return the configs of the distinct objects among some maps, and arrays that begin with "map 0.", "map 1." ..."""
+    """Return the configs of the distinct maps, and their arrays with the prefixes "map 0.", "map 1." and so on."""
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, one in enumerate({id(own): own for own in maps}.values()):
@@ -73,9 +73,9 @@ def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
 
 
 def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
-    """Return the map whose arrays begin with a prefix, for inputs of `n_features` columns; None if that is not known.
+    """Return the feature map whose arrays have the given prefix, for inputs of `n_features` columns (None if unknown).
 
-    Compiled code follows the indices of sparse landmarks without asking, so they are checked here as well.
+    Raise if it is inconsistent. Indices of sparse landmarks are checked, because compiled code does not check them.
     """
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     result = from_arrays(config, own)
@@ -86,12 +86,12 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
         if is_sparse(B):
             check_rows(B)
         if not (np.diagonal(R) > 0).all():
-            raise ModelFileError("the factor of the landmarks has diagonal entries <= 0: expected positive ones")
+            raise ModelFileError("the factor R of the landmarks has diagonal entries <= 0: expected entries > 0")
     if not fits:
         raise ModelFileError("the model file is inconsistent: landmarks, their factor and the inputs differ in size")
     if isinstance(result, WhitenedMap):
         with np.errstate(all="ignore"):
             finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
         if not finite:
-            raise ModelFileError("landmarks, or the kernel between them, are not finite")
+            raise ModelFileError("landmarks, or kernel values of landmarks, are not finite: expected finite numbers")
     return result

@@ -1,16 +1,16 @@
-"""JSON-able values whose long lists are arrays, so that the header of a model file stays short.
+"""Move long lists of JSON-able values into arrays, so that the header of a model file stays short.
 
-`pack` takes every list of at least LONG strings, integers or floats out of a tree of values, and lists of equally long
-lists of them; `unpack` puts them back. Objects with many keys, and long lists of objects with the same keys, become
-such lists first; a long string is a list of one.
+`pack` removes every list of at least LONG strings, integers or floats from a tree of values, and lists of such lists if
+these have the same length; `unpack` puts them back. Objects with many keys, and long lists of objects with the same
+keys, are converted to such lists first. A long string is stored as a list with one entry.
 
     config.text, config.lengths    UTF-8 bytes of all packed strings, and how many bytes each string has
     config.integers                packed integers
     config.floats                  packed floats
 
-The tree has `{MARK: [kind, n]}` in the place of a list, or `{MARK: [kind, n, m]}` for n lists of m entries. Lists are
-read from the arrays one after the other, in the order of the tree: every entry is used once, so that the size of the
-arrays bounds the memory of the values.
+The tree has `{MARK: [kind, n]}` instead of a list, or `{MARK: [kind, n, m]}` instead of n lists of m entries. Lists are
+read from the arrays one after the other, in the order of the tree. Every entry is used once, so that the values cannot
+take much more memory than the arrays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pack(config: object) -> tuple[Any, dict[str, Array]]:
 
 
 def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
-    """Return the tree that `pack` was given; raise ValueError if the arrays do not fit it."""
+    """Return the tree that `pack` has packed; raise ValueError if the arrays do not fit the packed tree."""
     reader = _Reader(arrays)
     found = reader.unpack(config)
     reader.check_end()
@@ -45,7 +45,7 @@ def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
 
 
 class _Packer:
-    """Collect the entries of long lists."""
+    """Replace the long lists of a tree by marks, and collect their entries."""
 
     def __init__(self) -> None:
         self._text: list[bytes] = []
@@ -70,13 +70,13 @@ class _Packer:
         return {name: np.asarray(own, ARRAYS[name]) for name, own in found.items() if len(own)}
 
     def _pack_object(self, value: dict[str, object]) -> object:
-        # An object that looks like a packed one must come back as it is.
+        # An object that contains MARK itself must be unpacked to the same object.
         if len(value) < LONG and MARK not in value:
             return {name: self.pack(one) for name, one in value.items()}
         return {MARK: ["object"], "keys": self._take(list(value), "text"), "values": self.pack(list(value.values()))}
 
     def _pack_long(self, value: Sequence[object]) -> object:
-        """Take a long list out; return None if its entries differ in kind."""
+        """Collect the entries of a long list and return its mark; return None if the entries differ in kind."""
         if kind := _kind(value):
             return self._take(value, kind)
         first = value[0]
@@ -94,7 +94,7 @@ class _Packer:
 
     def _take(self, flat: Sequence[Any], kind: str, *width: int) -> object:
         if kind == "text":
-            # Half of a surrogate pair is a character to Python and to JSON.
+            # Python and JSON allow half of a surrogate pair as a character.
             self._text += [one.encode("utf-8", "surrogatepass") for one in flat]
         else:
             self._numbers[kind].extend(flat)
@@ -102,19 +102,19 @@ class _Packer:
 
 
 class _Reader:
-    """Return the entries of long lists in their order."""
+    """Replace the marks of a packed tree by their lists, whose entries are read in order."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = {name: arrays.get(name, np.empty(0, dtype)) for name, dtype in ARRAYS.items()}
         for name, array in self._arrays.items():
             if array.ndim != 1 or array.dtype != ARRAYS[name]:
-                raise ValueError(f"tensor {name!r} has type {array.dtype} and shape {array.shape}")
+                raise ValueError(f"tensor {name!r} has type {array.dtype} and shape {array.shape}, unlike packed lists")
         text, lengths = self._arrays["config.text"], self._arrays["config.lengths"]
-        # Each length is checked first, because their sum may overflow.
+        # Each length is checked, because the sum of wrong lengths may overflow.
         right = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= len(text))
         self._ends = np.cumsum(lengths)
         if not right or int(self._ends[-1] if len(lengths) else 0) != len(text):
-            raise ValueError("tensor 'config.lengths' does not fit 'config.text'")
+            raise ValueError("the lengths in tensor 'config.lengths' do not add up to the size of 'config.text'")
         self._used = dict.fromkeys(KINDS.values(), 0)
 
     def unpack(self, value: Any) -> Any:
@@ -136,13 +136,13 @@ class _Reader:
         return self._list(kind, *shape)
 
     def check_end(self) -> None:
-        """Raise if entries are left over."""
+        """Raise if some entries of the arrays were not used."""
         there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
         if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
-            raise ValueError("tensors of long lists have more entries than their lists")
+            raise ValueError("the tensors of packed lists have more entries than the lists")
 
     def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
-        # Lists without entries would take memory, but no bytes of an array.
+        # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
             raise ValueError(f"a packed list has the size {n!r}, {width!r}: expected integers above 0")
         flat = self._entries(kind, n * (width or 1))
@@ -152,7 +152,7 @@ class _Reader:
         start, stop = self._used[kind], self._used[kind] + n
         array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
         if stop > len(array):
-            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}")
+            raise ValueError(f"a packed list has {n} entries: expected at most the {len(array) - start} that are left")
         self._used[kind] = stop
         if kind != "text":
             return list(array[start:stop].tolist())
@@ -162,10 +162,10 @@ class _Reader:
 
 
 def _kind(values: Sequence[Any]) -> str | None:
-    """Return the kind of list that holds the values as they are, None if no kind does."""
+    """Return the kind of array that can store the values without a change; None if there is none."""
     types = set(map(type, values))
     for plain, kind in KINDS.items():
-        # JSON keeps the plain value of a subclass as well, such as numpy.float64.
+        # JSON also stores objects of subclasses, such as numpy.float64, as plain values.
         if bool not in types and all(issubclass(own, plain) for own in types):
             return kind if plain is not int or (min(values) >= -(2**63) and max(values) < 2**63) else None
     return None

@@ -1,10 +1,10 @@
-"""Model files: arrays as safetensors, everything else as JSON in their header; nothing in a file is executable.
+"""Model files: safetensors files with arrays as tensors and everything else as JSON in the header; no executable code.
 
-A file states its format and version. Before an array is read, `read` checks the size of the header, and the types and
-sizes of the tensors against the file. What the arrays mean is for the caller to check (`checks`).
+A file states its format and version. Before `read` reads any array, it checks the size of the header, and the types and
+sizes of the tensors. Callers check the content of the arrays (`checks`).
 
-Version 1 has all of the JSON in the header; from version 2 on its long lists, such as feature names, are tensors
-(`long_lists`). A header has at most HEADER bytes, because JSON takes up to thirty times its size in memory.
+In version 1, all JSON is in the header. From version 2 on, long lists such as feature names are tensors (`long_lists`).
+A header has at most HEADER bytes, because JSON takes up to thirty times its size in memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PathLike: TypeAlias = str | os.PathLike[str]
 FORMAT, VERSION = "kernelcrf", 2
 READ_VERSIONS = (1, 2)
 HEADER = 1 << 24
-# The bytes that the header holds for a tensor besides its name: type, shape and place.
+# The bytes that a tensor takes in the header besides its name: type, shape and position.
 ENTRY = 160
 TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
 
 
 class ModelFileError(ValueError):
-    """Raised if a file is not a model of this library, or is damaged.
+    """Raised if a file is not a model file of this library, or is damaged.
 
     Examples
     --------
@@ -52,18 +52,18 @@ class ModelFileError(ValueError):
 
 
 def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array]) -> None:
-    """Write a model. The file appears whole or not at all."""
+    """Write a model file; the old file stays until the new one is complete."""
     packed, long_lists = pack(config)
     header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
     contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
-    # A version of safetensors that writes a longer header may be one that cannot read it.
+    # Some versions of safetensors write longer headers than they can read.
     if (size := len(json.dumps(header)) + sum(len(name) + ENTRY for name in contiguous)) > HEADER:
         parts = {name: len(json.dumps(part)) for name, part in packed.items()}
         largest = max(parts, key=lambda name: parts[name])
         raise ValueError(
             f"{path}: the header would have {size:,} bytes, {parts[largest]:,} of them for {largest!r}: expected at "
-            f"most {HEADER:,}. Shorten it, or use lists of strings or of numbers, which are stored outside the header, "
-            "and call save again; the model is unchanged"
+            f"most {HEADER:,}. Shorten {largest!r}, or use lists of strings or numbers, which are stored outside the "
+            "header, and call save again"
         )
     with whole_file(path) as file:
         file.write(save(contiguous, metadata={"config": header}))
@@ -86,7 +86,7 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
                 tensor = file.get_slice(name)
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
                 if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
-                    raise ModelFileError(f"tensor {name!r} of type {dtype} and shape {shape} is not part of a model")
+                    raise ModelFileError(f"tensor {name!r} has type {dtype} and shape {shape}, which no model has")
             arrays = {name: file.get_tensor(name) for name in names}
         if config["version"] == 1:
             return config, arrays
@@ -107,10 +107,10 @@ def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 @contextmanager
 def whole_file(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a file to write to, which takes its name once all of it is on disk; an error leaves the old file.
+    """Open a temporary file for writing, which replaces `path` at the end of the block; an error leaves the old file.
 
-    The name appears by a rename, so that readers see the old file or the new one, and two writers never mix. Errors of
-    the disk name the file that the caller asked for.
+    Readers see either the old file or the new one, and two writers never mix. Errors of the disk name `path`, not the
+    temporary file.
     """
     target = Path(os.path.realpath(path))
     check_target(path)
@@ -133,12 +133,12 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 
 
 def check_target(path: PathLike) -> None:
-    """Raise if no file can be written there, so that an hour of fitting does not end with this error."""
+    """Raise if no file can be written to `path`. Call it before a long fit, not only after it."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "the folder of the file to write does not exist", str(path))
+        raise FileNotFoundError(errno.ENOENT, "the folder of this file does not exist; create it first", str(path))
     if target.exists() and not target.is_file():
-        # A device would be replaced by a file: /dev/null would fill the disk.
-        raise OSError(errno.EINVAL, "this is a folder or a device; name a file to write", str(path))
+        # A device must not be replaced by a file: writes to /dev/null would then fill the disk.
+        raise OSError(errno.EINVAL, "this is a folder or a device; pass the path of a file", str(path))
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "its folder is read-only; name a file in a writable folder", str(path))
+        raise PermissionError(errno.EACCES, "the folder of this file is read-only; choose another folder", str(path))
