@@ -206,7 +206,7 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return a start for a fit with another kernel: the landmarks of `near`, and weights that give its values there."""
+    """Return a start with another kernel: the landmarks of `near`, and weights that give the same values there."""
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)
     if not isinstance(earlier, WhitenedMap):

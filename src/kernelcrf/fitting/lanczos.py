@@ -25,7 +25,7 @@ RTOL = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """The result of k steps: the norm |z|, the rows V (k, size), and the eigenvalues and -vectors Q of T."""
+    """The result of k steps: the norm |z|, the rows V (k, size), and the eigenvectors Q of T = Q diag(values) Q'."""
 
     norm: float
     V: Floats

@@ -102,7 +102,7 @@ class SampledPosterior:
 
 @dataclass(frozen=True, eq=False)
 class PartialPosterior:
-    """`inner` is the posterior of the weights `kept`, whose features occur in the data; others keep N(0, scale^2)."""
+    """The posterior `inner` of the weights `kept`, whose features occur in the data; others have N(0, scale^2)."""
 
     mode: Floats
     scale: Floats

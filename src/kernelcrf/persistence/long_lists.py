@@ -152,7 +152,7 @@ class _Reader:
         start, stop = self._used[kind], self._used[kind] + n
         array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
         if stop > len(array):
-            raise ValueError(f"a packed list has {n} entries: expected at most the {len(array) - start} that are left")
+            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}")
         self._used[kind] = stop
         if kind != "text":
             return list(array[start:stop].tolist())
