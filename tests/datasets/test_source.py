@@ -131,7 +131,7 @@ def test_an_archive_that_is_wrong_is_named(tmp_path):
     path.parent.mkdir()
     for content in (b"", b"PK\x03\x04 cut", b"text"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"letters\.npz: expected an \.npz file of the arrays pixels_packed, "):
+        with pytest.raises(ValueError, match=r"letters\.npz: expected an \.npz file with the arrays pixels_packed, "):
             load_letters(folder=tmp_path)
     np.savez(path, label=np.zeros(3))
     with pytest.raises(ValueError, match="no array pixels_packed, word_id, fold"):

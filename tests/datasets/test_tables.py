@@ -161,7 +161,7 @@ def test_occupancy_that_is_wrong_is_named(row, message, tmp_path):
     ("rows", "message"),
     [
         (["a,0,0,0,0,1,-50,3,920,5"], "column label: expected 1 to 4"),
-        (["a,0,0,0,0,1,-50,3,920,1", "b,0,0,0,0,1,-50,3,920,1", "a,1,0,0,0,1,-50,3,920,1"], "one after the other"),
+        (["a,0,0,0,0,1,-50,3,920,1", "b,0,0,0,0,1,-50,3,920,1", "a,1,0,0,0,1,-50,3,920,1"], "in consecutive rows"),
     ],
 )
 def test_batteryless_that_is_wrong_is_named(rows, message, tmp_path):

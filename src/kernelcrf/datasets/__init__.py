@@ -1,6 +1,6 @@
-"""Data: sequences from a known distribution, and loaders of public data sets on disk.
+"""Random sequences from a known distribution, and loaders of public data sets on disk.
 
-The loaders read files under one folder, which is `folder=` or the environment variable KERNELCRF_DATA. Nothing is
+The loaders read files below one folder, which `folder=` or the environment variable KERNELCRF_DATA names. Nothing is
 downloaded. `docs/datasets.md` lists the sets, their sizes and their splits.
 """
 

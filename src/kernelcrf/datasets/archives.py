@@ -1,4 +1,4 @@
-"""Data in .npz files: arrays over all tokens with the lengths or names that cut them, and tables of many labels."""
+"""Loaders of .npz files: sequences, stored as arrays over all tokens, and tables with several labels per row."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     """Load handwritten words, with 16 x 8 binary pixels per letter.
 
     X has (T_i, 128) arrays of 0 and 1, the rows of the image, and y the letters "a" to "z". Only 55 of the 6,877 words
-    are distinct. The usual score is the error of letters, averaged over the ten splits.
+    are distinct. The usual score is the share of wrong letters, averaged over the ten splits.
 
     protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
-        kernels do; "large" trains on nine and tests on one. In `splits[f]` the single fold is f.
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+        kernels do; "large" trains on nine and tests on one. The single fold of `splits[f]` is fold f.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     words, fold = arrays["word_id"].astype(np.int64), arrays["fold"].astype(np.int64)
     new = np.diff(words, prepend=words[:1] - 1)
     if (new < 0).any() or (np.diff(fold, prepend=-1)[new == 0] != 0).any() or (arrays["label"] >= 26).any():
-        raise ValueError(f"{path}: expected words one after the other, each within one fold, and labels below 26")
+        raise ValueError(f"{path}: expected the letters of a word together and in one fold, and labels below 26")
     starts = np.flatnonzero(new)
     pixels = np.unpackbits(arrays["pixels_packed"].astype(np.uint8), axis=1).astype(np.float64)
     folds = fold[starts]
@@ -78,14 +78,14 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
 def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     """Load a text task of GPstruct, with the authors' binary features and five splits.
 
-    X has (T_i, d) CSR arrays of 0 and 1. y has tags, or the numbers 0 and 1 for segmentation. The usual score is the
-    error of tokens, averaged over `splits`, which permute the first sequences of the file.
+    X has (T_i, d) CSR arrays of 0 and 1. y has tags, or the numbers 0 and 1 for segmentation. The usual score is
+    the share of wrong tokens, averaged over `splits`, which are permutations of the first sequences of the file.
 
-    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). Tags that the authors
-        do not number (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program.
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
-    extras : `word`, `pos` and `tag` as it was, for japanesene also `characters` (the kinds of characters of the word);
-        empty for segmentation.
+    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). Tags without a
+        number in the authors' list (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
+    extras : `word`, `pos` and the original `tag`; for japanesene also `characters`, the kinds of characters of a word;
+        nothing for segmentation.
 
     Examples
     --------
@@ -100,9 +100,9 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     lengths, label = arrays["lengths"].astype(np.intp), arrays["label"].astype(np.int64)
     n_tags = len(TAGS.get(task, (0, 1)))
     if lengths.sum() != len(label) or len(arrays["indptr"]) != len(label) + 1:
-        raise ValueError(f"{path}: expected lengths that sum to the {len(label)} labels and one more entry of indptr")
+        raise ValueError(f"{path}: expected lengths with the sum {len(label)}, and one more entry in indptr")
     if label.min() < -1 or label.max() >= n_tags:
-        raise ValueError(f"{path}: expected labels below {n_tags}, and -1 for unknown tags")
+        raise ValueError(f"{path}: expected labels from 0 to {n_tags - 1}, or -1 for unknown tags")
     label = np.maximum(label, 0)
     ends = np.cumsum(lengths)
     starts, binary = ends - lengths, (np.ones(len(arrays["indices"])), arrays["indices"], arrays["indptr"])
@@ -118,12 +118,12 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
 
 @dataclass(frozen=True)
 class MultilabelData:
-    """n rows with d features and L labels, split for training and testing.
+    """A multi-label data set: n rows with d features and L labels, split for training and testing.
 
     X_train, X_test : (n, d).
-    Y_train, Y_test : (n, L) of 0 and 1, as scikit-learn's multi-label indicators.
-    label_names, feature_names : L and d names.
-    description, licence, citation : the content, the terms, and the paper to cite.
+    Y_train, Y_test : (n, L) of 0 and 1, scikit-learn's format of multi-label targets.
+    label_names, feature_names : the L names of labels and the d names of features.
+    description, licence, citation : what the data are, the terms of use, and the paper to cite.
 
     Examples
     --------
@@ -147,11 +147,11 @@ class MultilabelData:
 def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Folder = None) -> MultilabelData:
     """Load a benchmark of multi-label classification, with the official split of Mulan.
 
-    Features are as published; those of emotions have very different scales. Usual scores are Hamming loss, accuracy of
-    whole label sets, and F1.
+    Features are as published, not scaled; in "emotions" their scales differ greatly. Usual scores are Hamming loss,
+    accuracy of whole label sets, and F1.
 
     name : "scene" (kinds of landscape in photographs), "yeast" (functions of genes) or "emotions" (moods of music).
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
                 f"d={len(features)} and L={len(labels)} names"
             )
         if not np.isin(Y, (0, 1)).all():
-            raise ValueError(f"{path}: expected 0 and 1 in Y_{part}")
+            raise ValueError(f"{path}: Y_{part} has other values than 0 and 1: expected only these")
     return MultilabelData(
         X_train=arrays["X_train"].astype(np.float64),
         Y_train=arrays["Y_train"].astype(np.int64),
@@ -187,7 +187,7 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
 def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) -> tuple[tuple[Places, Places], ...]:
     if not 0 < n_train < splits.shape[1]:
         raise ValueError(
-            f"{path}: expected n_train between 0 and the {splits.shape[1]} columns of splits, got {n_train}"
+            f"{path}: n_train is {n_train}: expected a number between 0 and {splits.shape[1]}, the columns of splits"
         )
     if splits.min() < 0 or splits.max() >= n_sequences or any(len(set(row)) < len(row) for row in splits.tolist()):
         raise ValueError(f"{path}: expected each row of splits to hold distinct indices below {n_sequences}")
@@ -199,5 +199,5 @@ def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str,
     names = ("word", "characters", "pos", "tag") if task == "japanesene" else ("word", "pos", "tag")
     columns, found = read_sentences(path, "\t", len(names))
     if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
-        raise ValueError(f"{path}: expected the sentences of {task}.npz, {len(starts)} with {n_tokens} tokens in all")
+        raise ValueError(f"{path}: expected the same {len(starts)} sentences, {n_tokens} tokens, as in {task}.npz")
     return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}

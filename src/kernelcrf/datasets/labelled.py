@@ -1,7 +1,7 @@
-"""Labelled sequences of a public data set.
+"""The common form of the labelled sequences of public data sets.
 
-This is a frozen dataclass instead of scikit-learn's Bunch: all sets have the same fields, which are checked once, and
-the type checker finds a misspelt name.
+It is a frozen dataclass instead of scikit-learn's Bunch: all data sets have the same fields, which are checked once,
+and the type checker finds misspelt names.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kernelcrf.arrays import Array, Flags, Places
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSequences:
-    """m labelled sequences of a public data set, as `ChainCRF` takes them.
+    """m labelled sequences of a public data set, ready for `ChainCRF.fit(data.X, data.y)`.
 
     X : m inputs: (T_i, d) arrays, (T_i, d) CSR arrays, or lists of T_i dicts of strings, one per token.
-    y : m arrays (T_i,) of strings, or of integers from 0 on; -1 is a missing label.
-    description, licence, citation : the content, the terms, and the paper to cite.
+    y : m arrays (T_i,) of strings, or of integers >= 0, with -1 for a missing label.
+    description, licence, citation : what the data are, the terms of use, and the paper to cite.
     ids : (m,) names of the sequences.
-    groups : (m,), the groups that cross-validation should keep together, such as speakers.
-    folds : (m,), the authors' folds.
-    splits : the authors' (training, test) indices, one pair per repetition; scikit-learn takes them as `cv`.
-    eval_mask : m boolean arrays (T_i,), the tokens that the published scores count.
-    feature_names : d names of the columns of X.
-    extras : further columns by name, each m arrays (T_i,). Some give away the label, so they are not inputs.
+    groups : (m,) groups, such as speakers, that cross-validation should not split.
+    folds : (m,) the fold of each sequence, as published.
+    splits : pairs (training, test) of indices, as published, one per repetition; pass them to scikit-learn as `cv`.
+    eval_mask : m boolean arrays (T_i,), true for the tokens that count in published scores.
+    feature_names : the d names of the columns of X.
+    extras : further columns by name, each m arrays (T_i,). Some reveal the label, so they are not part of X.
 
-    Fields that a set does not have are None, and `extras` is then empty.
+    Fields that a data set does not have are None; `extras` is empty instead.
 
     Examples
     --------
@@ -63,12 +63,14 @@ class LabelledSequences:
         lengths = [x.shape[0] if hasattr(x, "shape") else len(x) for x in self.X]
         for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
             if arrays is not None and [len(array) for array in arrays] != lengths:
-                raise ValueError(f"{name} and X differ in their lengths: expected one entry per token of X")
+                raise ValueError(
+                    f"the sequences of {name} and X differ in number or length: expected one entry per token"
+                )
         for name in ("ids", "groups", "folds"):
             array = getattr(self, name)
             if array is not None and array.shape != (len(lengths),):
                 raise ValueError(
-                    f"{name} has shape {array.shape} and X {len(lengths)} sequences: expected one entry each"
+                    f"{name} has shape {array.shape} and X has {len(lengths)} sequences: expected one entry each"
                 )
 
     def __repr__(self) -> str:
@@ -76,11 +78,11 @@ class LabelledSequences:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The lengths T_i, (m,)."""
+        """The number of tokens T_i of each sequence, (m,)."""
         return np.fromiter(map(len, self.y), np.int64, len(self.y))
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
-        """Return the sequences of these indices, or of a boolean mask (m,), in that order; `splits` becomes None."""
+        """Return the sequences with the given indices, or where a mask (m,) is true; `splits` becomes None."""
         rows = np.arange(len(self.y))[np.asarray(indices)]
         changed: dict[str, Any] = {"splits": None}
         for name in ("X", "y", "eval_mask", "ids", "groups", "folds"):

@@ -1,6 +1,6 @@
-"""The files of a data set: where they are, what they hold, and how their bytes become columns.
+"""Find the files of the public data sets and read their columns; `sources.toml` describes the data sets.
 
-Errors about a file that is missing or wrong name the file.
+Errors about a missing or damaged file name the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE = "KERNELCRF_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: the folder of its files, what they hold (`layout`), and where the authors' files are (`origin`)."""
+    """A data set: the folder and the content (`layout`) of its files, and where they can be obtained (`origin`)."""
 
     folder: str
     layout: str
@@ -36,21 +36,21 @@ class Source:
     citation: str
 
     def about(self, detail: str = "") -> dict[str, Any]:
-        """Return the fields of the data that describe it; `detail` says which part was loaded."""
+        """Return description, licence and citation of the data; `detail` says which part was loaded."""
         description = f"{self.description} {detail}".strip()
         return {"description": description, "licence": self.licence, "citation": self.citation}
 
     def path(self, folder: Folder, name: str) -> Path:
-        """Return a file of the set's own folder inside `folder`, or inside KERNELCRF_DATA if `folder` is not given.
+        """Return the path of a file of the data set below `folder`, or below KERNELCRF_DATA if `folder` is None.
 
-        A file ending in .gz may also be there unpacked.
+        If a .gz file does not exist, return the unpacked file instead. Raise FileNotFoundError if there is neither.
         """
         root = folder if folder is not None else os.environ.get(VARIABLE) or None
         advice = f"Expected layout: {self.layout} The data come from {self.origin}. Nothing is downloaded."
         if root is None:
             raise FileNotFoundError(
-                f"folder=None and the environment variable {VARIABLE} is not set: expected one of them to name the "
-                f"folder that holds {self.folder}/{name}. {advice}"
+                f"folder=None and the environment variable {VARIABLE} is not set: set one of them to the folder "
+                f"that contains {self.folder}/{name}. {advice}"
             )
         path = Path(root) / self.folder / name
         for candidate in (path, path.with_suffix("")) if path.suffix == ".gz" else (path,):
@@ -67,23 +67,23 @@ SOURCES = {
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of UTF-8 text, which is gzipped if the name says so."""
+    """Return the lines of a UTF-8 text file, unpacked if the name ends in .gz."""
     return [line for _, lines in line_batches(path) for line in lines]
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the arrays of these names of an .npz file without pickles."""
+    """Return the named arrays of an .npz file, without unpickling; raise if one is missing."""
     try:
         found = load_arrays(path)
         if missing := [name for name in names if name not in found]:
             raise ValueError(f"no array {', '.join(missing)}")
         return {name: found[name] for name in names}
     except ValueError as error:
-        raise ValueError(f"{path}: expected an .npz file of the arrays {', '.join(names)} ({error})") from error
+        raise ValueError(f"{path}: expected an .npz file with the arrays {', '.join(names)} ({error})") from error
 
 
 def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[str]]:
-    """Return the columns of a table whose first line names them, each with one string per row."""
+    """Return the columns of a table, each with one string per row; raise unless its first line is `names`."""
     header, *lines = read_lines(path) or [""]
     if header != separator.join(names):
         raise ValueError(f"{path}, line 1: expected the header {separator.join(names)!r}, got {header!r}")
@@ -91,16 +91,16 @@ def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[st
 
 
 def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[str]], Places]:
-    """Return the columns of tokens, and the first tokens (m,) of the sentences, which an empty line ends."""
+    """Return the columns, one cell per token, and the index of the first token of each sentence, (m,)."""
     lines = {number: line for number, line in enumerate(read_lines(path), 1) if line.strip(" ")}
     return split_lines(path, lines, separator, width), np.flatnonzero(np.diff(list(lines), prepend=-1) > 1)
 
 
 def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int) -> list[list[str]]:
-    """Return the `width` columns of some lines of a file, which are given by their numbers."""
+    """Split lines into `width` columns; the keys of `lines` are their numbers in the file."""
     if not lines:
         raise ValueError(f"{path} has no rows: expected at least one")
-    # One list per line would take several times as long, because the garbage collector visits each of them.
+    # One list per line would take several times as long, because the garbage collector visits each list.
     cells = separator.join(lines.values()).split(separator)
     if "" in cells or {line.count(separator) for line in lines.values()} != {width - 1}:
         for number, line in lines.items():
@@ -111,7 +111,7 @@ def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int
 
 
 def read_numbers(path: Path, name: str, cells: Sequence[str], dtype: npt.DTypeLike = np.float64) -> Array:
-    """Return a column of numbers or dates."""
+    """Convert a column of strings to numbers or dates; errors name the file and the column."""
     try:
         return np.array(cells, dtype=np.str_).astype(dtype)
     except ValueError as error:
@@ -119,11 +119,11 @@ def read_numbers(path: Path, name: str, cells: Sequence[str], dtype: npt.DTypeLi
 
 
 def check_choice(name: str, value: object, options: Iterable[object]) -> None:
-    """Raise unless an argument is one of its options."""
+    """Raise unless the argument `name` is one of its options."""
     if value not in (options := list(options)):
         raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, options))}")
 
 
 def cut(array: Array, starts: npt.ArrayLike) -> list[Array]:
-    """Return the parts of an array that begin at 0 and at each later start, as views."""
+    """Split an array into views that begin at `starts`, of which the first is 0."""
     return np.split(array, np.asarray(starts, dtype=np.intp)[1:])

@@ -1,4 +1,4 @@
-"""Sequences drawn from a known distribution.
+"""Random sequences from a known distribution, so that the best possible predictions are known.
 
 Labels are a Markov chain: y_1 is uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]. Inputs are independent
 given the labels,
@@ -6,7 +6,7 @@ given the labels,
     p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        nonlinear
     p(x | y = j) = N(x; c_j, noise^2 I)                                      linear
 
-with c_j on the unit circle of the first two features, or evenly spaced on the line if there is one feature. All
+with centres c_j on the unit circle of the first two features, or evenly spaced if there is only one feature. All
 non-linear classes have the mean 0, so that no linear function of x separates them.
 """
 
@@ -27,14 +27,14 @@ from kernelcrf.validation import FLAG, SEED, SIZE, either, real, validated, whol
 
 @dataclass(frozen=True)
 class SequenceData:
-    """Sequences and their distribution.
+    """Random sequences, and the distribution from which they were drawn.
 
     X : m arrays (T_i, d).
     y : m arrays (T_i,) of integers below L.
     transitions : (L, L), p(to | from).
-    posterior : m arrays (T_i, L), the true p(y_t = j | x), by exact inference.
-    bayes_error : the mean over the tokens of 1 - max_j p(y_t = j | x). No decoder has a smaller expected token error
-        on these inputs.
+    posterior : m arrays (T_i, L), the true p(y_t = j | x), computed exactly.
+    bayes_error : the mean over all tokens of 1 - max_j p(y_t = j | x). On these inputs, no model has a smaller expected
+        share of wrong tokens.
 
     Examples
     --------
@@ -72,11 +72,11 @@ def make_sequences(
     nonlinear: bool = True,
     random_state: Any = None,
 ) -> SequenceData:
-    """Draw sequences whose inputs are non-linear in their labels.
+    """Draw random sequences of labels and inputs; by default, no linear function of the inputs gives the labels.
 
-    mean_length : lengths are 1 plus a Poisson number.
-    noise : the standard deviation about the centres, which lie at a distance of 1 from the origin.
-    stickiness : p(y_t = y_{t-1}), below 1; the rest is spread over the other labels at random.
+    mean_length : the mean of the lengths, which are 1 plus a Poisson variable.
+    noise : the standard deviation of inputs around the centres, which have a distance of 1 from the origin.
+    stickiness : p(y_t = y_{t-1}), below 1; the other labels share the rest at random.
     random_state : an integer, a `numpy.random.RandomState` or None, as in scikit-learn.
 
     Examples
@@ -113,7 +113,7 @@ def make_sequences(
 
 
 def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
-    """Return the centres c_j, (L, d); on half of the circle if -c_j takes the other half."""
+    """Return the centres c_j, (L, d); on half of the circle if nonlinear, since -c_j is a centre, too."""
     centres = np.zeros((n_classes, n_features))
     if n_features == 1:
         low = 1 / n_classes if nonlinear else -1.0
@@ -125,7 +125,7 @@ def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
 
 
 def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> npt.NDArray[np.int64]:
-    """Draw labels (N,), one step of all sequences at a time."""
+    """Draw the labels (N,) of Markov chains, for all sequences together, position by position."""
     n_classes = len(transitions)
     cumulative = transitions.cumsum(axis=1)
     y = np.empty(chains.n_nodes, np.int64)
@@ -133,13 +133,13 @@ def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> 
     for step in range(1, int(chains.lengths.max())):
         nodes = chains.offsets[:-1][chains.lengths > step] + step
         draws = rng.random_sample(nodes.size)
-        # Rounding may leave a row's last sum below 1.
+        # Because of rounding, the last sum of a row may be below 1.
         y[nodes] = np.minimum((cumulative[y[nodes - 1]] < draws[:, None]).sum(axis=1), n_classes - 1)
     return y
 
 
 def _log_densities(X: Floats, centres: Floats, noise: float, nonlinear: bool) -> Floats:
-    """Return log p(x_t | y_t = j), (N, L), up to a term of x_t alone."""
+    """Return log p(x_t | y_t = j), (N, L), up to a term that depends on x_t only."""
     inner = X @ centres.T / noise**2
     norms = (centres**2).sum(axis=1) / (2 * noise**2)
     return np.asarray((np.logaddexp(inner, -inner) if nonlinear else inner) - norms)

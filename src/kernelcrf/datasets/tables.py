@@ -1,4 +1,4 @@
-"""Tables with a header: proteins, with one chain per row and one character per residue, and sensor readings."""
+"""Loaders of tables: proteins (one chain per row, one character per residue) and sensor readings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
 
 
 def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
-    """Load CB513, 511 chains whose domains are a benchmark of secondary structure.
+    """Load CB513, 511 protein chains, a benchmark for the prediction of secondary structure.
 
     X has dicts with the letter `residue`; y is H, E or C, or with n_classes=8 one of the letters H G I E B C S T of
-    DSSP. Chains are complete while the benchmark is about domains: score the residues whose `eval_mask` is true, and,
-    to compare with NetSurfP, whose `extras["ordered"]` is true as well. Several rows may be domains of the same chain
-    and show each other's labels, so cross-validation must keep `groups` together. There is no official training set.
+    DSSP. The data are whole chains, but the benchmark counts only some domains: score the residues whose `eval_mask` is
+    true; to compare with NetSurfP, `extras["ordered"]` must be true as well. Several rows may come from the same chain
+    and reveal labels of each other, so cross-validation must not split `groups`. There is no official training set.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
-    extras : `ordered`, true if the residue is resolved (others are labelled C), `dssp3` and `dssp8`.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
+    extras : `ordered`, whether the residue is resolved (if not, its label is C), `dssp3` and `dssp8`.
 
     Examples
     --------
@@ -42,9 +42,9 @@ def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
     """Load TS115, 115 chains newer than CB513, to test models trained on CB513.
 
-    The fields are those of `load_cb513`; every residue belongs to the benchmark, and every chain is a separate group.
+    The fields are the same as for `load_cb513`; every residue counts in the benchmark, and every chain is a group.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -73,11 +73,11 @@ def _load_dssp(name: str, n_classes: int, folder: Folder) -> LabelledSequences:
 
 
 def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load the chains of Qian and Sejnowski (1988), who reached an accuracy of 64.3 % of the residues of the test set.
+    """Load the protein chains of Qian and Sejnowski (1988), whose accuracy on the residues of the test set is 64.3 %.
 
     X has dicts with `residue`; y is "h" (helix), "e" (sheet) or "_" (coil).
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -100,14 +100,13 @@ def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: F
 def load_occupancy(
     subset: Literal["train", "test1", "test2"] = "train", *, by_day: bool = False, folder: Folder = None
 ) -> LabelledSequences:
-    """Load the climate of an office, minute by minute, to tell whether it is occupied.
+    """Load sensor readings of an office, minute by minute; the task is to tell whether it is occupied.
 
     X has the columns Temperature, Humidity, Light, CO2 and HumidityRatio, not scaled; y is 1 if occupied, else 0. Each
-    subset is a series without gaps. The usual score is accuracy. Light alone almost decides; without it the task is
-    hard.
+    subset is a series without gaps. The usual score is accuracy. With Light the task is easy; without it, hard.
 
-    by_day : cut the series at midnight into sequences whose `ids` are dates; otherwise each is one sequence.
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    by_day : whether to split the series at midnight into sequences whose `ids` are dates.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
     extras : `date`, the time of each row.
 
     Examples
@@ -138,15 +137,15 @@ def load_occupancy(
 
 
 def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
-    """Load the activities of older people, from a batteryless sensor that is read by radio at irregular times.
+    """Load the activities of older people, from a sensor without battery that is read by radio at irregular times.
 
     X has the columns time (s, from the start of the trial), acc_frontal, acc_vertical, acc_lateral (g), antenna (its
-    number), rssi, phase and frequency; y is "sit on bed", "sit on chair", "lying" or "ambulating". `ids` name the
-    trials and end in M or F, the sex; `groups` are the rooms, S1 (60 trials, 4 antennas) and S2 (27 trials, 3). There
-    is no official split: train on one room and test on the other, or split by trial, so that a person may be on both
-    sides. Classes are far from balanced.
+    number), rssi, phase and frequency; y is "sit on bed", "sit on chair", "lying" or "ambulating". `ids` are the
+    names of trials, which end in the sex M or F; `groups` are the rooms, S1 (60 trials, 4 antennas) and S2 (27 trials,
+    3 antennas). There is no official split: train on one room and test on the other, or split by trial, although a
+    person may then be on both sides. Some activities are rare.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -164,7 +163,7 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
         if codes.min() < 1 or codes.max() > len(ACTIVITIES):
             raise ValueError(f"{path}, column label: expected 1 to 4, got {np.unique(codes)}")
         if len(set(names[starts])) < len(starts):
-            raise ValueError(f"{path}, column trial: expected the readings of a trial one after the other")
+            raise ValueError(f"{path}, column trial: expected the readings of each trial in consecutive rows")
         values = [read_numbers(path, name, cells) for name, cells in zip(READINGS, columns, strict=True)]
         X += cut(np.column_stack(values), starts)
         y += cut(ACTIVITIES[codes - 1], starts)
@@ -190,7 +189,7 @@ def _check_lengths(path: Path, names: Sequence[str], sequences: Sequence[str], o
 
 
 def _letters(path: Path, name: str, cells: Sequence[str], alphabet: str) -> list[Array]:
-    """Return the characters of each cell, (T_i,)."""
+    """Split each cell into its characters, (T_i,); raise if one is not in `alphabet`."""
     if unknown := set().union(*cells) - set(alphabet):
         raise ValueError(f"{path}, column {name}: expected the characters {alphabet!r}, got {sorted(unknown)[:5]}")
     return [np.array([cell]).view("<U1") for cell in cells]

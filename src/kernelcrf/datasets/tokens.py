@@ -1,7 +1,7 @@
-"""Annotated text: one token per line, with columns separated by a tab or a blank.
+"""Loaders of annotated text: one token per line, with columns separated by a tab or a blank.
 
 An empty line ends a sentence (CoNLL-2000, WNUT-17, UD), or a line `<file> name` begins the next one (Helsinki Prosody
-Corpus). Lines end at newlines only: social media text has other characters that Unicode counts as line ends.
+Corpus). Only newlines end a line: text from social media has other characters that Unicode regards as line ends.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MARK = "<file>\t"
 
 
 def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load phrase chunks of the Wall Street Journal, in IOB2.
+    """Load CoNLL-2000: sentences of the Wall Street Journal with phrase chunks, tagged in IOB2.
 
-    X has dicts with `word` and `pos`, y chunk tags such as "B-NP". The shared task has no data for tuning, and its test
-    set has one tag, I-LST, that the training set has not. The usual score is the F1 of spans over all types.
+    X has dicts with `word` and `pos`, y chunk tags such as "B-NP". There is no development set. The tag I-LST occurs
+    only in the test set. The usual score is the F1 of spans over all types.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder
 
 
 def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load emerging named entities in social media, in IOB2.
+    """Load WNUT-17: text from social media with rare and new named entities, tagged in IOB2.
 
     X has dicts with `word`, y tags of six types: person, location, corporation, group, product, creative-work. The
-    three parts are from different sites. The usual score is the F1 of spans.
+    three parts come from different sites. The usual score is the F1 of spans.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -68,12 +68,12 @@ def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
 
 
 def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load universal parts of speech of English web text, release 2.16.
+    """Load English web text with universal parts of speech: UD English EWT, release 2.16.
 
-    X has dicts with `word`, y the 17 universal tags. The usual score is the accuracy of words; scores of different
-    releases cannot be compared.
+    X has dicts with `word`, y the 17 universal tags. The usual score is the accuracy of words; do not compare scores
+    of different releases.
 
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
     --------
@@ -93,19 +93,19 @@ def load_prosody(
     release: Literal["final", "early"] = "final",
     folder: Folder = None,
 ) -> LabelledSequences:
-    """Load the prominence of each word of sentences that are read aloud, from an automatic analysis of the audio.
+    """Load sentences read aloud, with the prominence of each word, which was measured automatically in the audio.
 
     X has dicts with `word`; y is 0 (not prominent), 1 or 2 (very), and -1 for tokens without a label: punctuation, and
     some words. `eval_mask` is true for labelled tokens, whose accuracy is the usual score. `groups` are speakers, `ids`
     the names of the utterances.
 
-    n_classes : 2 joins the labels 1 and 2.
-    release : "final" has dev and test, and published numbers belong to it. "early", the first release, has train_100,
-        dev and test with an older annotation: a quarter of the 3-way labels differ.
-    folder : the folder of all data sets; None takes KERNELCRF_DATA.
-    extras : `boundary`, the strength of the boundary after the word, coded as y; in the final release also the real
-        numbers `prominence_value` and `boundary_value`, NaN if missing. A few rows of that release have only one of the
-        two annotations, and some punctuation has a label.
+    n_classes : 3, or 2 to merge the labels 1 and 2.
+    release : "final" has dev and test; published scores refer to it. "early", the first release, has train_100, dev and
+        test with an older annotation, in which a quarter of the 3-way labels differ.
+    folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
+    extras : `boundary`, the strength of the boundary after the word, coded like y; in the final release also the real
+        numbers `prominence_value` and `boundary_value`, NaN if missing. A few rows of the final release have only one
+        of prominence and boundary, and some punctuation has a label.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def load_prosody(
 
 
 def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
-    """Load sentences whose columns are the inputs of these names and the label."""
+    """Load a file with one column per input name, and the label in the last column."""
     path = SOURCES[source].path(folder, f"{subset}.txt.gz")
     (*inputs, labels), starts = read_sentences(path, separator, len(names) + 1)
     y = cut(np.array(labels, dtype=np.str_), starts)
@@ -153,14 +153,14 @@ def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...
 
 
 def _dicts(names: tuple[str, ...], columns: list[list[str]], starts: Places) -> list[list[dict[str, str]]]:
-    """Return sentences, each a list with a dict of the cells by name for each token."""
+    """Return sentences, each a list of tokens; a token is a dict from column names to cells."""
     tokens = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     ends = [*starts[1:].tolist(), len(tokens)]
     return [tokens[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
 
 
 def _grades(path: Path, name: str, cells: list[str]) -> Array:
-    """Return 0, 1 or 2, and -1 for NA."""
+    """Convert a column of grades to integers, with -1 for NA; raise if a cell is not 0, 1, 2 or NA."""
     codes = {"0": 0, "1": 1, "2": 2, NA: -1}
     if unknown := set(cells) - set(codes):
         raise ValueError(f"{path}, column {name}: expected 0, 1, 2 or {NA}, got {sorted(unknown)[:5]}")

@@ -1,4 +1,4 @@
-"""Metrics of predicted label sequences and of their probabilities, and scorers for scikit-learn's searches."""
+"""Metrics of predicted label sequences and of predicted probabilities, and scorers for scikit-learn's searches."""
 
 from kernelcrf.metrics.bootstrap import Score, bootstrap
 from kernelcrf.metrics.labels import (

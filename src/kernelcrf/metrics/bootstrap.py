@@ -1,9 +1,9 @@
-"""Scores with intervals, by a bootstrap over sequences.
+"""Scores with confidence intervals, by a bootstrap over sequences.
 
-Every score is a function of sums over sequences: of right tokens, of spans found, of logarithms of probabilities. A
-resample draws m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m), and its sums
-are c' S with S (m, k) the sums of each sequence. The interval lies between the (1 - level) / 2 and (1 + level) / 2
-quantiles of a score over resamples. Tokens of one sequence depend on each other, so they are drawn together.
+Every score is a function of sums over sequences, such as the number of right tokens or of spans found. A resample draws
+m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m). Its sums are c' S, where
+S (m, k) has the k sums of each sequence. The interval goes from the (1 - level) / 2 quantile to the (1 + level) / 2
+quantile of the scores of resamples. Tokens of a sequence depend on each other, so whole sequences are drawn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RATIOS = {
 
 @dataclass(frozen=True)
 class Score:
-    """A score over all sequences, and its interval.
+    """A score over all sequences, and its confidence interval from `low` to `high`.
 
     Examples
     --------
@@ -71,11 +71,11 @@ def bootstrap(
     level: float = 0.95,
     random_state: int = 0,
 ) -> dict[str, Score]:
-    """Return scores by their names in this package, each with an interval.
+    """Compute all scores with confidence intervals; the keys are the names of the metrics in this package.
 
     y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
-        calibration. These leave out tokens whose label is not among the classes, and are absent if no token is left.
-    scheme : the scheme of spans, for their scores; None leaves these out.
+        calibration. Tokens whose label is not in `classes` are left out; if none is left, so are these scores.
+    scheme : the scheme in which tags mark spans; None leaves out the scores of spans.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def bootstrap(
     if y_proba is not None and classes is not None:
         P, names = read_list(y_proba, "y_proba"), read_labels(classes, "classes")
         of_probabilities = _probability_sums(y_true, P, names, n_bins)
-        # Without a token that counts, each of these scores is 0 / 0, and 0 would be the best score.
+        # Without any such token these scores are 0 / 0; reporting 0, the best score, would be wrong.
         sums |= of_probabilities if of_probabilities["said"].any() else {}
     m, rng = len(y_true), np.random.default_rng(random_state)
     drawn: list[dict[str, Floats]] = []
@@ -101,7 +101,7 @@ def bootstrap(
     tails = [(1 - level) / 2, (1 + level) / 2]
     result = {}
     for name, own in found.items():
-        # A resample without any span has no recall, and does not count for the interval.
+        # Recall is not defined for a resample without spans, so that resample is left out of the interval.
         values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, tails).tolist() if len(values) else (value, value)
@@ -110,7 +110,7 @@ def bootstrap(
 
 
 def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the scores of the sums (b,), or (b, n_bins), of b resamples."""
+    """Return the scores of b resamples, given the sums (b,), or (b, n_bins), of each resample."""
     if "bins" in totals:
         totals["gaps"] = np.abs(totals["bins"]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -5,10 +5,10 @@
     sequence accuracy  sum_i w_i [z_t = y_t for all t of i] / sum_i w_i
     spans              precision |S & S'| / |S'|, recall |S & S'| / |S|, F1 2 |S & S'| / (|S| + |S'|)
 
-Sums run over the tokens t with a known label, whose w_t is the weight of their sequence, and over the sequences i with
-such a token. S and S' are the spans of the true and of the predicted tags, |.| is the sum of the weights of their
-sequences, and a span is found if its type, start and end are right. Tokens without a known label are dropped from both
-before the spans are read by one of the `schemes`.
+y_t is the true and z_t the predicted label of token t. Sums run over the tokens t with a known label, where w_t is the
+weight of the sequence of t, and over the sequences i with such tokens. S and S' are the sets of true and predicted
+spans, and |.| sums the weights of their sequences. Spans are equal if type, start and end are equal. Tokens without a
+known label are dropped before the spans are read in one of the `schemes`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _is_limit(value: object) -> bool:
     return (isinstance(value, float) and value != value) or (is_real(value) and value in (0, 1))
 
 
-AVERAGE = either(one_of("micro", "macro", "weighted"), nothing, advice="labels=[l] gives the score of the label l")
+AVERAGE = either(one_of("micro", "macro", "weighted"), nothing, advice="for the score of one label l, pass labels=[l]")
 ZERO_DIVISION = either(one_of("warn"), Constraint(("0", "1", "NaN"), _is_limit))
 OF_SPANS = {"scheme": SCHEME, "average": AVERAGE, "zero_division": ZERO_DIVISION}
 OF_REPORTS = {"digits": either(whole(least=0, most=50)), "output_dict": FLAG, "zero_division": ZERO_DIVISION}
@@ -63,8 +63,8 @@ def flat_f1(
 ) -> ScoreValue:
     """Return the F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as in sklearn.metrics.f1_score.
 
-    labels : the labels that count, in this order; None takes all in sorted order, `[l]` gives the F1 of l alone.
-    average : "micro" (of the summed counts), "macro" (plain mean), "weighted" (by support) or None (one per label).
+    labels : the labels to average over, in this order; None means all, sorted. Pass `[l]` for the F1 of label l only.
+    average : "micro" (F1 of the summed counts), "macro" (mean over labels), "weighted" (by support), None (no average).
 
     Examples
     --------
@@ -141,13 +141,13 @@ def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], 
 
 
 def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> Codes:
-    """Return the two types of each (start, end) of a true or predicted span; 0 stands for no span.
+    """Return, for each (start, end) of a span, its true and its predicted type as numbers; 0 means no span.
 
-    A score of spans is scikit-learn's score of these types. The first entry is 0 in both, which changes no count and
-    keeps the lists from being empty.
+    Scikit-learn's scores of these numbers are the scores of spans. The first entry of both lists is 0, so that the
+    lists are never empty; it does not change a score.
     """
     pairs = pair(y_true, y_pred, sample_weight)
-    # "" is the type of no span, and sorts first: types of spans are not empty.
+    # "" means no span; it becomes 0 because it sorts before the types of spans, which are not empty.
     true, pred, counts = [""], [""], []
     for i, both in enumerate(zip(pairs.true, pairs.pred, strict=True)):
         named = zip(both, (f"y_true[{i}]", f"y_pred[{i}]"), strict=True)
@@ -162,7 +162,7 @@ def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight
 
 def _score(metric: Callable[..., Any], codes: Codes, average: str | None, zero_division: ZeroDivision) -> ScoreValue:
     n = len(codes.code) - 1
-    # Without any span a type that never occurs leaves 0 / 0 to zero_division.
+    # If there are no spans, scoring a type that never occurs gives 0 / 0, which zero_division decides.
     value = codes.apply(metric, labels=range(1, 1 + max(n, 1)), average=average, zero_division=zero_division)
     return np.asarray(value[:n]) if average is None else float(value)
 
@@ -177,7 +177,7 @@ def span_precision(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the precision of spans, |S & S'| / |S'|; `average` over the sorted types is as in `flat_f1`.
+    """Return the precision of spans, |S & S'| / |S'|; `average` over types is as in `flat_f1` over labels.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def span_recall(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the recall of spans, |S & S'| / |S|; `average` over the sorted types is as in `flat_f1`.
+    """Return the recall of spans, |S & S'| / |S|; `average` over types is as in `flat_f1` over labels.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def span_f1(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the F1 of spans, 2 |S & S'| / (|S| + |S'|); `average` over the sorted types is as in `flat_f1`.
+    """Return the F1 of spans, 2 |S & S'| / (|S| + |S'|); `average` over types is as in `flat_f1` over labels.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def span_classification_report(
     codes = _encode_spans(y_true, y_pred, scheme, sample_weight)
     types = list(codes.code)[1:]
     if not types:
-        raise ValueError("neither y_true nor y_pred has a span: expected at least one tag other than O")
+        raise ValueError("neither y_true nor y_pred has a span: expected tags other than O, such as B-PER")
     return codes.apply(
         metrics.classification_report,
         labels=range(1, 1 + len(types)),

@@ -3,7 +3,7 @@
     y_1 .. y_T of a sequence i with weight w_i  ->  the pairs (y_t, z_t) with y_t neither None nor -1
 
 z_t is a predicted label or a row of probabilities. Every metric is a function of these pairs: tokens without a known
-label are dropped, and their neighbours become neighbours.
+label are dropped, so that the tokens before and after them become neighbours.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from kernelcrf.readers.containers import is_missing_value, read_labels, read_lis
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
-SEQUENCES = "a list of sequences, [y] for a single one"
+SEQUENCES = "a list of sequences; pass [y] for a single sequence y"
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The known tokens of m sequences, `true[i][t]` and `pred[i][t]`; `sample_weight` is (m,), None for ones."""
+    """True labels and predictions of the known tokens of m sequences; `sample_weight` is (m,), None if all are 1."""
 
     true: list[list[Hashable]]
     pred: list[list[Any]]
     sample_weight: Floats | None
 
     def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
-        """Return w_i, repeated `counts[i]` times; None if every weight is one."""
+        """Repeat the weight of each sequence i `counts[i]` times; return None if all weights are 1."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
 
     def flat(self) -> tuple[list[Hashable], list[Any], Floats | None]:
@@ -43,7 +43,7 @@ class Pairs:
 
 
 def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
-    """Return the pairs of m true label sequences and m predictions, which errors call `name`."""
+    """Check m true label sequences and m predictions, and drop unknown tokens; errors call predictions `name`."""
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
         raise ValueError(f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number")
@@ -60,18 +60,18 @@ def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str 
         _check_hashable(true[-1], f"y_true[{i}]")
         pred.append([said[t] for t in known])
     if not any(true):
-        raise ValueError(f"y_true has {len(y_true)} sequences without a known label: expected at least one")
+        raise ValueError(f"no token of y_true ({len(y_true)} sequences) has a known label: expected at least one")
     return Pairs(true, pred, _weights(sample_weight, true))
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a true label is missing: None, the NA of pandas, or the integer -1."""
+    """Return whether a true label is missing: None, pandas.NA, or the integer -1."""
     return is_missing_value(label) or (isinstance(label, Integral) and label == -1)
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """True and predicted labels as numbers 0, 1, ..., which `code` gives to the labels in sorted order."""
+    """True and predicted labels as integers; `code` maps the sorted labels to 0, 1, ..."""
 
     code: dict[Hashable, int]
     true: list[int]
@@ -79,14 +79,14 @@ class Codes:
     weight: Floats | None
 
     def apply(self, metric: Callable[..., Any], **options: Any) -> Any:
-        """Return the value of one of scikit-learn's metrics."""
+        """Compute one of scikit-learn's metrics on the integers, with the weights."""
         return metric(self.true, self.pred, sample_weight=self.weight, **options)
 
 
 def encode(
     true: Iterable[Hashable], pred: Iterable[Hashable], weight: Floats | None, labels: Iterable[Hashable] = ()
 ) -> Codes:
-    """Return labellings as numbers; `labels` get a number too. What cannot be compared is sorted by type and text."""
+    """Number all labels, also `labels`, in sorted order; labels of mixed types are sorted by type and text."""
     distinct = {*true, *pred, *labels}
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
@@ -110,12 +110,12 @@ def _check_hashable(labels: list[Hashable], name: str) -> None:
     except TypeError as error:
         raise TypeError(
             f"{name} has a label that is not hashable ({shown(str(error))}): expected one label per "
-            "token; use None to leave a token out"
+            "token; pass None to ignore a token"
         ) from None
 
 
 def _weights(sample_weight: UserData, true: list[list[Hashable]]) -> Floats | None:
     weight = read_weights(sample_weight, len(true), "sequence", part=True)
     if weight is not None and not weight[[bool(labels) for labels in true]].any():
-        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a positive weight")
+        raise ValueError("sample_weight is 0 for every sequence with a known label: expected one weight above 0")
     return weight

@@ -1,12 +1,12 @@
-"""Metrics of the probabilities p_t(l) of tokens: their loss, and whether they are calibrated.
+"""Metrics of the predicted probabilities p_t(l) of label l at token t: loss and calibration.
 
     log-loss     - sum_t w_t log p_t(y_t) / W,  p clipped to [eps, 1 - eps] with eps = 2.2e-16
     Brier        sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W, between 0 and 2
     calibration  sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W, with l_t = argmax_l p_t(l), the first of equal
                  maxima, c_t = p_t(l_t), and b the bin with (b - 1) / n_bins < c_t <= b / n_bins, b = 1 .. n_bins
 
-Sums run over the tokens with a known label, w_t is the weight of their sequence and W = sum_t w_t. The last is the
-expected calibration error of Guo et al. (ICML 2017, equation 3).
+Sums run over the tokens t with a known label y_t; w_t is the weight of the sequence of t, and W = sum_t w_t. The last
+metric is the expected calibration error of Guo et al. (ICML 2017, equation 3).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernelcrf.metrics.pairs import pair
 from kernelcrf.readers.containers import read_labels, read_list, read_matrix
 from kernelcrf.validation import either, shown, validated, whole
 
-# Rows whose sum is off by rounding, also in single precision, are scaled to sum to one; other rows raise.
+# Rows whose sum differs from 1 by rounding errors, also of single precision, are rescaled; other rows raise.
 SUM_TOLERANCE = 1e-3
 BINS = either(whole(least=1, most=10**6))
 
@@ -95,7 +95,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """The expected calibration error."""
+        """The expected calibration error: the weighted mean of |accuracy - confidence| over the bins."""
         filled = self.weight > 0
         gaps = np.abs(self.accuracy - self.confidence)[filled]
         return float(self.weight[filled] @ gaps / self.weight.sum())
@@ -125,18 +125,18 @@ def reliability(
 
 
 def confidence_bins(c: Floats, n_bins: int) -> Places:
-    """Return the bin of each confidence: b - 1 for (b - 1) / n_bins < c <= b / n_bins."""
+    """Return the bin of each confidence c, counted from 0: b - 1 for (b - 1) / n_bins < c <= b / n_bins."""
     return np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
 
 
 def _read(
     y_true: UserData, y_proba: UserData, classes: UserData, sample_weight: UserData
 ) -> tuple[Places, Floats, Floats | None]:
-    """Return indices (N,) into `classes`, probabilities (N, L) and weights (N,) of the known tokens."""
+    """Return the class indices (N,), probabilities (N, L) and weights (N,) of the N tokens with known labels."""
     names = read_labels(classes, "classes", "a list of labels")
     code = {label: column for column, label in enumerate(names)}
     if len(code) != len(names) or len(names) < 2:
-        raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one for each column")
+        raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one per column")
     proba = [_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
     pairs = pair(y_true, proba, sample_weight, name="y_proba")
     for i, labels in enumerate(pairs.true):
@@ -151,7 +151,7 @@ def _read(
 def _rows(proba: object, i: int, L: int) -> Floats:
     P: Floats = np.asarray(read_matrix(proba, f"y_proba[{i}]"), np.float64)
     if P.ndim != 2 or P.shape[1] != L:
-        raise ValueError(f"y_proba[{i}] has shape {P.shape}: expected (T, {L}), one column for each of the {L} classes")
+        raise ValueError(f"y_proba[{i}] has shape {P.shape}: expected (T, {L}), one column per class")
     total = P.sum(1, keepdims=True)
     if not ((P >= 0).all() and (np.abs(total - 1) <= SUM_TOLERANCE).all()):
         raise ValueError(f"y_proba[{i}] has rows that are not probabilities: expected numbers >= 0 that sum to 1")

@@ -1,6 +1,6 @@
 """Spans: the entities, chunks or words that tags such as B-PER I-PER O mark.
 
-A span (type, start, end) holds the tokens start .. end - 1. A tag is a letter and a type. In every scheme, token t
+A span (type, start, end) has the tokens start .. end - 1. A tag is a letter and a type. In every scheme, token t
 continues the span of token t - 1 if and only if
 
     letter_{t-1} in {B, I},  letter_t in {I, E},  type_{t-1} = type_t
@@ -15,7 +15,7 @@ and a scheme defines where a span may start and whether it is complete at its en
     BIOUL (BILOU)   B I O L U      as IOBES, L for E, U for S
     BMES            B M O E S      as IOBES, M for I
 
-Lenient spans are those of conlleval and of seqeval's default; the other schemes are those of seqeval's strict mode.
+"lenient" gives the spans of conlleval and of seqeval's default; the other schemes give those of its strict mode.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Span(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A letter of B I O E S, and a type."""
+    """A tag: one of the letters B I O E S, and the type of the span."""
 
     letter: str
     type: str
 
 
 class Scheme(NamedTuple):
-    """The letters of tags, and of B I O E S those at which a span may start and those at which it is complete."""
+    """The letters that tags may have, the letters at which a span may start, and the letters that complete a span."""
 
     letters: tuple[str, ...]
     starts: str
@@ -69,7 +69,7 @@ SCHEME = either(one_of(*SCHEMES))
 
 
 def are_spans(labels: Iterable[object]) -> bool:
-    """Return whether labels look like tags of spans: O, and letters with a type, such as B-PER.
+    """Return whether all labels look like tags of spans: O, or a letter with a type, such as B-PER.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def are_spans(labels: Iterable[object]) -> bool:
 
 @validated(scheme=SCHEME)
 def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
-    """Return the spans of one tag sequence in order; errors call the sequence `name`.
+    """Return the spans that a sequence of tags marks, in order; error messages call the sequence `name`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def _tag(tag: object, rule: Scheme, scheme: str, name: str) -> Tag:
     letter, _, type_ = tag.partition("-") if isinstance(tag, str) else ("", "", "")
     if letter not in rule.letters:
         raise ValueError(
-            f"{name} has the tag {shown(tag)}: the scheme {scheme} expects O, or a letter of {' '.join(rule.letters)} "
-            "with a type, such as B-PER"
+            f"{name} has the tag {shown(tag)}: expected tags of the scheme {scheme}: O, or one of the letters "
+            f"{' '.join(rule.letters)} with a type, such as B-PER"
         )
     return Tag(SYNONYMS.get(letter, letter), type_ or "_")

@@ -1,9 +1,9 @@
-"""Scorers by name: `scorer(estimator, X, y)` is a number to maximise, for `scoring=` of GridSearchCV.
+"""Scorers by name, for `scoring=` of GridSearchCV: `scorer(estimator, X, y)` returns a number to maximise.
 
-    labels         metric(y, estimator.predict(X))
-    probabilities  - metric(y, estimator.predict_proba(X), estimator.classes_), named neg_...
+    of labels         metric(y, estimator.predict(X))
+    of probabilities  - metric(y, estimator.predict_proba(X), estimator.classes_), with names neg_...
 
-A search may visit candidates that predict no span, or never predict some label: 0 / 0 counts as 0, without a warning.
+0 / 0 counts as 0 without a warning, since some candidates of a search predict no span, or never predict some label.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Scorer = Callable[..., float]
 class NegativeLoss:
     """The score - metric(y, estimator.predict_proba(X), estimator.classes_).
 
-    `make_scorer` takes probabilities from classifiers of rows only. `sample_weight` is the request for weights in
-    scikit-learn's metadata routing, None until `set_score_request`.
+    scikit-learn's `make_scorer` does not support probabilities of sequences. `sample_weight` is the request for weights
+    in scikit-learn's metadata routing; `set_score_request` sets it.
     """
 
     metric: Callable[..., float]
@@ -40,12 +40,12 @@ class NegativeLoss:
         return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
-        """Set whether the scorer takes weights, or the name under which they are passed."""
+        """Set whether scikit-learn passes weights to the scorer, or under which name."""
         self.sample_weight = sample_weight
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Return the request of the scorer for scikit-learn's routers."""
+        """Return the metadata request of the scorer; scikit-learn calls this method."""
         request = MetadataRequest(owner=type(self).__name__)
         request.score.add_request(param="sample_weight", alias=self.sample_weight)
         return request
