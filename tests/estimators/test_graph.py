@@ -198,7 +198,7 @@ def test_a_wide_grid_is_refused_and_loopy_takes_it():
 
 def test_what_does_not_fit_is_refused_by_name():
     X, y = images(0, 3, side=2)
-    with pytest.raises(ValueError, match=r"edges of X\[1\] name nodes from 0 to 9: expected 0 to 3"):
+    with pytest.raises(ValueError, match=r"edges of X\[1\] have node numbers from 0 to 9: expected 0 to 3"):
         GraphCRF().fit([X[0], (X[1][0], [[0, 9]]), X[2]], y)
     with pytest.raises(ValueError, match=r"X\[0\] joins node 1 to itself"):
         GraphCRF().fit([(X[0][0], [[1, 1]])], y[:1])

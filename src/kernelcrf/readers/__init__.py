@@ -1,1 +1,1 @@
-"""Readers check and convert what users hand in: sequences, feature dicts, labels, graphs, tables, weights."""
+"""Readers check and convert the data that users pass: sequences, feature dicts, labels, graphs, tables, weights."""

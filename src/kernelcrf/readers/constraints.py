@@ -3,14 +3,14 @@
 A labelling y_1 ... y_T is legal iff first[y_1], steps[y_{t-1}, y_t] for every t > 1, and last[y_T]. These schemes
 write spans of type x as labels:
 
-    BIO, IOB2               B-x begins a span of x, I-x goes on after B-x or I-x
-    IOB1                    I-x is within a span of x; B-x begins a span right after another span of x only
-    BIOUL, BILOU,           B-x begins, I-x goes on, L-x (or E-x) ends a span of x; U-x (or S-x) is a span of one token
+    BIO, IOB2               B-x begins a span of x; I-x continues it, after B-x or I-x
+    IOB1                    I-x is within a span of x; B-x begins a span only directly after another span of x
+    BIOUL, BILOU,           B-x begins, I-x continues, L-x (or E-x) ends a span of x; U-x (or S-x) is a one-token span
     IOBES, BIOES
     BMES                    the same with the letters B, M, E, S
 
-O is outside of spans. A labelling is legal if reading its spans and writing them again gives the same labelling. A
-label is a letter, or a letter, "-" and a type; the letter alone has the empty type.
+O marks tokens outside all spans. A labelling is legal if reading its spans and writing them again gives the same
+labelling. A label is a letter, optionally followed by "-" and a type; a letter alone has the empty type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.validation import Constraint, either, is_listed, nothing, one_of, shown, shown_list
 
 Tag: TypeAlias = tuple[str, str]
-"""Letter and type, with the letters of BIOUL."""
+"""The letter of a label, translated to the letters of BIOUL, and its type."""
 
 FOUR_LETTERS = {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"}
 ALPHABETS = {
@@ -43,16 +43,16 @@ CONSTRAINTS = either(
 
 
 def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
-    """Return what is legal by a named scheme, or by pairs (from, to) of labels.
+    """Return the labellings that a named scheme, or a list of pairs (from, to) of labels, allows.
 
-    The pair (None, y) allows y to start a sequence and (y, None) to end it. Without a pair that begins with None every
-    label may start; without one that ends with None every label may end.
+    The pair (None, y) allows y to start a sequence, and (y, None) allows y to end it. If no pair begins with None,
+    every label may start a sequence; if no pair ends with None, every label may end it.
     """
     labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
-    return _of_scheme(spec, labels) if isinstance(spec, str) else _of_pairs(spec, labels)
+    return _apply_scheme(spec, labels) if isinstance(spec, str) else _apply_pairs(spec, labels)
 
 
-def _of_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
+def _apply_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
     scheme = ALIASES.get(spec, spec)
     if scheme not in ALPHABETS:
         raise ValueError(
@@ -60,7 +60,7 @@ def _of_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
             "(from, to)"
         )
     tags = [_parse(label, scheme, spec) for label in labels]
-    # Either end of a sequence acts on its neighbours as O does.
+    # The start and the end of a sequence allow the same neighbours as O.
     outside = ("O", "")
     return Legal(
         np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool),
@@ -69,7 +69,7 @@ def _of_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
     )
 
 
-def _of_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Legal:
+def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Legal:
     n_labels = len(labels)
     index = {None: n_labels} | {label: i for i, label in enumerate(labels)}
     allowed = np.zeros((n_labels + 1, n_labels + 1), bool)
@@ -77,19 +77,19 @@ def _of_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserD
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
             raise ValueError(
-                f"constraints has {shown(pair)}: expected pairs of labels (from, to), with None for the start or the "
-                "end"
+                f"constraints has {shown(pair)}: expected pairs of labels (from, to), where None stands for the start "
+                "or the end of a sequence"
             )
         for label in pair:
             if label not in index:
                 raise ValueError(
                     f"constraints has the label {shown(label)} in the pair {shown(pair)}, which is not among the "
-                    f"classes {shown_list(labels)}: expected one of them, or None for the start or the end"
+                    f"classes {shown_list(labels)}: expected a class, or None for the start or end of a sequence"
                 )
         allowed[index[pair[0]], index[pair[1]]] = True
     if not pairs:
         raise ValueError(
-            "constraints has no pairs, which allows nothing: expected pairs (from, to), or None for no constraints"
+            "constraints has no pairs, so it forbids every labelling: expected pairs (from, to), or None to allow all"
         )
     transitions, first, last = allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1]
     return Legal(transitions.copy(), first | ~first.any(), last | ~last.any())
@@ -119,12 +119,12 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
 
 
 def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -> None:
-    """Raise if labels break the constraints: their probability is 0, whatever the weights."""
+    """Raise if the labels of a sequence break the constraints, because their probability is then always 0."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
         wrong = [classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
-            f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct its "
-            "labels, set those in doubt to None, or drop constraints="
+            f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct the labels, "
+            "set doubtful ones to None, or omit constraints="
         )

@@ -1,14 +1,14 @@
-"""Containers as users hold their data, read by position: every one gives what `list(values)` gives.
+"""Read the containers that users pass, by position: the entries are the same as those of `list(values)`.
 
-A pandas Series is read in the order of its rows, whatever its index says. These containers are read:
+A pandas Series is read in the order of its rows; its index is ignored. These containers are accepted:
 
     lists, tuples, deques, ranges, views of a dict's values and other collections with a length and an order
     NumPy arrays, arrays of objects, np.matrix, memoryviews
-    Series and Index of pandas, Series of polars, arrays of Arrow; frames where a (T, d) table is expected
-    SciPy's sparse matrices and arrays of any format where a (T, d) table is expected
+    Series and Index of pandas, Series of polars, arrays of Arrow; frames if a (T, d) table is expected
+    SciPy's sparse matrices and arrays of any format if a (T, d) table is expected
 
-An iterator is refused, because it can be read only once and a second reading would find nothing. Sets and mappings are
-refused, because their order is not that of the data. Masked numbers are refused; a masked label is a missing one.
+Iterators are refused, because a second reading would find them empty. Sets and mappings are refused, because their
+order is not the order of the data. Masked numbers are refused; a masked label counts as missing.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from kernelcrf.validation import shown
 T = TypeVar("T")
 
 DATES = "mM"
-LABELS = "a sequence of labels, one per token; labels without sequences go with lengths="
+LABELS = "a sequence of labels, one per token; pass lengths= if y lists the labels of all tokens"
 
 
 def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
-    """Return the entries of a container by position; `name` and `expected` are for errors."""
+    """Return the entries of a container by position; error messages use `name` and `expected`."""
     values = read_container(values, name, expected)
     if is_sparse(values) or is_frame(values):
         raise TypeError(
-            f"{name} is one table, a {type(values).__name__}: expected {expected}; "
-            "kernelcrf.readers.frames.from_frame cuts a data frame into sequences"
+            f"{name} is a single table, a {type(values).__name__}: expected {expected}; "
+            "use kernelcrf.readers.frames.from_frame to cut a data frame into sequences"
         )
     if isinstance(values, np.ndarray) and values.ndim == 0:
         raise TypeError(f"{name} is a single value, {shown(values.item())}: expected {expected}")
@@ -46,9 +46,9 @@ def read_list(values: UserData, name: str, expected: str = "a list of sequences"
 
 
 def read_container(values: UserData, name: str, expected: str = "a sequence of tokens") -> UserData:
-    """Return a container as a list, an array, a sparse matrix or a frame, which are read by position.
+    """Convert a container to a list, an array, a sparse matrix or a frame, whose entries have positions.
 
-    An array of one dimension that holds objects becomes a list.
+    A one-dimensional array of objects becomes a list.
     """
     if type(values) is list:
         return values
@@ -78,13 +78,13 @@ def read_container(values: UserData, name: str, expected: str = "a sequence of t
 
 
 def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[UserData]:
-    """Return the labels of one sequence by position, None where one is masked; a string is its letters."""
+    """Return the list of labels of one sequence; masked labels become None, and a string is split into letters."""
     if type(labels) is list:
         return labels
     if isinstance(labels, str):
         return list(labels)
     if isinstance(labels, np.ma.MaskedArray):
-        labels = _filled(labels)
+        labels = _fill_masked(labels)
     if hasattr(labels, "to_list") and not is_frame(labels):
         return list(labels.to_list())
     labels = read_container(labels, name, expected)
@@ -99,19 +99,20 @@ def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[Use
             raise ValueError(
                 f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label per token"
             )
-        # `tolist` makes numbers of dates in nanoseconds.
+        # `tolist` would turn dates in nanoseconds into numbers.
         return list(labels) if labels.dtype.kind in DATES else list(labels.tolist())
     return list(labels)
 
 
 def read_lengths(lengths: UserData) -> Ints:
-    """Return the numbers of tokens of sequences, (m,), from any container of integers."""
-    values = read_container(lengths, "lengths", "a list of integers >= 0, the numbers of tokens")
+    """Return the number of tokens of each sequence, (m,), from any container of integers."""
+    expected = "a 1-D array of integers >= 0, the number of tokens of each sequence"
+    values = read_container(lengths, "lengths", expected)
     sizes = np.asarray(values) if not is_sparse(values) else np.empty((0, 0))
     if sizes.dtype == object and all(isinstance(value, int | np.integer) for value in sizes.flat):
         sizes = np.asarray(sizes.tolist())
     if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or (sizes < 0).any())):
-        raise ValueError(f"lengths={shown(lengths)}: expected a 1-D array of integers >= 0, the numbers of tokens")
+        raise ValueError(f"lengths={shown(lengths)}: expected {expected}")
     return sizes.astype(np.int64)
 
 
@@ -121,42 +122,42 @@ def read_matrix(part: UserData, name: str) -> Inputs:
         array: UserData = _table(read_container(part, name), name)
     except ValueError:
         raise ValueError(
-            f"{name} has tokens of different widths: expected a (T, d) array, d numbers per token"
+            f"{name} has tokens of different widths: expected a (T, d) array, with d numbers for every token"
         ) from None
     if array.ndim != 2:
         raise ValueError(
             f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), one row per token. "
             + "Reshape your data: "
             + (
-                "x.reshape(-1, 1) has one number per token; [X] is a single sequence if X is a list of tokens"
+                "use x.reshape(-1, 1) if each token is one number; pass [X] if X is one sequence, a list of tokens"
                 if array.ndim == 1
-                else "x.reshape(len(x), -1)"
+                else "use x.reshape(len(x), -1)"
             )
         )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
-    # Strings that look like numbers may be meant as names of features.
+    # Strings that look like numbers are not converted: they may be meant as names of features.
     if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} has dtype object and a value that is no number: {shown(str(error))}") from None
+            raise TypeError(f"{name} has dtype object: expected numbers, found {shown(str(error))}") from None
     return as_inputs(array, name)
 
 
 def read_table(values: UserData, name: str) -> Array:
-    """Return a table (m, n) of any values by position, with None where an entry is masked."""
+    """Return a table of any values as an array (m, n); masked entries become None."""
     expected = "a table, one row per sample"
     if isinstance(values, np.ma.MaskedArray):
-        return _filled(values)
+        return _fill_masked(values)
     values = read_container(values, name, expected)
     if is_sparse(values):
-        raise TypeError(f"{name} is a sparse matrix: expected {expected}; {name}.toarray() makes one of it")
+        raise TypeError(f"{name} is a sparse matrix: expected {expected}; pass {name}.toarray()")
     if not isinstance(values, list):
         return np.asarray(values, dtype=object if is_frame(values) else None)
     rows = [read_labels(row, f"{name}[{i}]", expected) for i, row in enumerate(values)]
     if len({len(row) for row in rows}) > 1:
-        raise ValueError(f"{name} has rows of different lengths: expected {expected}, with as many values in each")
+        raise ValueError(f"{name} has rows of different lengths: expected {expected}, all of the same length")
     width = len(rows[0]) if rows else 0
     return object_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
 
@@ -168,17 +169,17 @@ def is_frame(values: UserData) -> bool:
 
 def is_collection(value: UserData) -> bool:
     """Return whether a value may be a container rather than a number, a string or a mapping."""
-    # Asking for types first spares most values the slow questions whether they are a Mapping or a Number.
+    # Comparing the type is fast, and settles most values; isinstance with Mapping and Number is slow.
     return type(value) in (list, np.ndarray) or not isinstance(value, str | bytes | Mapping | Number)
 
 
 def is_missing_value(label: UserData) -> bool:
-    """Return whether a value is None or the NA of pandas, which is not imported for it."""
+    """Return whether a value is None or pandas.NA; pandas need not be installed."""
     return label is None or type(label).__name__ == "NAType"
 
 
 def object_array(values: Sequence[object]) -> Array:
-    """Return values as an array (m,) of objects, whatever NumPy would make of them."""
+    """Return values as an array (m,) of objects, even if they are sequences, which NumPy would stack."""
     array = np.empty(len(values), object)
     for i, value in enumerate(values):
         array[i] = value
@@ -186,40 +187,40 @@ def object_array(values: Sequence[object]) -> Array:
 
 
 class Ragged(list[T]):
-    """A list of one value per sequence, such as predictions, whose array is (m,) of dtype object.
+    """A list with one value per sequence, such as predictions; np.asarray makes it an array (m,) of dtype object.
 
-    scikit-learn joins the predictions of folds by `numpy.concatenate`, which would read plain lists of arrays as
+    scikit-learn joins the predictions of folds by `numpy.concatenate`, which would convert plain lists of arrays to
     matrices, or fail if their lengths differ.
     """
 
     @classmethod
     def cut(cls, values: Array, offsets: Ints, axis: int = 0) -> Ragged[UserData]:
-        """Return the values of m sequences, which begin at offsets (m + 1,) along an axis."""
+        """Cut an array into m sequences; along `axis`, sequence i is offsets[i]:offsets[i+1]."""
         before = (slice(None),) * axis
         return cls(values[*before, low:high] for low, high in pairwise(offsets.tolist()))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """Return the values as an array (m,) of objects."""
         if copy is False:
-            raise ValueError("copy=False: a list cannot become an array without a copy; pass copy=None")
+            raise ValueError("copy=False: a list cannot be converted to an array without a copy; pass copy=None")
         array = object_array(self)
         return array if dtype is None else array.astype(dtype)
 
 
 def _plain_array(values: Array, name: str) -> UserData:
-    """Return an array of the base class, or a list if it holds objects in one dimension."""
+    """Convert subclasses of ndarray to ndarray, and one-dimensional arrays of objects to lists."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
-            f"{name} is a masked array with masked entries: expected numbers that are all there; "
-            "fill them in, as sklearn.impute.SimpleImputer does, or leave these tokens out"
+            f"{name} is a masked array with masked entries: expected an array without missing numbers; "
+            "fill them in with sklearn.impute.SimpleImputer, or remove these tokens"
         )
     if type(values) is not np.ndarray:
         values = np.asarray(values)
     return values.tolist() if values.dtype == object and values.ndim == 1 else values
 
 
-def _filled(labels: UserData) -> Array:
-    """Return masked labels as objects, with None where they are masked."""
+def _fill_masked(labels: UserData) -> Array:
+    """Return a masked array as an array of objects, with None for each masked entry."""
     values = np.asarray(np.ma.getdata(labels))
     filled = np.empty(values.shape, object)
     filled[...] = list(values) if values.dtype.kind in DATES else values
@@ -228,7 +229,7 @@ def _filled(labels: UserData) -> Array:
 
 
 def _table(part: UserData, name: str) -> UserData:
-    """Return a sequence as an array or a sparse matrix; tokens of a list are stacked."""
+    """Convert a sequence to an array or a sparse matrix; the tokens of a list become its rows."""
     if is_sparse(part) or not isinstance(part, list):
         return part if is_sparse(part) else np.asarray(part)
     if any(is_sparse(token) for token in part):

@@ -1,8 +1,8 @@
-"""Feature dicts of tokens as a sparse matrix, read as scikit-learn's `DictVectorizer` or `FeatureHasher` reads them.
+"""Convert feature dicts to a sparse matrix, as scikit-learn's `DictVectorizer` and `FeatureHasher` do.
 
-A fitted vocabulary is looked up directly, once per feature. To make one, or to hash names, X = A M: row t of A (N, D)
-counts which of the D distinct (name, value) items token t carries, and row i of M (D, d) is item i. Tokens repeat their
-items many times over, so each item is named and hashed once.
+With a fitted vocabulary, each feature is looked up directly. To make a vocabulary, or to hash names, X = A M is used:
+A (N, D) counts how often token t has each of the D distinct (name, value) items, and row i of M (D, d) is item i. The
+same items occur in many tokens, so each item is named and hashed only once.
 
 A token is a mapping, or a list, tuple or set of feature names that each count 1. The values of a mapping are
 
@@ -39,10 +39,10 @@ Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 @dataclass(frozen=True, eq=False)
 class NamedTokens:
-    """N tokens that carry features by name, each counting 1.
+    """N tokens whose features are names; each name counts 1.
 
     names : the distinct names.
-    ids : the numbers of the names in the tokens, one token after the other; those of token t begin at offsets[t].
+    ids : indices into `names`, token by token; token t has ids[offsets[t]:offsets[t+1]].
     """
 
     names: Sequence[str]
@@ -57,7 +57,7 @@ Tokens: TypeAlias = Sequence[UserData] | NamedTokens
 
 
 def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
-    """Return the tokens that `kept` (N,) selects; names that none of them carries are dropped."""
+    """Return the tokens that `kept` (N,) selects, without the names that none of these tokens has."""
     if not isinstance(tokens, NamedTokens):
         return list(compress(tokens, kept.tolist()))
     counts = np.diff(tokens.offsets)
@@ -76,7 +76,7 @@ HASH_FEATURES = either(
 
 
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
-    """Return a vectoriser to fit: with a vocabulary, or with `hash_features` columns and no vocabulary."""
+    """Return an unfitted vectoriser: one that hashes into `hash_features` columns, or, for None, uses a vocabulary."""
     HASH_FEATURES.check("hash_features", hash_features)
     if hash_features is None:
         return DictVectorizer(separator=SEPARATOR, sparse=True)
@@ -84,7 +84,7 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
 
 
 def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
-    """Return the (N, d) matrix of the tokens; features that a fitted vocabulary does not hold are left out."""
+    """Return the (N, d) feature matrix of the tokens, without features that a fitted vocabulary does not contain."""
     if isinstance(vectorizer, FeatureHasher):
         items, ids, offsets = _distinct_items(tokens)
         columns, values = _hash_items(items, vectorizer)
@@ -98,14 +98,14 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
 
 
 def n_columns(vectorizer: Vectorizer) -> int:
-    """Return d, the number of columns that the vectoriser makes."""
+    """Return d, the number of columns of the matrices that the vectoriser makes."""
     if isinstance(vectorizer, FeatureHasher):
         return int(vectorizer.n_features)
     return len(vectorizer.feature_names_)
 
 
 def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> DictVectorizer:
-    """Return a fitted `DictVectorizer` of the given columns."""
+    """Return a fitted `DictVectorizer` whose columns have the given names."""
     vectorizer = DictVectorizer(separator=separator, sparse=True)
     vectorizer.feature_names_ = list(names)
     vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
@@ -113,15 +113,15 @@ def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> Dict
 
 
 def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the matrix of lists of names, or of dicts of strings, by one lookup per feature; None for other tokens.
+    """Look up each feature once, if all tokens are lists of names or all are dicts of strings; else return None.
 
-    Maps of built-in functions do all the work: a loop in Python would take as long again as the lookups.
+    Built-in functions do all the work: a Python loop would double the time.
     """
     kinds, find = set(map(type, tokens)), vectorizer.vocabulary_.get
     if kinds <= set(COLLECTIONS):
         names: Iterable[UserData] = chain.from_iterable(tokens)
     elif kinds == {dict}:
-        # Joining anything but strings is a TypeError.
+        # A value that is not a string raises a TypeError below.
         names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
     else:
         return None
@@ -136,7 +136,7 @@ def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries 
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
-    """Return the column of each item, -1 if the vocabulary lacks it, and its value; with fit, make the vocabulary."""
+    """Return each item's column (-1 if it is not in the vocabulary) and value; if `fit`, make the vocabulary first."""
     between = vectorizer.separator
     names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
     values = [1.0 if isinstance(value, str) else value for _, value in items]
@@ -148,7 +148,7 @@ def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) ->
 
 
 def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Labels, Floats]:
-    """Return the column of each item, -1 if its value is 0, and its value with the sign of its hash."""
+    """Return each item's column (-1 if its value is 0), and its value times the sign of its hash."""
     columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
     if items:
         M = vectorizer.transform([{name: value} for name, value in items])
@@ -158,7 +158,7 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
 
 
 def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
-    """Return the distinct items by appearance; their numbers, token by token; where each token's begin, (N + 1,)."""
+    """Return the distinct items in order of appearance, the item numbers token by token, and offsets (N + 1,)."""
     if isinstance(tokens, NamedTokens):
         return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
     if all(isinstance(token, COLLECTIONS) for token in tokens):
@@ -167,7 +167,7 @@ def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
     try:
         items, ids, offsets = _number_items(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
-        pass  # A value cannot be hashed, or a token is no mapping: flattening reads it, or raises.
+        pass  # A value cannot be hashed, or a token is not a mapping: `flat_items` reads it, or raises.
     else:
         if not any(_is_nested(value) for _, value in items):
             return list(map(_check_item, items)), ids, offsets
@@ -190,12 +190,12 @@ def _offsets(tokens: Sequence[UserData]) -> Ints:
 
 
 def _is_nested(value: UserData) -> bool:
-    # Asking for the type first spares most values the slow question whether they are a Mapping.
+    # Comparing the type is fast, and settles most values; isinstance with Mapping is slow.
     return type(value) not in PLAIN and isinstance(value, (*COLLECTIONS, Mapping))
 
 
 def flat_items(token: UserData, prefix: str = "") -> list[Item]:
-    """Return the items of a token, with nested values written out."""
+    """Return the (name, value) items of a token; the items of nested values have names such as "outer=inner"."""
     if isinstance(token, COLLECTIONS):
         return [(prefix + _check_name(name), 1) for name in token]
     if not isinstance(token, Mapping):
@@ -229,10 +229,10 @@ def _check_item(item: Item) -> Item:
     if isinstance(value, Real | np.bool_):
         if not np.isfinite(float(value)):
             raise ValueError(
-                f"X has the value {value} for feature {shown(name)}: expected finite numbers; leave it out"
+                f"X has the value {value} for feature {shown(name)}: expected finite numbers; omit unknown features"
             )
         return name, float(value)
     raise TypeError(
         f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a "
-        "string, a number, a boolean, a list or set of strings, or a nested dict; leave out a feature without a value"
+        "string, a number, a boolean, a list or set of strings, or a nested dict; leave out a feature that has no value"
     )

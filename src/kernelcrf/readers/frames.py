@@ -1,6 +1,6 @@
-"""Sequences from a table: rows of one group are one sequence.
+"""Make sequences from a data frame: the rows with the same value in a group column form one sequence.
 
-The frame is that of pandas or polars, or of any library whose columns have `to_list` and `to_numpy`; none is imported.
+Frames of pandas, polars and any library whose columns have `to_list` and `to_numpy` are read. None is imported.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COLUMN = either(Constraint("the name of a column", lambda name: bool(hash(name))
 def from_frame(
     frame: UserData, group: str, features: Sequence[str], label: str | None = None
 ) -> tuple[list[UserData], list[list[UserData]] | None]:
-    """Return the sequences X of a frame and their labels y, or None without a `label` column.
+    """Return the sequences X of a data frame and their labels y; y is None if no `label` column is given.
 
-    Sequences come in the order in which their groups first appear, their tokens in the order of the rows; the rows of
-    a group need not be neighbours. If all `features` are columns of numbers or booleans, a sequence is a (T, d) array
-    with NaN for null; otherwise it is a list of feature dicts without the values that are null. A null label is None,
-    which is a missing label.
+    The sequences are in the order in which their groups first appear, and tokens are in the order of the rows; the
+    rows of a group need not be adjacent. If all `features` are columns of numbers or booleans, a sequence is a (T, d)
+    array, with NaN for null; otherwise it is a list of feature dicts, in which null values are omitted. A null label
+    becomes None, a missing label.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def from_frame(
             times = f"{counts[name]} columns" if name in counts else "no column"
             raise ValueError(f"frame has {times} {shown(name)}: expected one of {shown_list(columns)} as {argument}")
     if not features:
-        raise ValueError("features is empty: expected the names of the columns that describe a token")
+        raise ValueError("features is empty: expected the names of the columns that are features of a token")
     rows = _rows_by_group(_values(frame[group]), group)
     numbers = [_numbers(frame[name]) for name in features]
     if all(column.dtype.kind in "biuf" for column in numbers):
@@ -77,7 +77,7 @@ def _values(column: UserData) -> list[UserData]:
 
 
 def _numbers(column: UserData) -> Array:
-    """Return the column as an array; nullable numbers have NaN for null."""
+    """Return a column as an array; in columns of nullable numbers, null becomes NaN."""
     array = np.asarray(column.to_numpy())
     if array.dtype == object:
         values = _values(column)
@@ -91,13 +91,13 @@ def _rows_by_group(groups: Sequence[UserData], name: str) -> list[Places]:
     missing = next((row for row, value in enumerate(groups) if value is None or value != value), None)
     if missing is not None:
         raise ValueError(
-            f"frame has no value of group column {shown(name)} in row {missing}: expected the sequence it belongs to"
+            f"frame has no value of group column {shown(name)} in row {missing}: expected each row to name its sequence"
         )
     try:
         codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))
     except TypeError:
         raise TypeError(
-            f"frame has values of group column {shown(name)} that cannot be hashed: expected numbers or strings"
+            f"frame has values in group column {shown(name)} that cannot be hashed: expected numbers or strings"
         ) from None
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.cumsum(np.bincount(codes, minlength=len(number)))[:-1]) if len(codes) else []

@@ -1,4 +1,4 @@
-"""Graphs as users hand them in: node features, edges, edge features; or networkx graphs; or sequences, as chains."""
+"""Read graphs: tuples (node features, edges, edge features), networkx graphs, or sequences, which become chains."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernelcrf.readers.weights import read_weights
 
 @dataclass(frozen=True, eq=False)
 class GraphSamples:
-    """Graphs side by side, with the nodes of all samples one after the other.
+    """The union of m graphs (samples): the nodes of all samples are numbered one after the other.
 
-    nodes : (N, d) features.
-    offsets : (m + 1,), where each sample's nodes begin.
-    edges : (E, 2), numbers of nodes among all of them, sample by sample.
+    nodes : (N, d) features of all nodes.
+    offsets : (m + 1,); sample i has the nodes offsets[i], ..., offsets[i+1] - 1.
+    edges : (E, 2), the two node numbers of each edge, sample by sample.
     edge_features : (E, k), or None.
-    directed : whether edges go from one node to the other, as those of sequences do.
+    directed : whether edges have a direction; the edges of sequences always do.
     """
 
     nodes: Inputs
@@ -39,12 +39,12 @@ class GraphSamples:
 
     @property
     def samples(self) -> Ints:
-        """Return the sample of each node, (N,)."""
+        """Return the number of the sample that each node belongs to, (N,)."""
         return np.repeat(np.arange(self.n_samples), np.diff(self.offsets))
 
     @classmethod
     def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
-        """Return the graphs of a container as one; `like`, no graphs of the same kind, is what an empty X is."""
+        """Read the graphs of a container; if X is empty, return `like`, an instance without graphs, or raise."""
         items = [_sample(x, i, directed) for i, x in enumerate(read_graphs(X))]
         if not items:
             if like is not None:
@@ -52,22 +52,22 @@ class GraphSamples:
             raise ValueError("X is empty: expected at least one graph")
         chains = {item.is_chain for item in items}
         if len(chains) > 1:
-            raise ValueError("X mixes sequences and graphs: expected all of one kind")
+            raise ValueError("X mixes sequences and graphs: expected only sequences or only graphs")
         _check_alike(items)
         offsets = np.concatenate(([0], np.cumsum([item.features.shape[0] for item in items]))).astype(np.int64)
         edges = [item.edges + low for item, low in zip(items, offsets[:-1], strict=True)]
         nodes = [item.features for item in items]
         ends = [item.edge_features for item in items if item.edge_features is not None]
         return cls(
-            _joined(nodes),
+            _join(nodes),
             offsets,
             np.concatenate([np.empty((0, 2), np.int64), *edges]),
-            _joined(ends) if ends else None,
+            _join(ends) if ends else None,
             directed or chains == {True},
         )
 
     def only(self, kept: Flags) -> GraphSamples:
-        """Return the samples that are kept (m,)."""
+        """Return only the samples that the flags `kept` (m,) select."""
         nodes = kept[self.samples]
         edges = nodes[self.edges[:, 0]]
         numbers = np.cumsum(nodes) - 1
@@ -80,7 +80,7 @@ class GraphSamples:
         )
 
     def members(self, cliques: str) -> Ints:
-        """Return the nodes of all "nodes", "edges", "skips" or "paths", (K, arity); "edge inputs" are edges."""
+        """Return the nodes of each clique, (K, arity), of a kind: nodes, edges (also "edge inputs"), skips or paths."""
         if cliques == "nodes":
             return np.arange(self.nodes.shape[0])[:, None]
         if cliques in ("skips", "paths"):
@@ -89,9 +89,9 @@ class GraphSamples:
 
     @property
     def edge_inputs(self) -> Inputs:
-        """Return the inputs of an edge kernel: the edges' own features, or else those of both ends.
+        """Return the inputs of an edge kernel: the edge features, or else the features of both nodes of each edge.
 
-        The ends of an edge without direction enter by the sum and the absolute difference of their features.
+        Undirected edges use the sum and the absolute difference of the features of their two nodes.
         """
         if self.edge_features is not None:
             return self.edge_features
@@ -102,7 +102,7 @@ class GraphSamples:
 
     @property
     def skips(self) -> Ints:
-        """Return (K, 2), the ends of paths of three nodes that no edge joins, each pair once."""
+        """Return the pairs of nodes, (K, 2), that are ends of a path of three nodes and not joined by an edge."""
         paths = self.paths
         ends = paths[:, ::2] if self.directed else np.sort(paths[:, ::2], axis=1)
         ends = np.unique(ends, axis=0)
@@ -112,7 +112,7 @@ class GraphSamples:
 
     @property
     def paths(self) -> Ints:
-        """Return (K, 3), paths of three different nodes along edges and, if they have one, along their direction."""
+        """Return all paths of three different nodes, (K, 3); directed edges are followed in their direction only."""
         n_nodes = self.nodes.shape[0]
         into: list[list[int]] = [[] for _ in range(n_nodes)]
         out: list[list[int]] = [[] for _ in range(n_nodes)]
@@ -140,9 +140,9 @@ class _Sample:
 def read_labelled_graphs(
     X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
-    """Return a reader of the labels, and the graphs of weight above 0 with their labels and weights.
+    """Return a reader of the labels, and the graphs whose weight is above 0 with their labels and weights.
 
-    Labels are indices (N,) of the nodes, -1 where a label is missing.
+    Labels are indices into the classes, one per node, (N,); -1 is a missing label.
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)
@@ -161,7 +161,7 @@ def read_graphs(X: UserData) -> list[UserData]:
     expected = "a list of graphs, each (features, edges) or a networkx graph, or of sequences (T, d)"
     opened = read_container(X, "X", expected)
     if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
-        raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}")
+        raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}; pass [X] for one sequence")
     return list(opened)
 
 
@@ -176,7 +176,7 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
         ends = None if len(x) == 2 else _matrix(x[2], names[1])
         if ends is not None and ends.shape[0] != len(edges):
             raise ValueError(
-                f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected as many"
+                f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected one row per edge"
             )
         return _Sample(features, edges, ends, False)
     features = _matrix(x, f"X[{i}]")
@@ -185,19 +185,19 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
 
 
 def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
-    """Return features of nodes and edges, and those of edges if they have any, from the attributes "x"."""
+    """Return node features, edges and, if edges have any, edge features; features are the attributes "x"."""
     if graph.is_directed() != directed:
         other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
         raise ValueError(
-            f"X[{i}] is a {type(graph).__name__} of networkx, and directed={directed!r}: expected graphs whose edges "
-            f"are {'directed' if directed else 'without direction'}; use {other}"
+            f"X[{i}] is a {type(graph).__name__} of networkx, and directed={directed!r}: expected "
+            f"{'directed' if directed else 'undirected'} graphs; use {other}"
         )
     places = {node: k for k, node in enumerate(graph.nodes)}
     try:
         features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
     except (KeyError, ValueError):
         raise ValueError(
-            f"X[{i}] lacks features: expected an attribute 'x' of every node, numbers of one length"
+            f"X[{i}] lacks features: expected an attribute 'x' of every node, with the same number of numbers each"
         ) from None
     pairs = list(graph.edges(data=True))
     edges = np.array([(places[a], places[b]) for a, b, _ in pairs], np.int64).reshape(-1, 2)
@@ -205,18 +205,18 @@ def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, .
     if 0 < with_features < len(pairs):
         raise ValueError(
             f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected features of all "
-            "edges, or of none"
+            "edges or of no edge"
         )
     if not with_features:
         return features, edges
     try:
         return features, edges, np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
     except ValueError:
-        raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers of one length") from None
+        raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers or differ in length") from None
 
 
 def _is_graph(x: UserData) -> bool:
-    """Return whether a tuple or list is (features, edges), and not the two or three tokens of a sequence."""
+    """Return whether x is a tuple or list (features, edges[, edge features]), not a sequence of 2 or 3 tokens."""
     if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
         return False
     try:
@@ -233,18 +233,19 @@ def _matrix(values: UserData, name: str) -> Inputs:
 
 
 def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
-    opened = read_container(values, f"the edges of X[{i}]", "(n_edges, 2) numbers of nodes")
+    expected = "an array (n_edges, 2) of integers, the numbers of the two nodes of each edge"
+    opened = read_container(values, f"the edges of X[{i}]", expected)
     try:
         edges = np.asarray(opened)
     except ValueError:
-        raise ValueError(f"the edges of X[{i}] are not pairs: expected (n_edges, 2) numbers of nodes") from None
+        raise ValueError(f"the edges of X[{i}] are not pairs: expected {expected}") from None
     if edges.size == 0:
         return np.empty((0, 2), np.int64)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise ValueError(f"the edges of X[{i}] have shape {edges.shape}: expected (n_edges, 2) numbers of nodes")
+        raise ValueError(f"the edges of X[{i}] have shape {edges.shape}, dtype {edges.dtype}: expected {expected}")
     if edges.min() < 0 or edges.max() >= n_nodes:
         raise ValueError(
-            f"the edges of X[{i}] name nodes from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
+            f"the edges of X[{i}] have node numbers from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
         )
     if (edges[:, 0] == edges[:, 1]).any():
         raise ValueError(f"X[{i}] joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes")
@@ -254,7 +255,7 @@ def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
         a, b = edges[first[counts > 1].min()]
         raise ValueError(
             f"X[{i}] has the edge ({a}, {b}) more than once: expected each edge once"
-            + ("" if directed else ", from either end; edges in both directions go with directed=True")
+            + ("" if directed else ", in either direction; set directed=True to use edges in both directions")
         )
     return edges.astype(np.int64)
 
@@ -263,15 +264,15 @@ def _check_alike(items: Sequence[_Sample]) -> None:
     widths = [item.features.shape[1] for item in items]
     if len(set(widths)) > 1:
         i = next(k for k, width in enumerate(widths) if width != widths[0])
-        raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected as many")
+        raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected the same number")
     with_edges = [item for item in items if len(item.edges)]
     if len({item.edge_features is None for item in with_edges}) > 1:
-        raise ValueError("X has some graphs with edge features and some without: expected all or none")
+        raise ValueError("X has some graphs with edge features and some without: expected them in all or in none")
     if len({item.edge_features.shape[1] for item in with_edges if item.edge_features is not None}) > 1:
-        raise ValueError("X has graphs that differ in the number of their edge features: expected as many for all")
+        raise ValueError("X has graphs that differ in the number of their edge features: expected the same number")
 
 
-def _joined(parts: Sequence[Inputs]) -> Inputs:
+def _join(parts: Sequence[Inputs]) -> Inputs:
     if any(is_sparse(part) for part in parts):
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts], format="csr"))
     return np.concatenate(parts)

@@ -1,14 +1,14 @@
-"""Labels as users hand them in, stored flat: indices (N,) into the classes, and what each token may be.
+"""Read labels and store them flat: one index into the classes per token, (N,), and the labels that a token may have.
 
-y is a list of label sequences, or all labels one after the other if X is flat, in any container that `containers`
-reads. A label is any hashable value that equals itself. A string instead of a sequence is a sequence of one-letter
-labels. These values do not stand for one known label:
+y is a list of label sequences, or a list of all labels if X is flat, in any container that `containers` reads. A label
+is any hashable value that equals itself. A string in the place of a sequence is a sequence of one-letter labels. These
+values have a special meaning:
 
-    None, pandas.NA The label is missing. So is a masked entry of a masked array.
+    None, pandas.NA The label is missing. A masked entry of a masked array is missing too.
     -1              The label is missing if all classes are strings or integers >= 0. Otherwise -1 is a label.
-    {"a", "b"}      The label is one of this set or frozenset.
+    {"a", "b"}      The label is one of the elements of this set or frozenset.
 
-Training maximises the probability that each label lies within its set.
+Training maximises the probability that each such label is in its set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kernelcrf.validation import shown, shown_list
 
 SETS = (set, frozenset)
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-# The types of classes by the letters that NumPy has for their kinds.
+# The type of the classes for each of NumPy's letters for kinds of dtypes.
 TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
 UNKNOWN = -1
 
@@ -38,14 +38,14 @@ UNKNOWN = -1
 class LabelReader:
     """Reads labels of tokens and nodes.
 
-    classes : (L,), the labels, sorted as scikit-learn sorts them, or by appearance if they have no order.
+    classes : (L,), the labels, sorted as in scikit-learn, or in order of appearance if they cannot be sorted.
     """
 
     classes: Array
 
     @classmethod
     def fit(cls, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader of the labels of tokens, or of the given classes; at least one label must be known."""
+        """Return a reader whose classes are given, or are the labels of the tokens; raise if no token is labelled."""
         seen = distinct_labels(tokens)
         if classes is not None:
             labels = dict.fromkeys(classes)
@@ -54,25 +54,25 @@ class LabelReader:
             labels = dict.fromkeys(seen)
             if UNKNOWN in labels and _minus_one_is_free(label for label in labels if label != UNKNOWN):
                 del labels[UNKNOWN]
-        reader = cls(_sorted(list(labels)))
+        reader = cls(_sort_labels(list(labels)))
         if not any(label in reader._index for label in seen):
             raise ValueError(
                 "y has no label that is not missing (None or -1): expected at least one labelled token"
                 if all(map(reader._is_missing, seen))
-                else f"y has none of the classes {shown_list(labels)}: expected labels among them"
+                else f"y has none of the classes {shown_list(labels)}: expected labels that are in classes="
             )
         if len(labels) < 2:
-            hint = "; -1 counts as missing, classes=[-1, 1] makes it a label" if UNKNOWN in seen else ""
+            hint = "; -1 counts as missing, pass classes=[-1, 1] to make it a label" if UNKNOWN in seen else ""
             raise ValueError(
                 f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
-                f"classes= names those that y does not show{hint}"
+                f"use classes= to name labels that do not occur in y{hint}"
             )
         return reader
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
-        """Return indices (N,), -1 where a label is missing or one of a set, and the labels that are allowed (N, L).
+        """Return the label indices (N,) and flags (N, L) of the labels that each token may have.
 
-        The second is None if every token has one known label.
+        The index is -1 if a label is missing or given as a set. The flags are None if every token has a known label.
         """
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
@@ -81,17 +81,17 @@ class LabelReader:
         return labels, None
 
     def encode_single(self, tokens: Sequence[UserData], chains: Chains) -> Labels:
-        """Return indices (N,), -1 where a label is missing; raise if there are sets of labels."""
+        """Return the label indices (N,), -1 for a missing label; raise if a label is given as a set."""
         labels, allowed = self.encode(tokens, chains)
         counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
         if ((counts > 1) & (counts < len(self.classes))).any():
-            raise ValueError("y has sets of labels: expected one label per node, or None for a missing one")
+            raise ValueError("y has sets of labels: expected one label per node, or None for a missing label")
         return np.where(counts > 1, np.int32(UNKNOWN), labels)
 
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
-        """Return which of the indices (N,) are the labels of tokens, and which of these labels are known, each (N,).
+        """Return flags (N,) of the predicted indices that are right, and flags (N,) of the tokens with a known label.
 
-        A label outside the classes is known, and no index is right.
+        A label that is not among the classes is known, and no predicted index is right for it.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         truth = [
@@ -100,7 +100,7 @@ class LabelReader:
         return np.asarray(indices) == np.array(truth, np.intp), known
 
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
-        """Return the labels of indices (N,), one array per sequence."""
+        """Convert indices (N,) to labels: return one array of labels per sequence."""
         return Ragged.cut(self.classes[np.asarray(indices, dtype=np.intp)], chains.offsets)
 
     def to_config(self) -> dict[str, UserData]:
@@ -110,7 +110,7 @@ class LabelReader:
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelReader:
-        """Return the reader that `to_config` described."""
+        """Return the reader that `to_config` wrote."""
         return cls(values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]}))
 
     @cached_property
@@ -134,7 +134,7 @@ class LabelReader:
             choices = [self._find(one, t, chains) for one in (label if isinstance(label, SETS) else (label,))]
             if not choices:
                 raise ValueError(
-                    f"y has an empty set of labels at {chains.place(t)}: expected at least one; None is a missing label"
+                    f"y has an empty set of labels at {chains.place(t)}: expected a label in it, or None if missing"
                 )
             allowed[t, choices] = True
             if len(choices) == 1:
@@ -147,15 +147,15 @@ class LabelReader:
         except (KeyError, TypeError):
             raise ValueError(
                 f"y has the label {shown(label)} at {chains.place(t)}, which is not among the classes "
-                f"{shown_list(self.classes.tolist())}: expected one of them, None for a missing label, or a set of "
-                "them; fit with classes= to name labels beforehand"
+                f"{shown_list(self.classes.tolist())}: expected one of these classes, a set of them, or None for a "
+                "missing label; to allow labels that the training data lack, fit with classes="
             ) from None
 
 
 def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
-    """Return the labels of all tokens; raise if a sequence has more or fewer labels than tokens.
+    """Return the labels of all tokens in one list; raise if a sequence has more or fewer labels than tokens.
 
-    flat : whether y holds the labels of all tokens one after the other.
+    flat : whether y already is one list of the labels of all tokens.
     """
     if y is None:
         raise ValueError(
@@ -186,11 +186,11 @@ def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[User
 
 
 def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
-    """Return the distinct labels of tokens without None, also those within sets, by appearance."""
+    """Return the distinct known labels of tokens, including the elements of sets, in order of appearance."""
     seen: dict[UserData, None] = {}
     for label in tokens:
         if isinstance(label, SETS):
-            # The order of a set is not fixed: sorting by text makes a fit repeatable.
+            # The order of a set is not fixed: sorting its labels by their repr makes a fit repeatable.
             seen.update(dict.fromkeys(sorted(label, key=repr)))
         elif not is_missing_value(label):
             try:
@@ -198,7 +198,7 @@ def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
             except TypeError:
                 raise TypeError(
                     f"y has the label {shown(label)} of type {type(label).__name__}: expected a hashable label; "
-                    "a set holds the labels of an ambiguous token"
+                    "if the token is ambiguous, pass a set of its possible labels"
                 ) from None
     _check_labels(seen, "y")
     return list(seen)
@@ -209,7 +209,7 @@ def _check_labels(labels: Iterable[UserData], name: str) -> None:
         if is_missing_value(label) or not _equals_itself(label):
             raise ValueError(
                 f"{name} has {shown(label)} as a label: expected a value that equals itself; "
-                "a token without a label is None, outside any set"
+                "if the label of a token is missing, pass None, outside any set"
             )
 
 
@@ -225,20 +225,20 @@ def _is_minus_one(label: UserData) -> bool:
 
 
 def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
-    """Return whether all labels are strings or integers >= 0, so that -1 can stand for a missing one."""
+    """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
     return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
 
 
-def _sorted(labels: list[UserData]) -> Array:
-    """Return strings or numbers as `numpy.unique` sorts them, other values in their own order, or as they come."""
-    # The `item` of a date in nanoseconds is a number.
+def _sort_labels(labels: list[UserData]) -> Array:
+    """Sort strings or numbers with `numpy.unique` and other labels with `sorted`; keep the order if that fails."""
+    # `item` would turn a date in nanoseconds into a number.
     labels = [
         label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label for label in labels
     ]
     for types in (str, bool, int | float):
         if all(isinstance(label, types) for label in labels):
             array = np.unique(np.asarray(labels))
-            # Arrays drop a trailing NUL of strings and round integers beyond 64 bits.
+            # NumPy drops trailing NUL characters of strings and rounds integers of more than 64 bits.
             if set(array.tolist()) == set(labels):
                 return array
     try:
@@ -248,7 +248,7 @@ def _sorted(labels: list[UserData]) -> Array:
 
 
 def label_to_json(label: UserData) -> UserData:
-    """Return a label as a JSON-able value: a tuple as a list; strings, numbers and booleans as they are."""
+    """Convert a label for JSON: a tuple becomes a list; strings, numbers and booleans do not change."""
     if isinstance(label, tuple):
         return [label_to_json(part) for part in label]
     value = label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label
@@ -256,8 +256,8 @@ def label_to_json(label: UserData) -> UserData:
         return value
     raise TypeError(
         f"classes has the label {shown(label)} of type {type(label).__name__}, which cannot be written to a file: "
-        "expected strings, numbers, booleans or tuples of them; fit with labels such as str(label), or keep this "
-        "estimator by joblib.dump"
+        "expected strings, numbers, booleans or tuples of them; fit with labels such as str(label), or save this "
+        "estimator with joblib.dump"
     )
 
 
@@ -271,22 +271,22 @@ def label_from_json(label: UserData) -> UserData:
 
 
 def values_to_config(values: Array) -> dict[str, object]:
-    """Return values with their type, which is the name of a type of numbers, "str" or "object"."""
+    """Return values and the name of their type for JSON; the type is one of NUMBERS, "str" or "object"."""
     name = values.dtype.name
     kind = name if name in NUMBERS else "str" if values.dtype.kind == "U" else "object"
     return {"type": kind, "values": [label_to_json(value) for value in values.tolist()]}
 
 
 def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
-    """Return the values that `values_to_config` described, which must differ if they are `distinct`."""
+    """Return the values that `values_to_config` wrote; if `distinct`, raise if two values are equal."""
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
     if kind not in (*NUMBERS, "str", "object"):
         raise ModelFileError(f"values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object")
     types = object if kind == "object" else str if kind == "str" else int | float
     if not all(isinstance(value, types) and value == value for value in values):
-        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r}")
+        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r} for each value")
     array = object_array(values) if kind == "object" else np.array(values, kind)
-    # NumPy cuts numbers to fit their type.
+    # NumPy may round or wrap numbers that do not fit the type.
     if array.tolist() != values or (distinct and len(set(values)) != len(values)):
-        raise ModelFileError(f"values are {shown(values)}: expected different ones of the type {kind!r}")
+        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r} and no duplicates")
     return array

@@ -1,8 +1,8 @@
-"""Rows of numbers and their labels as users hand them in: containers by position, then scikit-learn's checks.
+"""Read rows of numbers and their labels: convert the containers, then apply scikit-learn's checks.
 
-Sets of labels are scikit-learn's indicator matrix (m, n_labels), dense or sparse. -1 is a missing label in a y with
-zeros. A y without zeros, such as one of -1 and 1, has its own two values in each column, and none is missing. A y of
-one column is a single label.
+Sets of labels are an indicator matrix (m, n_labels) as in scikit-learn, dense or sparse. If y contains zeros, -1 is a
+missing label. If y contains no zeros, for example only -1 and 1, each column has two values of any kind, and no label
+is missing. A one-dimensional y is a single label.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LONGEST = 400
 
 @dataclass(frozen=True, eq=False)
 class RowReader:
-    """Reads rows with the columns that `fit` saw.
+    """Reads rows that have the same columns as the rows passed to `fit`.
 
-    owner : the name of the estimator that errors mention.
+    owner : the name of the estimator, for error messages.
     feature_names : (n_features,) names of the columns of a data frame, or None.
     """
 
@@ -46,7 +46,7 @@ class RowReader:
     def fit(
         cls, owner: str, X: UserData, y: UserData, *, multi_output: bool = False
     ) -> tuple[RowReader, Inputs, Array]:
-        """Return a reader of rows like X, X itself (m, d), dense or CSR, and its labels y."""
+        """Return a reader of rows with the columns of X, the checked X (m, d), dense or CSR, and the checked y."""
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
         X, y, columns = _rows(X), _targets(y), type(owner, (BaseEstimator,), {})()
@@ -56,17 +56,17 @@ class RowReader:
 
     @property
     def known_names(self) -> Array:
-        """Return the names of the columns, or raise if they had none."""
+        """Return the names of the columns; raise if the columns have no names."""
         if self.feature_names is None:
             raise AttributeError(f"{self.owner} was fitted to columns without names: fit it to a data frame")
         return self.feature_names
 
     def read(self, X: UserData) -> Inputs:
-        """Return rows X (m, d), dense or CSR; an empty list is a matrix without rows."""
+        """Return X as a matrix (m, d), dense or CSR; an empty list becomes a matrix without rows."""
         X = _rows(X)
         if isinstance(X, list) and not X:
             return np.empty((0, self.n_features))
-        # scikit-learn compares the columns of X with those that an estimator keeps, and names its class in errors.
+        # scikit-learn compares the columns of X with attributes of an estimator, whose class its errors mention.
         columns = type(self.owner, (BaseEstimator,), {})()
         columns.n_features_in_ = self.n_features
         if self.feature_names is not None:
@@ -82,47 +82,47 @@ class RowReader:
 
     @classmethod
     def from_config(cls, owner: str, config: Mapping[str, UserData]) -> RowReader:
-        """Return the reader that `to_config` described."""
+        """Return the reader that `to_config` wrote."""
         n_features, names = read_count(config, "n_features", 1), config["feature_names"]
         strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if names is not None and not (strings and len(names) == n_features):
-            raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} names of columns")
+            raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} strings, or null")
         return cls(owner, n_features, None if names is None else np.array(names, object))
 
 
 def _rows(X: UserData) -> UserData:
-    """Return X as a list, an array, a sparse matrix or a frame, once no entry is masked."""
+    """Convert X to a list, an array, a sparse matrix or a frame; raise if it has masked entries or dates."""
     X = read_container(X, "X", "a matrix of numbers, one row per sample")
     if _holds_dates(X):
-        raise TypeError("X has dates: expected numbers; a date becomes one by its distance from another, in days, say")
+        raise TypeError("X has dates: expected numbers; convert each date, for example to days since a fixed date")
     if isinstance(X, list):
-        # NumPy would take the numbers below a mask.
+        # NumPy would ignore the masks and read the masked numbers.
         X = [read_container(row, f"X[{i}]") if isinstance(row, np.ma.MaskedArray) else row for i, row in enumerate(X)]
     return X
 
 
 def _holds_dates(X: UserData) -> bool:
-    """Return whether an array or a column of a frame has dates, which scikit-learn converts to numbers silently."""
+    """Return whether an array or a column of a frame has dates, which scikit-learn would convert without a warning."""
     types = list(X.dtypes) if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", "")]
     return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types)
 
 
 def _targets(y: UserData) -> UserData:
-    """Return y as an array, a sparse matrix, a frame or a list, once no entry is masked."""
+    """Convert y to an array, a sparse matrix, a frame or a list; raise if it has masked entries."""
     if y is None or is_sparse(y) or is_frame(y) or hasattr(y, "iloc") or isinstance(y, str | Number):
         return y
     if isinstance(y, np.ma.MaskedArray):
         read_container(y, "y")
     if not isinstance(y, np.ndarray):
         return read_container(y, "y", "a list of labels, one per row")
-    # scikit-learn knows no type of target for numbers that are held as objects.
+    # scikit-learn cannot tell the type of a target whose numbers are stored as objects.
     held = y.dtype == object and all(isinstance(value, Number) for value in y.flat)
     return np.asarray(y.tolist() if held else y)
 
 
 @contextmanager
 def _named_errors(*names: str) -> Iterator[None]:
-    """Let errors of scikit-learn's checks name the argument, in one line of bounded length."""
+    """Shorten errors of scikit-learn's checks to one line, and add the names of the arguments if they are missing."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -135,13 +135,13 @@ def _named_errors(*names: str) -> Iterator[None]:
 
 
 def find_classes(y: Array) -> tuple[Array, Labels]:
-    """Return the sorted classes of the labels of rows y (m,), and y as indices into them."""
+    """Return the sorted distinct labels of y (m,), which are the classes, and y as indices into the classes."""
     with _named_errors("y"):
         check_classification_targets(y)
     try:
         classes, indices = np.unique(y, return_inverse=True)
     except TypeError:
-        raise TypeError(f"y has labels without an order, such as {shown(y[0])}: expected strings or numbers") from None
+        raise TypeError(f"y has labels that cannot be sorted ({shown(y[0])}): expected strings or numbers") from None
     if len(classes) < 2:
         raise ValueError(f"y has one class, {shown(classes[0])}: a classifier needs samples of at least 2 classes")
     return classes, indices.astype(np.int32)
@@ -154,14 +154,14 @@ def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
         raise ValueError(f"y has shape {labels.shape}: expected ({n_rows},), one label per row of X")
     indices = np.searchsorted(classes, labels)
     if not np.array_equal(classes[np.minimum(indices, len(classes) - 1)], labels):
-        raise ValueError(f"y has labels that are not among the classes {shown_list(classes.tolist())}")
+        raise ValueError(f"y has labels that are not among the classes: expected {shown_list(classes.tolist())}")
     return indices.astype(np.int32)
 
 
 def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
-    """Return the accuracy of predicted labels, or label sets, by the weights of their rows."""
+    """Return the weighted share of rows whose predicted label, or whole label set, is right."""
     if not len(predicted):
-        raise ValueError("X has no rows: expected at least one to score")
+        raise ValueError("X has no rows: expected at least one row to score")
     weights = read_weights(sample_weight, len(predicted), "row")
     with _named_errors("y"):
         return float(accuracy_score(_targets(y), predicted, sample_weight=weights))
@@ -169,10 +169,10 @@ def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> floa
 
 @dataclass(frozen=True, eq=False)
 class LabelSetReader:
-    """Reads sets of the labels that `fit` saw.
+    """Reads label sets with the same labels as the y passed to `fit`.
 
-    values : the two values of each label; the second says that the label is in the set.
-    one_column : whether y was (m,), a single label.
+    values : the two values of each column; the second means that the label is in the set.
+    one_column : whether the y of `fit` had the shape (m,), a single label.
     """
 
     values: tuple[Array, ...]
@@ -180,7 +180,7 @@ class LabelSetReader:
 
     @classmethod
     def fit(cls, y: UserData) -> tuple[LabelSetReader, Labels]:
-        """Return a reader of sets like y, an array or a sparse matrix, and y itself as `read` returns it."""
+        """Return a reader of label sets like y, an array or a sparse matrix, and the result of reading y with it."""
         Y = _columns(y)
         zeros = bool((Y == 0).any())
         reader = cls(tuple(_two_values(column, j, zeros) for j, column in enumerate(Y.T)), y.ndim == 1)
@@ -188,20 +188,20 @@ class LabelSetReader:
 
     @property
     def classes(self) -> Array:
-        """Return the numbers of the labels, or the two values of a single label."""
+        """Return the column numbers of the labels; for a single label, return its two values."""
         return self.values[0] if self.one_column else np.arange(len(self.values))
 
     def read(self, y: UserData) -> Labels:
-        """Return y as indices into the two values of each label, (m, n_labels), -1 where a label is missing."""
+        """Return y as indices (m, n_labels) into the two values of each label; -1 is a missing label."""
         with _named_errors("y"):
             y = check_array(_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
         Y = _columns(y) if y.shape[0] else np.empty((0, len(self.values)))
         if Y.shape[1] != len(self.values):
-            raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self.values)}, one for each label")
+            raise ValueError(f"y has {Y.shape[1]} columns: expected {len(self.values)}, one per label")
         return self._encode(Y)
 
     def decode(self, indices: Array) -> Array:
-        """Return the values of indices (m, n_labels), in the shape that y had."""
+        """Convert indices (m, n_labels) to the values of the labels, in the shape of the y of `fit`."""
         columns = [values[indices[:, j]] for j, values in enumerate(self.values)]
         return columns[0] if self.one_column else np.column_stack(columns)
 
@@ -211,14 +211,14 @@ class LabelSetReader:
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelSetReader:
-        """Return the reader that `to_config` described."""
-        # A label that showed one value in training has it twice.
+        """Return the reader that `to_config` wrote."""
+        # If a label had only one value in training, this value is stored twice.
         values = tuple(values_from_config(own, distinct=False) for own in config["values"])
         one_column = read_flag(config, "one_column")
         if any(own.shape != (2,) for own in values) or (one_column and len(values) != 1):
             raise ModelFileError(
-                f"values have the shapes {shown_list(own.shape for own in values)}: expected two values of each "
-                "label, and a single label if one_column is true"
+                f"values have the shapes {shown_list(own.shape for own in values)}: expected two values per label, "
+                "and exactly one label if one_column is true"
             )
         return cls(values, one_column)
 
@@ -233,7 +233,7 @@ def _columns(y: UserData) -> Array:
 
 
 def _two_values(column: Array, j: int, zeros: bool) -> Array:
-    """Return the two values of label j; if y has zeros, a column of -1, 0 and 1 has missing labels."""
+    """Return the two values of label j; -1 is missing if y has zeros and the column has only -1, 0 and 1."""
     may_miss = zeros and column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all())
     known = column[column != -1] if may_miss else column
     if len(known):
@@ -242,7 +242,7 @@ def _two_values(column: Array, j: int, zeros: bool) -> Array:
     if len(values) > 2:
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {type_of_target(known)}: column "
-            f"{j} of y has the values {shown(values[:5].tolist())}; expected an indicator matrix, two values per label"
+            f"{j} of y has the values {shown(values[:5].tolist())}; expected at most two different values per column"
         )
     if np.isin(values, (0, 1)).all():
         return np.array([0, 1], values.dtype)

@@ -1,4 +1,4 @@
-"""Sequences as users hand them in, stored flat: inputs (N, d) and the `Chains` that say which rows belong to which.
+"""Read sequences and store them flat: inputs (N, d) of all tokens, and `Chains`, the rows of each sequence.
 
 X is one of
 
@@ -6,9 +6,9 @@ X is one of
     a list of (T_i, d) SciPy matrices       "sparse"
     a list of lists of feature dicts        "dicts"; each token is a dict, or a list of feature names
 
-or the flat form of any of them, all tokens one after the other, with `lengths=` (T_1, ..., T_m). Any container
-that `containers` reads will do, and a sequence may be empty. What `fit` saw decides what `read` accepts: the same kind
-and the same columns.
+or the flat form of any of these: the tokens of all sequences one after the other, with `lengths=` (T_1, ..., T_m). Any
+container that `containers` reads is accepted, and a sequence may be empty. `read` accepts only data of the same kind
+and with the same columns as the data passed to `fit`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matric
 
 @dataclass(frozen=True)
 class SequenceReader:
-    """Reads sequences of the kind and the columns that `fit` saw; `vectorizer` is that of feature dicts."""
+    """Reads sequences of the same kind and columns as those passed to `fit`; `vectorizer` converts feature dicts."""
 
     kind: Kind
     n_features: int
@@ -56,15 +56,15 @@ class SequenceReader:
         sample_weight: UserData = None,
         first: int = 0,
     ) -> tuple[SequenceReader, Inputs, Chains]:
-        """Return a reader of sequences like X, and X itself: (N, d) dense or CSR, and its chains.
+        """Return a reader of sequences like X, the inputs (N, d) of X, dense or CSR, and the chains of X.
 
-        hash_features : 2**k columns by hashing the names of feature dicts; None keeps a vocabulary of them.
-        sample_weight : (m,) or None; a sequence of weight 0 adds no name to the vocabulary.
-        first : the number of the first sequence in the user's data, for messages.
+        hash_features : number of columns, a power of 2, to hash names of feature dicts into; None keeps a vocabulary.
+        sample_weight : (m,) or None; the names in a sequence of weight 0 are not added to the vocabulary.
+        first : the number of the first sequence in the user's data, for error messages.
         """
         parts, chains, kind = open_sequences(X, lengths, first)
         if chains.n_samples == 0:
-            raise ValueError("X has no sequences: expected at least one")
+            raise ValueError("X has no sequences: expected at least one sequence")
         if kind is None or chains.n_nodes == 0:
             raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
         if kind == "dicts":
@@ -77,7 +77,7 @@ class SequenceReader:
             flat = feature_dicts.vectorize(tokens, vectorizer, fit=every).to_csr()
         elif hash_features is not None:
             raise ValueError(
-                f"hash_features={shown(hash_features)} goes with feature dicts, and X has {WORDS[kind]}: drop it"
+                f"hash_features={shown(hash_features)} needs feature dicts, and X has {WORDS[kind]}: set it to None"
             )
         else:
             vectorizer, flat = None, _stack(parts, chains, lengths is None)
@@ -86,14 +86,14 @@ class SequenceReader:
         return cls(kind, flat.shape[1], vectorizer), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
-        """Return X as (N, d), dense or CSR, and its chains; features of dicts that `fit` did not see are left out."""
+        """Return the inputs (N, d) of X, dense or CSR, and its chains; drop feature names that `fit` did not see."""
         flat, chains = self.read_entries(X, lengths, first)
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
     def read_entries(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs | Entries, Chains]:
-        """Return the same with feature dicts as Entries, which are enough for a product.
+        """Return the same as `read`, but feature dicts as Entries: they are faster to make, and can be multiplied.
 
-        X may be Entries itself, with lengths: features that were looked up in the reader's vocabulary beforehand.
+        With lengths, X itself may be Entries, whose features were already looked up in the vocabulary.
         """
         if isinstance(X, Entries):
             return self._check_entries(X, lengths)
@@ -111,30 +111,30 @@ class SequenceReader:
         flat = _stack(parts, chains, lengths is None)
         if flat.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input: "
-                "the columns that fit saw"
+                f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
+                "the same columns as in fit"
             )
         return flat, chains
 
     def _check_entries(self, X: Entries, lengths: UserData) -> tuple[Entries, Chains]:
         if self.kind != "dicts" or X.d != self.n_features or lengths is None:
             raise ValueError(
-                f"X has entries of {X.d} columns, and lengths={shown(lengths)}: expected entries of the "
-                f"{self.n_features} columns of a reader of feature dicts, and lengths"
+                f"X is Entries with {X.d} columns, lengths={shown(lengths)}, and the model was fitted to "
+                f"{WORDS[self.kind]}: expected a model of feature dicts, {self.n_features} columns, and lengths="
             )
         chains = Chains.from_lengths(read_lengths(lengths))
         if chains.n_nodes != X.shape[0]:
-            raise ValueError(f"lengths sums to {chains.n_nodes} and X has {X.shape[0]} tokens: expected the same")
+            raise ValueError(f"lengths sums to {chains.n_nodes} and X has {X.shape[0]} tokens: expected equal numbers")
         return X, chains
 
     @property
     def vocabulary(self) -> Mapping[str, int] | None:
-        """Return the columns by name, or None without a vocabulary of feature dicts."""
+        """Return a mapping from feature names to columns, or None if there is no vocabulary."""
         return self.vectorizer.vocabulary_ if isinstance(self.vectorizer, DictVectorizer) else None
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the columns, or None without a vocabulary of feature dicts."""
+        """Return the names of the columns, or None if there is no vocabulary."""
         return list(self.vectorizer.feature_names_) if isinstance(self.vectorizer, DictVectorizer) else None
 
     def to_config(self) -> dict[str, object]:
@@ -146,7 +146,7 @@ class SequenceReader:
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> SequenceReader:
-        """Return the reader that `to_config` described, or raise if the description is inconsistent."""
+        """Return the reader that `to_config` wrote; raise if its values are inconsistent."""
         kind, n_features, names = config["kind"], read_count(config, "n_features", 1), config.get("feature_names")
         if kind not in WORDS:
             raise ModelFileError(f"kind is {shown(kind)}: expected one of {', '.join(WORDS)}")
@@ -158,7 +158,7 @@ class SequenceReader:
         strings = isinstance(names, list) and all(isinstance(name, str) for name in [*names, separator])
         if not strings or len(set(names)) != len(names) or len(names) != n_features:
             raise ModelFileError(
-                f"feature_names is {shown(names)}: expected {n_features} distinct strings, and a separator"
+                f"feature_names is {shown(names)}: expected {n_features} distinct strings, and a string as separator"
             )
         return cls(kind, n_features, feature_dicts.restore_vectorizer(names, separator))
 
@@ -166,29 +166,29 @@ class SequenceReader:
 def open_sequences(
     X: UserData, lengths: UserData = None, first: int = 0
 ) -> tuple[Sequence[UserData], Chains, Kind | None]:
-    """Return the sequences, or the one flat run of tokens if lengths are given; their chains; and their kind.
+    """Return the list of sequences, their chains and their kind; with lengths, the list holds all tokens as one entry.
 
     The kind is None if there are no tokens. The first sequence has the number `first` in error messages.
     """
     if lengths is not None:
         if not isinstance(X, NamedTokens):
-            X = read_container(X, "X", "all tokens one after the other, as with lengths=")
+            X = read_container(X, "X", "the tokens of all sequences one after the other, because lengths= is given")
         sizes = read_lengths(lengths)
         n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
         if sizes.sum() != n_nodes:
             raise ValueError(
-                f"lengths sums to {sizes.sum()} and X has {n_nodes} tokens: expected the same; with lengths=, X has "
-                "all tokens one after the other; drop lengths= for a list of sequences"
+                f"lengths sums to {sizes.sum()} and X has {n_nodes} tokens: expected equal numbers, because with "
+                "lengths= X holds the tokens of all sequences; omit lengths= if X is a list of sequences"
             )
         return [X], _number_chains(sizes, first), _find_kind(X, "X") if n_nodes else None
     if isinstance(X, NamedTokens):
-        raise ValueError("X has tokens with features by name, one after the other: expected lengths= with them")
+        raise ValueError("X is NamedTokens, the tokens of all sequences: expected lengths=, which cuts them")
     opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
     dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
     if dimensions not in (1, 3) and not (dimensions == 2 and _holds_tokens(opened)):
         raise ValueError(
             f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
-            "arrays; [X] is a single sequence, lengths= cuts it into several"
+            "arrays; pass [X] if X is a single sequence, or lengths= to cut it into several"
         )
     sequences = [_open(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
     kinds = [_find_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(sequences)]
@@ -205,7 +205,7 @@ def open_sequences(
 
 def _find_kind(sequence: UserData, name: str) -> Kind | None:
     """Return the kind of one sequence, None if it has no tokens; raise if it is not a sequence of tokens."""
-    # Asking for types first spares most sequences the slow questions whether they are a Mapping or a Number.
+    # Comparing the type is fast, and settles most sequences; isinstance with Mapping and Number is slow.
     first = sequence[0] if type(sequence) is list and sequence else None
     plain = (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str)
     if plain or isinstance(sequence, NamedTokens):
@@ -226,7 +226,7 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
     if isinstance(sequence, Number):
         raise ValueError(
             f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as a (T, d) array. "
-            "Reshape your data: [X.reshape(-1, 1)] is a single sequence with one number per token"
+            "Reshape your data: pass [X.reshape(-1, 1)] if X is a single sequence with one number per token"
         )
     if is_frame(sequence):
         return "dense"
@@ -244,16 +244,16 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
 
 
 def _advise(passed: Kind, expected: Kind) -> str:
-    """Return how to make sequences of the expected kind from those that were passed."""
+    """Return advice for error messages: how to convert sequences of the kind `passed` to the kind `expected`."""
     if expected == "dicts":
-        return 'a dict such as {"x0": 1.5} for each token carries numbers too'
+        return 'to pass numbers, make a dict such as {"x0": 1.5} for each token'
     if passed == "dicts":
-        return "sklearn.feature_extraction.DictVectorizer makes matrices of dicts"
-    return f"{'scipy.sparse.csr_array(x)' if expected == 'sparse' else 'x.toarray()'} converts each sequence"
+        return "sklearn.feature_extraction.DictVectorizer converts dicts to matrices"
+    return f"{'scipy.sparse.csr_array(x)' if expected == 'sparse' else 'x.toarray()'} converts a sequence x"
 
 
 def _open(x: UserData, number: int) -> UserData:
-    """Return a sequence as a list, an array, a sparse matrix or a frame; `find_kind` refuses what is no container."""
+    """Convert a sequence to a list, an array, a sparse matrix or a frame; leave other values to `_find_kind`."""
     # Most sequences are lists or arrays of floats, and there may be millions of them.
     if type(x) is list or (type(x) is np.ndarray and x.dtype.kind == "f") or not is_collection(x):
         return x
@@ -266,7 +266,7 @@ def _number_chains(sizes: Array, first: int) -> Chains:
 
 
 def _holds_tokens(table: UserData) -> bool:
-    """Return whether a (m, T) array holds feature dicts or lists of names, as NumPy makes of equally long sequences."""
+    """Return whether an array (m, T) holds feature dicts or lists of names: NumPy stacks sequences of equal length."""
     held = isinstance(table, np.ndarray) and table.dtype == object and table.size
     return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
 
@@ -285,7 +285,7 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTo
 
 
 def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
-    """Return the sequences under each other as (N, d), checked; there is at least one token."""
+    """Stack sequences with at least one token to (N, d); raise if widths differ or values are not finite."""
     forms = {_form(part) for part in parts}
     if len(forms) > 1 or None in forms:
         names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
@@ -310,7 +310,7 @@ def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
 
 
 def _form(part: UserData) -> tuple[DType, int] | None:
-    """Return the dtype and the width of a (T, d) array of floats, which is taken as it is; None for anything else."""
+    """Return dtype and width of a (T, d) array of floats, which needs no conversion; return None for anything else."""
     if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
         return part.dtype, part.shape[1]
     return None
@@ -326,5 +326,5 @@ def _check_finite(flat: Inputs, chains: Chains) -> None:
     value = "NaN" if np.isnan(values[tuple(place)]) else values[tuple(place)]
     raise ValueError(
         f"X has the value {value} in {chains.place(row)}, feature {column}: expected finite numbers; "
-        "sklearn.impute.SimpleImputer fills in missing ones"
+        "sklearn.impute.SimpleImputer fills in missing values"
     )

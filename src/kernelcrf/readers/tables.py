@@ -1,7 +1,7 @@
-"""Tables of discrete values as users hand them in: one row per sample, one column per variable, of any values.
+"""Read tables of discrete values of any type: one row per sample, one column per variable.
 
-None, NaN and pandas.NA are missing. A column of fractional numbers with more than FEW_VALUES different values, each
-seen fewer than ROWS_PER_VALUE times on average, is continuous and refused.
+None, NaN and pandas.NA are missing values. A column of fractional numbers is refused as continuous if it has more than
+FEW_VALUES different values and each occurs fewer than ROWS_PER_VALUE times on average.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ FEW_VALUES, ROWS_PER_VALUE = 20, 5
 
 @dataclass(frozen=True, eq=False)
 class TableReader:
-    """Reads tables with the variables that `fit` saw; `categories` holds the values of each, sorted."""
+    """Reads tables with the same variables as in `fit`; `categories` has the sorted values of each variable."""
 
     categories: tuple[Array, ...]
 
     @classmethod
     def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
-        """Return a reader of tables like X, and X itself as `read` returns it."""
+        """Return a reader of tables like X, and the result of reading X with it."""
         table = read_table(X, "X")
         _check_shape(table)
         reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)))
         return reader, reader._encode(table)
 
     def read(self, X: UserData) -> Labels:
-        """Return X as indices into the categories, (m, n_variables), -1 where a value is missing."""
+        """Return X as indices (m, n_variables) into the categories; -1 is a missing value."""
         table = read_table(X, "X")
         if table.ndim and not len(table):
             return np.empty((0, len(self.categories)), np.int32)
@@ -44,7 +44,7 @@ class TableReader:
         return self._encode(table)
 
     def decode(self, indices: Array) -> Array:
-        """Return the values of indices (m, n_variables); as objects if variables differ in the kind of their values."""
+        """Convert indices (m, n_variables) to values; the array has dtype object if variables differ in type."""
         columns = [values[indices[:, v]] for v, values in enumerate(self.categories)]
         if len({column.dtype.kind for column in columns}) == 1:
             return np.column_stack(columns)
@@ -59,7 +59,7 @@ class TableReader:
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> TableReader:
-        """Return the reader that `to_config` described."""
+        """Return the reader that `to_config` wrote."""
         return cls(tuple(values_from_config(values) for values in config["categories"]))
 
     def _encode(self, table: Array) -> Labels:
@@ -70,7 +70,7 @@ class TableReader:
                 if not _is_missing(value):
                     if not isinstance(value, Hashable) or value not in places:
                         raise ValueError(
-                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None"
+                            f"X[{i}, {v}] is {shown(value)}: expected one of {shown_list(places)}, or None if missing"
                         )
                     indices[i, v] = places[value]
         return indices
@@ -78,7 +78,7 @@ class TableReader:
 
 def _check_shape(table: Array) -> None:
     if table.ndim != 2 or table.shape[1] == 0:
-        raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), at least one of each")
+        raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), with at least one row and column")
 
 
 def _is_missing(value: object) -> bool:
@@ -92,7 +92,7 @@ def _categories(column: Array, v: int) -> Array:
     except TypeError:
         raise TypeError(f"X has values in column {v} that cannot be hashed: expected numbers or strings") from None
     if not seen:
-        raise ValueError(f"variable {v} of X has no value that is not missing: expected at least one")
+        raise ValueError(f"variable {v} of X has no value, all are missing: expected at least one value")
     try:
         values = np.array(sorted(seen))
     except TypeError:
@@ -103,6 +103,6 @@ def _categories(column: Array, v: int) -> Array:
     if many and values.dtype.kind == "f" and (values != np.round(values)).any():
         raise ValueError(
             f"variable {v} of X is continuous, with {len(values)} different values in {len(known)} rows: expected "
-            "discrete values; cut it into intervals first, by scikit-learn's KBinsDiscretizer(encode='ordinal')"
+            "discrete values; cut it into intervals first, with scikit-learn's KBinsDiscretizer(encode='ordinal')"
         )
     return values

@@ -1,11 +1,11 @@
-"""Weights of samples and of classes, read in one place for all estimators, their scores, metrics and data on a cluster.
+"""Read sample weights and class weights, for all estimators, their scores, metrics and data on a cluster.
 
-A weight is a finite number >= 0, and not all of them are 0. A sample counts for its sample weight times the mean class
-weight of its known labels; a sample without known labels counts for its sample weight.
+A weight is a finite number >= 0, and at least one weight is above 0. The total weight of a sample is its sample weight
+times the mean class weight of its known labels; without known labels, it is the sample weight.
 
-A sample that counts for 0, by either kind of weight, is left out of the fit: it moves no gamma, no landmark and no
-vocabulary. It is still checked, and its labels are still among the classes, so that the columns of probabilities do
-not depend on weights. Labels of samples whose sample weight is 0 do not enter class_weight="balanced".
+A sample of total weight 0 is left out of the fit: it does not affect gamma, landmarks or vocabulary. It is still
+checked, and its labels are still among the classes, so that the columns of probabilities do not depend on weights.
+class_weight="balanced" does not count the labels of samples whose sample weight is 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kernelcrf.validation import shown, shown_list
 def read_weights(
     sample_weight: UserData, n_samples: int, noun: str, *, first: int = 0, part: bool = False
 ) -> Floats | None:
-    """Return weights (n_samples,) of what `noun` names, read by position, or None if none are given.
+    """Return the weights (n_samples,), or None if none are given; error messages call a sample `noun`, e.g. "row".
 
-    first : the number of the first sample in the user's data, for messages.
-    part : whether these are the weights of a part of the data, which may all be 0.
+    first : the number of the first sample in the user's data, for error messages.
+    part : whether these are the weights of one part of the data, which may all be 0.
     """
     if sample_weight is None:
         return None
@@ -36,14 +36,14 @@ def read_weights(
         raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
     try:
         weights = np.asarray(opened)
-        # Strings that look like numbers are none.
+        # Strings are refused even if they look like numbers.
         texts = weights.dtype == object and any(isinstance(value, str | bytes) for value in weights.flat)
         if texts or weights.dtype.kind not in "fiubO":
             raise TypeError
         weights = weights.astype(np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"sample_weight={shown(sample_weight)} has entries that are no numbers: expected {expected}"
+            f"sample_weight={shown(sample_weight)} has entries that are not numbers: expected {expected}"
         ) from None
     if weights.shape != (n_samples,):
         raise ValueError(f"sample_weight has shape {weights.shape}: expected {expected}")
@@ -52,7 +52,7 @@ def read_weights(
         at = int(wrong[0])
         raise ValueError(f"sample_weight[{first + at}] is {weights[at]:g}: expected {expected}")
     if not part and not weights.any():
-        raise ValueError(f"sample_weight is zero for every {noun}: expected at least one above zero")
+        raise ValueError(f"sample_weight is zero for every {noun}: expected at least one weight above zero")
     return weights
 
 
@@ -66,12 +66,12 @@ def weigh_samples(
     *,
     part: bool = False,
 ) -> Floats | None:
-    """Return what samples count for, (m,), or None if every one counts for one.
+    """Combine sample weights and class weights: return the total weight of each sample, (m,), or None if all are 1.
 
-    sample_weight : what `read_weights` returned.
-    lengths : (m,), how many labels each sample has.
-    indices : (N,), labels of all samples as indices into the classes, -1 where a label is not known.
-    part : whether these are a part of the data, whose samples may all count for 0.
+    sample_weight : the result of `read_weights`.
+    lengths : (m,), the number of labels of each sample.
+    indices : (N,), labels of all samples as indices into the classes, -1 for an unknown label.
+    part : whether these samples are one part of the data, whose total weights may all be 0.
     """
     if class_weight is None:
         return sample_weight
@@ -84,34 +84,34 @@ def weigh_samples(
     means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
     weights = means if sample_weight is None else means * sample_weight
     if not part and not weights.any():
-        raise ValueError(f"class_weight leaves no {noun} with a weight above zero: expected at least one")
+        raise ValueError(f"class_weight leaves no {noun} with a weight above zero: expected at least one {noun}")
     return np.asarray(weights)
 
 
 def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, ...]:
-    """Return the weights and the values, arrays or sparse matrices, of the samples whose weight is not 0."""
+    """Drop the samples of weight 0 from the weights and from each of the given arrays or sparse matrices."""
     if weights is None or weights.all():
         return weights, *values
     return weights[weights > 0], *(value[weights > 0] for value in values)
 
 
 def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: str) -> Floats:
-    """Return a weight for each known token or node of samples of these lengths, for a score; not all are 0."""
+    """Return the weight in a score of each token or node whose label is `known`, (N,); raise if all of them are 0."""
     if not known.any():
-        raise ValueError(f"y has no {noun} with a known label: expected at least one to score")
+        raise ValueError(f"y has no {noun} with a known label: expected at least one {noun} to score")
     given = read_weights(sample_weight, len(lengths), "sample")
     if given is None:
         return np.ones(int(known.sum()))
     weights = np.repeat(given, lengths)[known]
     if not weights.any():
-        raise ValueError(f"sample_weight is zero for every {noun} with a known label: expected at least one above zero")
+        raise ValueError(f"sample_weight is zero for every {noun} with a known label: expected a weight above zero")
     return weights
 
 
 def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
-    """Return the weight of each class, (L,); classes that a dict does not name count for one.
+    """Return the weight of each class, (L,); a class that is missing in a dict has weight 1.
 
-    spec : "balanced", for n / (number of labels that occur * count), or a mapping from labels to weights.
+    spec : a mapping from labels to weights, or "balanced": sum of counts / (number of labels that occur * count).
     counts : (L,), how often each class occurs, for "balanced".
     """
     result = np.ones(len(classes))
@@ -121,7 +121,7 @@ def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
             if label not in places:
                 raise ValueError(
                     f"class_weight names the label {shown(label)}, which is not among the classes "
-                    f"{shown_list(places)}: expected one of them"
+                    f"{shown_list(places)}: expected only labels that are classes"
                 )
             number = isinstance(weight, Real | np.bool_)
             if not number or not np.isfinite(float(weight)) or weight < 0:
