@@ -9,7 +9,7 @@ from graph_problems import graph_problems, random_graph, random_graph_problem
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.loopy import Loopy
-from kernelcrf.inference.lower_bounds import consistent
+from kernelcrf.inference.lower_bounds import make_consistent
 
 PAIRS = graph_problems(max_nodes=7, cards=(1, 2, 3), triples=0)
 
@@ -124,7 +124,7 @@ def test_every_edge_is_in_a_forest_and_no_forest_has_a_cycle():
 
 
 def test_cliques_of_three_nodes_are_refused():
-    with pytest.raises(ValueError, match=r"term 'three'.*takes pairs"):
+    with pytest.raises(ValueError, match=r"term 'three'.*expects pairs"):
         Loopy(Graph([2, 2, 2], {"three": [[0, 1, 2]]})).moments(np.zeros((1, 8)))
 
 
@@ -134,7 +134,7 @@ def test_pseudo_marginals_bound_the_bound_at_all_tables(problem, sweeps, seed):
     graph = problem.graph
     scores = problem.scores / max(1.0, np.abs(problem.scores).max(initial=0) / 3)
     cover = Loopy(graph).cover
-    tau, entropy = consistent(cover, Loopy(graph, max_sweeps=sweeps).moments(scores).cliques)
+    tau, entropy = make_consistent(cover, Loopy(graph, max_sweeps=sweeps).moments(scores).cliques)
     tables = {name: tau[:, graph.slices[name]].reshape(len(scores), -1, *graph.shape(name)) for name in graph.cliques}
     own = {}
     for name, nodes in graph.cliques.items():

@@ -88,7 +88,7 @@ def test_constants_in_a_direction_change_nothing_even_in_single_precision():
 def test_directions_that_do_not_fit_are_refused():
     problem = random_problem(np.random.default_rng(6), 2, [3])
     point = linearise(*problem.arguments)
-    with pytest.raises(ValueError, match=r"shapes \(3, 1\) and \(2, 2\): expected those of scores and transitions"):
+    with pytest.raises(ValueError, match=r"shapes \(3, 1\) and \(2, 2\): expected the shapes of scores"):
         point.tangents(np.zeros((3, 1)), np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="finite direction"):
+    with pytest.raises(ValueError, match="expected finite numbers"):
         point.tangents(np.zeros((3, 2)), np.full((2, 2), -np.inf))

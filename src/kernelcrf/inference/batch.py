@@ -1,8 +1,8 @@
-"""A ragged batch of scored chains, cut into pieces of work.
+"""A ragged batch of scored chains, divided into tasks for threads and blocks for caches.
 
-A thread takes one task at a time, and a block fits in its cache. Both are runs of whole sequences whose sizes depend on
-the batch alone, so that sums over them do not depend on the number of threads. Each thread has working memory for one
-block: `BLOCK_VALUES` numbers per array, or the longest sequence if that is longer.
+A thread processes one task at a time, block by block. Tasks and blocks consist of whole consecutive sequences, and
+their sizes depend only on the batch, so that sums over them do not depend on the number of threads. Each thread has
+working memory for one block: `BLOCK_VALUES` numbers per array, or the longest sequence if that is longer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_TASKS = 256
 
 @dataclass(frozen=True)
 class Batch:
-    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all of one float dtype.
+    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all with the same float dtype.
 
     weights : (m,), the weight of each sequence in sums of edge marginals; None counts each once.
     """
@@ -43,7 +43,7 @@ class Batch:
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains) -> Batch:
-        """Check the arguments of a caller; float32 scores stay float32, everything else becomes float64."""
+        """Check the arguments and return them as a batch: float32 if the scores are float32, otherwise float64."""
         scores = np.asarray(scores)
         dtype = np.float32 if scores.dtype == np.float32 else np.float64
         scores = np.ascontiguousarray(scores, dtype=dtype)
@@ -68,7 +68,7 @@ class Batch:
         return batch
 
     def _check_values(self) -> None:
-        """Raise if a score that is read is neither finite nor -inf."""
+        """Raise if a score is NaN or +inf; transitions into first tokens are never used and not checked."""
         if not self.scores.max(initial=-np.inf) < np.inf:
             node, label = np.argwhere(~(self.scores < np.inf))[0]
             sample = int(np.searchsorted(self.chains.offsets, node, side="right")) - 1
@@ -94,11 +94,11 @@ class Batch:
 
     @property
     def tied(self) -> bool:
-        """Return whether one matrix of transitions serves all tokens."""
+        """Return whether all tokens share one matrix of transitions."""
         return self.transitions.ndim == 2
 
     def nodes(self, sample: int) -> slice:
-        """Return the tokens of one sequence."""
+        """Return the range of rows of the tokens of one sequence."""
         return slice(*self.chains.offsets[sample : sample + 2])
 
     def weight(self, sample: int) -> float:
@@ -111,7 +111,7 @@ class Batch:
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """Return `function` of each task's blocks, in the order of the sequences."""
+        """Call `function` with the blocks of each task, in threads; return the results in the order of the tasks."""
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)
@@ -137,9 +137,9 @@ class Batch:
         redo: Callable[[int, LogMessages], Redone],
         n_threads: int,
     ) -> tuple[list[Result], list[Redone]]:
-        """Return `work(blocks, failed)` of each task, and `redo(sample, messages)` of each sequence that failed in one.
+        """Call `work(blocks, failed)` for each task, then `redo(sample, messages)` for each sequence that failed.
 
-        Raise if a sequence has no distribution.
+        Return the results of both. Raise if all labelings of a sequence are forbidden.
         """
         failed = np.zeros(self.chains.n_samples, dtype=bool)
         results = self.map_tasks(lambda blocks: work(blocks, failed), n_threads)

@@ -1,9 +1,9 @@
 """Moments of a chain: p(y|x) proportional to exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)), as in (4), (25).
 
 All functions take a ragged batch stored flat: scores (N, L), transitions (L, L) for all tokens or (N, L, L), and the
-`Chains` that say which rows belong to which sequence. Matrix t scores the step from t-1 to t; those of first tokens are
-not read. -inf forbids a label or a step. Messages are computed in scaled space; the few sequences whose range it cannot
-represent are computed in log space.
+`Chains` that say which rows belong to which sequence. Matrix t scores the step from t-1 to t; the matrices of first
+tokens are not used. -inf forbids a label or a step. Messages are computed in scaled space; the few sequences whose
+numbers would underflow there are computed in log space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernelcrf.inference.tangents import ChainMoments, Linearisation
 
 
 def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return the logarithm of g(theta; x) (5) of each sequence, (m,)."""
+    """Return the log-partition g(theta; x) (5) of each sequence, (m,)."""
     result = np.empty(chains.n_samples)
 
     def work(blocks: Iterator[Block], failed: Flags) -> None:
@@ -50,7 +50,7 @@ def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Ch
 
 
 def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return -sum_y p(y|x) log p(y|x) of each sequence, (m,), from its forward messages alone.
+    """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence, (m,), computed from forward messages only.
 
     With P_t(i|j) = alpha_{t-1}(i) e_t(i, j) / a_t(j), a_t = alpha_{t-1} e_t, the entropy of y_1 ... y_{t-1} given
     y_t = j is H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)], and H = sum_j p_T(j) [H_T(j) - log p_T(j)].
@@ -74,7 +74,7 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 def labelling_scores(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike
 ) -> Floats:
-    """Return the score of each sequence's labels, (m,); labels is (N,), integers below L."""
+    """Return the score of the given labelling of each sequence, (m,); labels are integers below L, (N,)."""
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
     if y.shape != (chains.n_nodes,) or not np.issubdtype(y.dtype, np.integer):
@@ -83,7 +83,7 @@ def labelling_scores(
         )
     if y.size and not (y.min() >= 0 and y.max() < batch.n_labels):
         raise ValueError(
-            f"labels runs from {y.min()} to {y.max()}: expected indices into the {batch.n_labels} columns of scores"
+            f"labels has values from {y.min()} to {y.max()}: expected columns of scores, 0 to {batch.n_labels - 1}"
         )
     result = np.empty(chains.n_samples)
     w = batch.transitions[None] if batch.tied else batch.transitions
@@ -99,6 +99,6 @@ def log_prob(
     *,
     n_threads: int = 1,
 ) -> Floats:
-    """Return log p(y|x) of each sequence, (m,); -inf if the labelling is forbidden."""
+    """Return log p(y|x) of the labels of each sequence, (m,); -inf if the labelling is forbidden."""
     score = labelling_scores(scores, transitions, chains, labels)
     return score - log_partition(scores, transitions, chains, n_threads=n_threads)

@@ -1,21 +1,21 @@
-"""Exact inference on any graph, by its clique tree.
+"""Exact inference on any graph, with its clique tree.
 
-A sample scores a labelling by sum_C t_C(y_C) over the cliques of its graph (8). Their tables add up to those of the
-tree's cliques, T_c. From the leaves to the root, with s the separator of a clique and its parent,
+The score of a labelling is sum_C t_C(y_C) over the cliques of the graph (8). Their tables t_C are added to the tables
+T_c of the tree's cliques. From the leaves to the root, with s the separator between a clique and its parent,
 
     m_c(y_s) = log sum_{y_c ~ y_s} exp T_c(y_c),     kappa_c(y_c | y_s) = exp(T_c(y_c) - m_c(y_s)),
 
-and m_c is added to the parent's table; the root's m is log Z. The distribution is then the product of kappa_c over the
-tree: marginals p_c = kappa_c p(y_s) from the root down, exact samples in the same order, and the entropy
--sum_c E log kappa_c. Along a direction dT of the tables,
+and m_c is added to the parent's table; the root's m is log Z. The distribution is the product of the conditionals
+kappa_c over the tree. They give the marginals p_c = kappa_c p(y_s) from the root down, exact samples in the same
+order, and the entropy -sum_c E log kappa_c. Along a direction dT of the tables,
 
     dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s),
 
-which needs no exponentials. With max in place of the sum the same pass decodes. Summing marginals of the tree's cliques
-onto those of the graph is the transpose of adding their tables up. -inf forbids a labelling of a clique exactly,
-because differences of two messages are never taken.
+which needs no exponentials. With max instead of the sum, the same pass decodes. Summing the marginals of the tree's
+cliques to marginals of the graph's cliques is the transpose of adding the tables. -inf forbids a labelling of a clique
+exactly, because no formula subtracts two messages.
 
-All samples of `scores` (m, n_entries) have one graph, which may itself be the union of many.
+All rows of `scores` (m, n_entries) have the same graph, which may be the union of the graphs of many samples.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from kernelcrf.inference.loss import GraphMoments, InfeasibleSampleError, Loss, 
 from kernelcrf.inference.tree_program import Program
 
 MOST_ENTRIES = 2**25
-"""The greatest number of labelings of all cliques of a sample's tree for exact inference."""
+"""The largest size of a sample's tree for exact inference: the number of labelings, summed over its cliques."""
 TASKS = 64
 
 
 class TreewidthError(ValueError):
-    """Raised for a graph that is too wide for exact inference; `width` and `entries` say how wide."""
+    """Raised if exact inference on a graph would need too much memory; it has the treewidth and the table entries."""
 
     def __init__(self, width: int, entries: int, most: int) -> None:
         super().__init__(
             f"exact inference needs tables of {entries:.3g} labelings per sample ({8 * entries / 2**30:.3g} GiB): the "
-            f"graph, triangulated, has treewidth {width}. At most {most:.3g} are allowed: remove edges, use a tree "
-            "or a learned structure if you can choose one; GraphCRF also has inference='loopy' (an upper bound on "
-            "the log-partition) and inference='gibbs' (samples)"
+            f"graph has treewidth {width} after triangulation. Expected at most {most:.3g} labelings: remove edges, or "
+            "use a tree or a learned structure if you can choose; GraphCRF also has inference='loopy' (an upper bound "
+            "on the log-partition) and inference='gibbs' (samples)"
         )
         self.width = width
         self.entries = entries
@@ -57,7 +57,7 @@ class TreewidthError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """Scores after a pass: moments, and the conditionals kappa (m, entries) of the tree's cliques."""
+    """The result of inference: moments, and the conditionals kappa (m, entries) of the tree's cliques."""
 
     exact: Exact
     moments: GraphMoments
@@ -94,14 +94,14 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact inference on one graph."""
+    """Exact inference on one graph, if its clique tree has at most `most_entries` table entries per sample."""
 
     graph: Graph
     most_entries: int = MOST_ENTRIES
 
     @cached_property
     def tree(self) -> CliqueTree:
-        """Return the clique tree, or raise if it is too wide."""
+        """Return the clique tree; raise if its tables are too large."""
         tree = clique_tree(
             self.graph.n_nodes, (scope for nodes in self.graph.cliques.values() for scope in nodes.tolist())
         )
@@ -113,7 +113,7 @@ class Exact:
 
     @cached_property
     def program(self) -> Program:
-        """Return the tree as arrays."""
+        """Return the tree as flat arrays for the compiled loops."""
         return Program.of(self.graph, self.tree)
 
     def log_partition(self, scores: Array, n_threads: int = 1) -> Floats:
@@ -126,12 +126,12 @@ class Exact:
         return GraphMoments(log_partition, marginals)
 
     def calibrate(self, scores: Array, n_threads: int = 1) -> Calibrated:
-        """Return the moments with the conditionals that derivatives, entropy and samples need."""
+        """Return the moments, together with the conditionals that derivatives, entropy and samples need."""
         log_partition, conditionals, marginals = self._pass(scores, n_threads, keep=True, marginals=True)
         return Calibrated(self, GraphMoments(log_partition, marginals), conditionals)
 
     def _pass(self, scores: Array, n_threads: int, *, keep: bool, marginals: bool) -> tuple[Floats, Floats, Floats]:
-        scores, program = self._checked(scores), self.program
+        scores, program = self._check_scores(scores), self.program
         m = len(scores)
         log_partition = np.zeros((m, self.graph.n_samples))
         conditionals = np.empty((m if keep else 0, program.n_tree))
@@ -152,15 +152,15 @@ class Exact:
         return self.calibrate(scores, n_threads).entropy()
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return -log p of labels (m, V), summed over all labelings that agree with them if some are missing."""
-        tables = self._checked(tables)
+        """Return -log p of labels (m, V); if some are missing, p is the sum over all labelings that agree with them."""
+        tables = self._check_scores(tables)
         kept = self.calibrate(tables, n_threads) if curvature else None
         model = kept.moments if kept else self.moments(tables, n_threads)
         return loss_of(self, tables, labels, model, kept, n_threads)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the labelling of the highest score, (m, V), and that score, (m, n_samples)."""
-        scores, program = self._checked(scores), self.program
+        """Return the labelling with the highest score, (m, V), and this score, (m, n_samples)."""
+        scores, program = self._check_scores(scores), self.program
         labels = np.empty((len(scores), self.graph.n_nodes), np.int32)
         totals = np.zeros((len(scores), self.graph.n_samples))
 
@@ -175,18 +175,18 @@ class Exact:
         return labels, totals
 
     def k_best(self, scores: Array, k: int) -> list[tuple[Labels, Floats]]:
-        """Return up to k labelings (k', V) of each row with the highest scores, best first, and their scores (k',).
+        """Return at most k labelings (k', V) with the highest scores for each row, best first, and the scores (k',).
 
-        Lists of the k best labelings of a subtree, for each labelling of its separator, are merged from the leaves to
-        the root. The graph must be that of a single sample.
+        From the leaves to the root, the k best labelings of each subtree are ranked for each labelling of its
+        separator. The graph must belong to a single sample.
         """
         if k < 1:
             raise ValueError(f"k={k!r}: expected at least 1")
         if self.graph.n_samples > 1:
-            raise ValueError("k_best ranks the labelings of one sample: expected a graph that is not a union")
-        return [self._ranked(row, k) for row in self._checked(scores)]
+            raise ValueError("the graph is a union of several samples: k_best expects the graph of a single sample")
+        return [self._rank(row, k) for row in self._check_scores(scores)]
 
-    def _ranked(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
+    def _rank(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
         program = self.program
         values = np.concatenate((scores, np.zeros(program.n_values - len(scores))))
         loops.assemble(program.steps, program.index, values)
@@ -203,11 +203,11 @@ class Exact:
             tops = [heapq.nlargest(k, group, key=_score) for group in groups]
             lists[c] = []
             if row[loops.PARENT] < 0:
-                whole = _summed(whole, tops[0], k)
+                whole = _combine_rankings(whole, tops[0], k)
                 continue
             above = lists[row[loops.PARENT]]
             for e, ranking in enumerate(above):
-                above[e] = _summed(ranking, tops[program.index[row[loops.DOWN] + e]], k)
+                above[e] = _combine_rankings(ranking, tops[program.index[row[loops.DOWN] + e]], k)
         if not whole:
             raise InfeasibleSampleError(0)
         labels = np.empty((len(whole), self.graph.n_nodes), np.int32)
@@ -219,7 +219,7 @@ class Exact:
             labels[rank] = (chosen[home] // stride) % card
         return labels, np.array([score for score, _ in whole])
 
-    def _checked(self, scores: Array) -> Floats:
+    def _check_scores(self, scores: Array) -> Floats:
         scores = np.ascontiguousarray(scores, np.float64)
         if scores.ndim != 2 or scores.shape[1] != self.graph.n_entries:
             raise ValueError(
@@ -234,6 +234,7 @@ class Exact:
             raise InfeasibleSampleError(int(bad[0]))
 
 
+# A ranked labelling: a pair of links, or (clique, entry of its table, link of the cliques below).
 Link = tuple[Any, ...]
 Ranking = list[tuple[float, Link]]
 
@@ -242,14 +243,14 @@ def _score(item: tuple[float, Link]) -> float:
     return item[0]
 
 
-def _summed(first: Ranking, second: Ranking, k: int) -> Ranking:
-    """Return the k best sums of a labelling of each of two parts; a link is a pair of links, or a clique's choice."""
+def _combine_rankings(first: Ranking, second: Ranking, k: int) -> Ranking:
+    """Combine the rankings of two parts: return the k pairs of labelings with the largest total scores."""
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
     return heapq.nlargest(k, pairs, key=_score)
 
 
 def _chosen(link: Link) -> Iterator[tuple[int, int]]:
-    """Return the (clique, entry) pairs of a ranked labelling."""
+    """Yield the pairs (clique, entry of its table) of a ranked labelling."""
     waiting = [link]
     while waiting:
         link = waiting.pop()
@@ -261,6 +262,6 @@ def _chosen(link: Link) -> Iterator[tuple[int, int]]:
 
 
 def over_rows(work: Callable[[slice], None], m: int, n_threads: int) -> None:
-    """Run `work` on blocks of m rows, in threads."""
+    """Call `work` with slices that together cover m rows, in threads."""
     size = max(-(-m // TASKS), 1)
     LocalEngine(n_threads).map(work, [slice(low, min(low + size, m)) for low in range(0, m, size)])

@@ -1,8 +1,8 @@
-"""Labelings of chains: the best, the k best, and exact samples.
+"""Find the best labelling or the k best labelings of chains, and draw exact samples.
 
-Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64 on plain scores; the lower
-label wins a tie. The k best labelings keep k values per label and merge L sorted lists at each step, O(T L^2 k).
-Samples draw y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t), which is exact (forward filtering, backward sampling).
+Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64; of labels with equal
+values, the first one is chosen. The k best labelings keep k values per label and merge L sorted lists at each step,
+O(T L^2 k). Samples draw y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t) (forward filtering, backward sampling).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kernelcrf.inference.loops import scaled as scaled_loops
 from kernelcrf.inference.scaled import Block, ScaledMessages
 
 ONE_BLOCK_VALUES = 2**12
-"""Number of scores up to which a batch is decoded without threads."""
+"""Batches with at most this many scores are decoded as one block, without threads."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Labelings (k, T) of one sequence, best first, and their scores (k,); k is smaller if fewer are allowed."""
+    """The k best labelings (k, T) of one sequence, best first, and their scores (k,); fewer if fewer are allowed."""
 
     labelings: Labels
     scores: Floats
@@ -37,7 +37,7 @@ class Ranked:
 def viterbi(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> tuple[Labels, Floats]:
-    """Return the labelling of each sequence with the highest score, (N,), and that score, (m,)."""
+    """Return the labelling with the highest score of each sequence, (N,), and these scores, (m,)."""
     batch = Batch.of(scores, transitions, chains)
     labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
     pointer = np.min_scalar_type(batch.n_labels - 1)
@@ -59,12 +59,12 @@ def viterbi(
 def k_best(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, k: int, *, n_threads: int = 1
 ) -> list[Ranked]:
-    """Return the k allowed labelings of each sequence with the highest scores."""
+    """Return the k allowed labelings with the highest scores, for each sequence."""
     if k < 1:
-        raise ValueError(f"k={k!r}: expected the number of labelings wanted, at least 1")
+        raise ValueError(f"k={k!r}: expected the number of labelings to return, at least 1")
     batch = Batch.of(scores, transitions, chains)
 
-    def ranked(sample: int) -> Ranked:
+    def rank(sample: int) -> Ranked:
         s, w = batch.sequence(sample)
         if not len(s):
             return Ranked(np.empty((1, 0), np.int32), np.zeros(1))
@@ -73,7 +73,7 @@ def k_best(
         return Ranked(labelings[:count], best[:count])
 
     def work(blocks: Iterator[Block]) -> list[Ranked]:
-        return [ranked(i) for block in blocks for i in range(block.samples.start, block.samples.stop)]
+        return [rank(i) for block in blocks for i in range(block.samples.start, block.samples.stop)]
 
     result = [item for task in batch.map_tasks(work, n_threads) for item in task]
     _raise_if_infeasible(batch, np.array([item.scores[0] if len(item.scores) else -np.inf for item in result]))

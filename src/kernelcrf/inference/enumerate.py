@@ -1,7 +1,7 @@
-"""All labelings of a sample, enumerated: the reference that tests compare inference with.
+"""Enumerate all labelings of a sample: a slow and simple reference for tests of inference.
 
-A sample is a list of factors (nodes, table): a labelling y scores sum_C table_C[y_C] as in (8), and
-p(y) = exp(score(y)) / Z. Any graph is such a list. The work is L^T; written for clarity.
+A sample is a list of factors (nodes, table). A labelling y has the score sum_C table_C[y_C] as in (8), and
+p(y) = exp(score(y)) / Z. Any graph can be written as such a list. The work is L^T.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_LABELINGS = 2**22
 
 
 def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
-    """Return the factors of a sample; tables are tied, (L, ..., L), or one per clique, (n_cliques, L, ..., L)."""
+    """Return the factors of a sample; cliques share a table (L, ..., L), or have one each, (n_cliques, L, ..., L)."""
     first, last = structure.offsets[sample], structure.offsets[sample + 1]
     result: list[Factor] = []
     for template, table in tables.items():
@@ -36,7 +36,7 @@ def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayL
 
 
 def total_scores(labelings: Places, sample: Iterable[Factor]) -> Floats:
-    """Return sum_C table_C[y_C] of each labelling, (n_labelings,)."""
+    """Return the score sum_C table_C[y_C] of each labelling, (n_labelings,)."""
     scores = np.zeros(len(labelings))
     for nodes, table in sample:
         scores += table[tuple(labelings[:, node] for node in nodes)]
@@ -58,7 +58,7 @@ class Enumeration:
 
     @property
     def probabilities(self) -> Floats:
-        """Return p(y) of every labelling."""
+        """Return the probability p(y) of every labelling."""
         return np.asarray(np.exp(self.scores - self.log_partition))
 
     @property
@@ -76,7 +76,7 @@ class Enumeration:
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))
 
     def best(self, k: int) -> tuple[Places, Floats]:
-        """Return the k labelings of the highest score that are not forbidden, best first."""
+        """Return the k labelings with the highest scores, best first, without forbidden ones, and their scores."""
         order = np.argsort(-self.scores, kind="stable")[:k]
         order = order[np.isfinite(self.scores[order])]
         return self.labelings[order], self.scores[order]
@@ -88,13 +88,13 @@ class Enumeration:
 
 
 def enumerate_labelings(n_nodes: int, n_labels: int | Sequence[int], sample: Iterable[Factor]) -> Enumeration:
-    """Score every labelling of a sample of `n_nodes` nodes with `n_labels` labels, or n_labels[v] each."""
+    """Compute the scores of all labelings of `n_nodes` nodes, each with `n_labels` labels or with n_labels[v]."""
     cards = (n_labels,) * n_nodes if isinstance(n_labels, int) else tuple(n_labels)
     count = math.prod(cards)
     if count > MOST_LABELINGS:
         raise ValueError(
-            f"n_nodes={n_nodes}, n_labels={n_labels}: {count} labelings are too many to enumerate "
-            f"(at most {MOST_LABELINGS}); use the inference routine of the graph instead"
+            f"n_nodes={n_nodes} and n_labels={n_labels} give {count} labelings: expected at most {MOST_LABELINGS} to "
+            "enumerate; use the inference of the graph instead"
         )
     labelings = np.indices(cards).reshape(n_nodes, count).T
     return Enumeration(cards, labelings, total_scores(labelings, sample))

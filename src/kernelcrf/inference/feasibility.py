@@ -1,4 +1,4 @@
-"""The error for a sequence whose labelings are all forbidden."""
+"""The error that is raised if all labelings of a sequence are forbidden."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from kernelcrf.arrays import Array, Flags
 
 
 class InfeasibleSequenceError(ValueError):
-    """Raised for a sequence whose labelings are all forbidden by -inf; `sample` and `token` say where."""
+    """Raised if scores of -inf forbid all labelings of sequence `sample`; `token` is the first without a label."""
 
     def __init__(self, sample: int, token: int) -> None:
         super().__init__(
-            f"every labelling of sequence {sample} is forbidden: no label of its token {token} can be reached "
-            "(all have a score of -inf, or every transition into them from the labels allowed before is -inf); "
+            f"every labelling of sequence {sample} is forbidden: no label of its token {token} can be reached, because "
+            "the scores of the labels, or of all transitions into them from allowed labels, are -inf; "
             "allow a label or a transition there"
         )
         self.sample = sample
         self.token = token
 
     def __reduce__(self) -> tuple[type[InfeasibleSequenceError], tuple[int, int]]:
-        """Return what pickling needs, so that the error can cross processes."""
+        """Return the arguments for pickling, so that the error can be sent between processes."""
         return type(self), (self.sample, self.token)
 
 
@@ -35,6 +35,6 @@ def reason(sample: int, scores: Array, transitions: Array) -> ValueError:
         if not reached.any():
             return InfeasibleSequenceError(sample, token)
     return ValueError(
-        f"the log-partition of sequence {sample} is beyond the range of float64: scale its scores down "
-        f"(the greatest is {scores.max():.3g})"
+        f"the log-partition of sequence {sample} overflows float64: expected smaller scores "
+        f"(the largest is {scores.max():.3g}); scale them down"
     )

@@ -1,6 +1,6 @@
-"""Spanning forests that cover the edges of a pairwise graph, for tree-reweighted messages and mean fields.
+"""Cover the edges of a pairwise graph by spanning forests, for tree-reweighted messages and mean fields.
 
-Numbers of nodes and edges lie in rows: the labels of all nodes, then the tables of all edges, in the graph's order.
+A row holds one number per label of every node, then the tables of all edges, in the order of the graph.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernelcrf.inference.clique_tree import Exact
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """One forest: exact inference on it, and the places of its nodes' and edges' entries in a row."""
+    """One forest: exact inference on it, and the columns of a row that belong to its nodes and edges."""
 
     exact: Exact
     entries: Ints
@@ -31,10 +31,10 @@ class Forest:
 class Cover:
     """A pairwise graph and spanning forests that cover its edges.
 
-    entries : (n_entries,), the place in a row of each entry of the graph's tables.
-    edge_nodes : (E, 2).
+    entries : (n_entries,), the column of a row for each entry of the graph's tables.
+    edge_nodes : (E, 2), the two nodes of each edge.
     edge_sizes : (E,), the number of entries of each edge's table.
-    rho : (E,), the share of forests that an edge is in.
+    rho : (E,), the share of forests that contain each edge.
     """
 
     graph: Graph
@@ -46,12 +46,12 @@ class Cover:
 
     @classmethod
     def of(cls, graph: Graph) -> Cover:
-        """Cover a graph by forests, each of the edges used least so far, until each edge is in one."""
+        """Cover a graph by spanning forests until each edge is in one; each forest prefers the least used edges."""
         n = int(graph.node_starts[-1])
         edge_nodes, edge_sizes, entries = [np.empty((0, 2), np.int64)], [_NONE], [_NONE]
         for name, nodes in graph.cliques.items():
             if nodes.shape[1] > 2:
-                raise ValueError(f"term {name!r} has cliques of more than two nodes: inference='loopy' takes pairs")
+                raise ValueError(f"term {name!r} has cliques of three or more nodes: inference='loopy' expects pairs")
             sizes = np.full(len(nodes), math.prod(graph.shape(name)))
             if nodes.shape[1] == 1:
                 entries.append(_ranges(graph.node_starts[nodes[:, 0]], sizes))
@@ -65,30 +65,30 @@ class Cover:
         rho = np.bincount(np.concatenate(chosen), minlength=len(ends)) / len(chosen)
         starts, nodes = n - sizes.sum() + np.cumsum(sizes) - sizes, np.arange(graph.node_starts[-1])
         forests = tuple(
-            Forest(Exact(_named(graph, ends[own])), np.concatenate((nodes, _ranges(starts[own], sizes[own]))))
+            Forest(Exact(_forest_graph(graph, ends[own])), np.concatenate((nodes, _ranges(starts[own], sizes[own]))))
             for own in chosen
         )
         return cls(graph, np.concatenate(entries), ends, sizes, rho, forests)
 
     @property
     def n_node_entries(self) -> int:
-        """Return the number of entries of all nodes, with which a row begins."""
+        """Return the number of columns at the start of a row that belong to nodes."""
         return int(self.graph.node_starts[-1])
 
     @cached_property
     def shares(self) -> Floats:
-        """Return the share of forests that each entry of a row is in."""
+        """Return the share of forests that contain each entry of a row: 1 for nodes, rho for edges."""
         return np.concatenate((np.ones(self.n_node_entries), np.repeat(self.rho, self.edge_sizes)))
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return where the messages into the first and second node of each edge begin, (E, 2)."""
+        """Return the first entry of the messages into the first and the second node of each edge, (E, 2)."""
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Map entries of the edges' tables to entries of the messages into their first, and second, nodes."""
+        """Map entries of the edges' tables to entries of the messages into their first nodes and into their second."""
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
         first, second = self.message_starts.T
@@ -96,18 +96,18 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Map entries of the messages into first nodes, and into second ones, to entries of the nodes."""
+        """Map entries of the messages, into first nodes and into second nodes, to columns of these nodes."""
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
     def spread(self, tables: Floats) -> tuple[Floats, Floats]:
-        """Return the scores of nodes, summed if one has several tables, and of edges."""
+        """Split tables (m, n_entries) into scores of nodes (summed if a node has several tables) and of edges."""
         is_node = self.entries < self.n_node_entries
         nodes = np.zeros((len(tables), self.n_node_entries))
         np.add.at(nodes.T, self.entries[is_node], tables[:, is_node].T)
         return nodes, np.compress(~is_node, tables, axis=1)
 
-    def gathered(self, found: list[Floats]) -> Floats:
-        """Return marginals (m, n_entries) of the graph from those of the forests."""
+    def mean_marginals(self, found: list[Floats]) -> Floats:
+        """Return marginals (m, n_entries) of the graph: the means of the marginals of the forests."""
         rows = np.zeros((len(found[0]), len(self.shares)))
         for forest, part in zip(self.forests, found, strict=True):
             rows[:, forest.entries] += part
@@ -118,12 +118,12 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """Return start, start + 1, ... of each start, `size` numbers, one after the other."""
+    """Concatenate the ranges start, start + 1, ..., start + size - 1 of all pairs of start and size."""
     return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
 
 
-def _named(graph: Graph, edge_nodes: Ints) -> Graph:
-    """Return the graph of a forest: a table for every node, then one for each of its edges, in order."""
+def _forest_graph(graph: Graph, edge_nodes: Ints) -> Graph:
+    """Return the graph of a forest: one table for every node, then one for each edge of the forest, in order."""
     cliques: dict[str, Array] = {}
     for low, high in _runs(graph.cards[:, None]):
         cliques[f"nodes from {low}"] = np.arange(low, high)[:, None]
@@ -133,13 +133,13 @@ def _named(graph: Graph, edge_nodes: Ints) -> Graph:
 
 
 def _runs(rows: Array) -> Iterator[tuple[int, int]]:
-    """Return runs of equal rows: cliques of one form, which one template can hold."""
+    """Return (first, end) of each run of equal rows: cliques of one shape, which can share a template."""
     cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
     return itertools.pairwise([0, *cuts.tolist(), len(rows)])
 
 
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
-    """Return spanning forests, each of the edges least used so far, until all are used; at least one."""
+    """Return the edges of spanning forests that together contain all edges; each prefers the least used edges."""
     used = np.zeros(len(edges), np.int64)
     found: list[Ints] = []
     while not found or (used == 0).any():

@@ -1,11 +1,10 @@
-"""Gibbs sampling on any graph, and the loss that its conditionals make of labels.
+"""Gibbs sampling on any graph, and the pseudo-likelihood as loss.
 
 A sweep draws every node in turn from p(y_v | all others). This needs only the tables of the node's cliques, so that the
-treewidth does not matter. After enough sweeps labelings come from p(y|x), unless forbidden labelings separate them.
+treewidth does not matter. After enough sweeps, labelings come from p(y|x), unless forbidden ones separate them.
 
-A solver cannot certify a loss from samples. `loss` is therefore the pseudo-likelihood (Besag 1975),
--sum_v log p(y_v | y_others), made of the same conditionals: convex in the tables, exact to compute, and consistent if
-the labels of all nodes are observed.
+A solver cannot certify a loss from samples. `loss` is therefore the negative log pseudo-likelihood (Besag 1975),
+-sum_v log p(y_v | y_others): convex in the tables, computed exactly, and consistent if all labels are observed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scor
 
 @dataclass(frozen=True, eq=False)
 class PseudoCurvature:
-    """The conditionals at the labels, (m, sum of cards), for derivatives of the loss."""
+    """The conditionals p(y_v | y_others) at the labels, (m, sum of cards), for derivatives of the loss."""
 
     gibbs: Gibbs
     labels: Labels
@@ -35,7 +34,7 @@ class PseudoCurvature:
     conditionals: Floats
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """Return the derivative of the loss's gradient along a direction of the tables, (m, n_entries)."""
+        """Return the derivative (m, n_entries) of the gradient of the loss along a direction of the tables."""
         out = np.zeros(direction.shape)
 
         def work(rows: slice) -> None:
@@ -50,7 +49,7 @@ class PseudoCurvature:
 
 @dataclass(frozen=True, eq=False)
 class Gibbs:
-    """Inference by Gibbs sampling: `n_draws` sweeps after `burn_in`, from a random labelling."""
+    """Inference by Gibbs sampling: `n_draws` sweeps after `burn_in` sweeps that start from a random labelling."""
 
     graph: Graph
     n_draws: int = 500
@@ -59,7 +58,7 @@ class Gibbs:
 
     @cached_property
     def incidence(self) -> tuple[Ints, Ints]:
-        """Return the cliques of each node v: rows starts[v] .. starts[v + 1] of uses, see `loops.gibbs`."""
+        """Return (starts, uses): node v has the cliques in rows starts[v] .. starts[v + 1] of uses (`loops.gibbs`)."""
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in self.graph.cliques.items():
             shape, numbers = self.graph.shape(name), first + np.arange(len(members))
@@ -73,9 +72,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Yield the labels (m, V), and the entries that they choose, after each sweep that follows `burn_in`.
+        """Yield the labels (m, V) and the table entries that they select, after each sweep that follows `burn_in`.
 
-        These sweeps add the conditionals of the labels of all nodes to `means`, if it is given.
+        If `means` is given, these sweeps add the conditionals p(y_v | y_others) of all nodes to it.
         """
         graph, nothing = self.graph, np.empty((len(tables), 0))
         shape = len(tables), graph.n_nodes
@@ -90,7 +89,7 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Return labelings (m, n_draws, V), each `thin` sweeps after the last."""
+        """Return sampled labelings (m, n_draws, V); there are `thin` sweeps from one to the next."""
         tables = np.ascontiguousarray(tables, np.float64)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
         sweeps = self._sweeps(tables, rng, None)
@@ -99,9 +98,9 @@ class Gibbs:
         return draws
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
-        """Return sampled marginals (m, n_entries): means of conditionals for nodes, frequencies for larger cliques.
+        """Estimate marginals (m, n_entries): means of conditionals for nodes, frequencies for larger cliques.
 
-        Sampling gives no log-partition: it is NaN.
+        The log-partition is NaN, because samples do not give it.
         """
         tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts
         means, counts, rows = np.zeros((len(tables), starts[-1])), np.zeros(tables.shape), np.arange(len(tables))
@@ -115,7 +114,7 @@ class Gibbs:
         return GraphMoments(np.full((len(tables), self.graph.n_samples), np.nan), counts / self.n_draws)
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the likeliest label of each node by its sampled marginal, (m, V), and the score of that labelling."""
+        """Return the label with the largest sampled marginal of each node, (m, V), and the score of this labelling."""
         tables = np.ascontiguousarray(tables, np.float64)
         means = np.zeros((len(tables), self.graph.node_starts[-1]))
         for _ in itertools.islice(self._sweeps(tables, np.random.default_rng(self.seed), means), self.n_draws):
@@ -124,11 +123,11 @@ class Gibbs:
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return -sum_v log p(y_v | y_others) of labels (m, V), all of them observed."""
+        """Return -sum_v log p(y_v | y_others) of labels (m, V); raise if a label is missing."""
         if (labels == MISSING).any():
             raise ValueError(
-                "inference='gibbs' fits by the conditionals of single labels given all others, and some labels are "
-                "missing: expected all of them, or inference='loopy'"
+                "some labels are missing: inference='gibbs' expects all labels, because it fits the probability of "
+                "each label given all others; use inference='loopy'"
             )
         tables, labels = np.ascontiguousarray(tables, np.float64), np.ascontiguousarray(labels, np.int32)
         graph, chosen = self.graph, self.graph.chosen(labels)
@@ -147,7 +146,7 @@ class Gibbs:
         return Loss(losses, residual, shares, known)
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Raise: samples do not give the entropy."""
+        """Raise an error, because samples do not give the entropy."""
         raise ValueError(
-            "entropy is not available with inference='gibbs': expected 'exact', or 'loopy' for a value near it"
+            "entropy is not available with inference='gibbs': use 'exact', or 'loopy' for an approximate value"
         )

@@ -1,6 +1,6 @@
-"""The loss of labels under a model of a graph, its gradient in the tables, and its curvature.
+"""The loss of labels on a graph, its gradient with respect to the tables, and its curvature.
 
-Exact inference gives -log p of the labels. Approximate inference gives a bound on it, or a pseudo-likelihood.
+Exact inference gives -log p of the labels. Approximate inference gives an upper bound, or a pseudo-likelihood.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MISSING = -1
 
 
 class Curvature(Protocol):
-    """A point, with what derivatives of the marginals there need."""
+    """Protocol of evaluated points that keep what derivatives of the marginals need."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
         """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the tables."""
@@ -26,7 +26,7 @@ class Curvature(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Numbers with which the loss at *all* tables t is at least `entropy` + <residual, t>, for each sample.
+    """A linear lower bound of the loss: for each sample and *all* tables t, it is at least `entropy` + <residual, t>.
 
     entropy : (m, n_samples).
     residual : (m, n_entries).
@@ -40,10 +40,10 @@ class DualPoint:
 class Loss:
     """The loss of labels at given tables.
 
-    losses : (m, n_samples), -log p of the labels or a bound on it.
-    residual : (m, n_entries), its gradient in the tables.
-    marginals : (m, n_entries), of the graph's cliques under the model.
-    dual : a point from which the loss is bounded from below at all tables; None if the residual is such a point.
+    losses : (m, n_samples), -log p of the labels or an approximation of it.
+    residual : (m, n_entries), the gradient of the losses with respect to the tables.
+    marginals : (m, n_entries), the marginals of the graph's cliques under the model.
+    dual : a linear lower bound of the loss at all tables; None if the residual itself gives one.
     """
 
     losses: Floats
@@ -55,31 +55,31 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class GraphMoments:
-    """Log-partitions (m, n_samples) of the samples of each row, and marginals (m, n_entries) of the graph's cliques."""
+    """Log-partitions (m, n_samples) of the samples in each row, and marginals (m, n_entries) of the graph's cliques."""
 
     log_partition: Floats
     cliques: Floats
 
 
 class Inference(Protocol):
-    """A way to compute -log p of labels on one graph, and its derivatives."""
+    """Protocol of inference on one graph: it computes -log p of labels and its derivatives."""
 
     @property
     def graph(self) -> Graph:
-        """Return the graph of every row."""
+        """Return the graph, which all rows of the tables share."""
 
     def moments(self, tables: Floats, n_threads: int) -> GraphMoments:
         """Return log-partitions and marginals, or approximations of them."""
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
-        """Return the loss of labels (m, V), MISSING if not observed, at tables (m, n_entries)."""
+        """Return the loss of labels (m, V) at tables (m, n_entries); labels that are not observed are MISSING."""
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
         """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
 
 
 class InfeasibleSampleError(ValueError):
-    """Raised for a sample whose labelings are all forbidden by -inf."""
+    """Raised if scores of -inf forbid all labelings of a sample."""
 
     def __init__(self, sample: int) -> None:
         super().__init__(f"every labelling of sample {sample} is forbidden by a score of -inf: allow at least one")
@@ -87,9 +87,9 @@ class InfeasibleSampleError(ValueError):
 
 
 def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return tables in which every label but the given ones is forbidden; MISSING ones forbid none.
+    """Return tables that forbid all labels except the given ones; a node with a MISSING label keeps all of its labels.
 
-    This changes the tables of single nodes, which every node with a label must have.
+    Only tables of single nodes change. Every node with a given label must have one.
     """
     tables = tables.copy()
     unseen = np.asarray(labels) < 0
@@ -102,19 +102,19 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
-            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but no table of its own: if some labels "
-            "are missing, all other nodes need a term of single nodes"
+            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but is in no term of single nodes: if some labels "
+            "are missing, expected such a term for every node that has a label"
         )
     return tables
 
 
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return sum_C t_C(y_C) of each sample, (m, n_samples), at labelings (m, V)."""
+    """Return the scores sum_C t_C(y_C) of labelings (m, V), for each sample, (m, n_samples)."""
     return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
 
 
 def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
-    """Return the label of each node with the greatest number, (m, V), of numbers for the labels of all nodes."""
+    """Return the label with the largest probability for each node, (m, V); `nodes` holds them, node after node."""
     columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
     return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
 
@@ -134,7 +134,7 @@ def loss_of(
     curvature: Curvature | None,
     n_threads: int,
 ) -> Loss:
-    """Return log Z - log Z(labels) and its gradient, given the moments of the model at the tables."""
+    """Return the loss log Z - log Z(labels) and its gradient; `model` holds the moments at the tables."""
     graph = inference.graph
     if (labels == MISSING).any():
         target = inference.moments(clamped(graph, tables, labels), n_threads)
@@ -149,7 +149,7 @@ def loss_of(
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """Return log Z - <statistics, tables>: the mean loss of samples whose labelings have these shares."""
+    """Return log Z - <statistics, tables>: the mean loss of samples with these mean statistics of labels."""
     anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
     log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]

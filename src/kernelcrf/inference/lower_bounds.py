@@ -1,22 +1,22 @@
-"""Lower bounds on pairwise graphs: by mean fields, and by points of the local polytope.
+"""Lower bounds for pairwise graphs: from mean fields, and from points of the local polytope.
 
-Mean fields bound the log-partition, for any distributions q_i of the labels of nodes:
+Mean fields bound the log-partition from below, for any distributions q_i of the labels of nodes:
 
     log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j
 
-Each update makes q_i the best one given the others. The bound is exact if no two neighbours lack their labels. Labels
-that are forbidden by -inf on nodes have q_i = 0.
+Each update makes q_i the best one given the others. The bound is exact unless the labels of two neighbours are missing.
+Labels that are forbidden by node scores of -inf have q_i = 0.
 
-The least bound of tree-reweighted messages is, with rho_e the share of forests that an edge is in,
+The least bound of tree-reweighted messages is, with rho_e the share of forests that contain edge e,
 
     B(t) = max over tau of <tau, t> + sum_i H(tau_i) - sum_ij rho_ij I(tau_ij)
 
-over tau whose edges agree with their nodes. Any such tau bounds B from below at *all* tables, even if messages have not
-converged. With mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
+over pseudo-marginals tau in which edges agree with their nodes. Any such tau bounds B from below at *all* tables, even
+if messages have not converged. With mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
 
     min_theta sum B(t) - <mu, t> + sum_k lam_k/2 |theta_k|^2 >= sum H_rho(tau) - sum_k |g_k(tau)|^2 / (2 lam_k)
 
-The marginals of messages that have not converged do not agree exactly; `consistent` moves those of edges until they do.
+If messages have not converged, marginals of edges and nodes do not agree exactly; `make_consistent` corrects the edges.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOL, MOST_UPDATES = 1e-9, 500
 
 
 def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
-    """Return the bound on log Z, (m, n_samples), and the marginals (m, n_entries) of q."""
+    """Return the mean-field lower bound on log Z, (m, n_samples), and the marginals (m, n_entries) of q."""
     graph = cover.graph
     scores, edge_scores = cover.spread(tables)
     q = _softmax(scores, graph.node_starts)
@@ -50,7 +50,7 @@ def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
 
 
 def _softmax(scores: Floats, starts: Ints) -> Floats:
-    """Return exp(scores) of each node, normalised."""
+    """Return exp(scores), normalised over the labels of each node."""
     if not scores.shape[1]:
         return scores.copy()
     sizes = np.diff(starts)
@@ -61,7 +61,7 @@ def _softmax(scores: Floats, starts: Ints) -> Floats:
 
 
 def _incidence(cover: Cover) -> tuple[Ints, Ints]:
-    """Return the edges of each node, as the loops read them."""
+    """Return the edges of each node in the form that `loops.loopy` reads."""
     tables = np.cumsum(cover.edge_sizes) - cover.edge_sizes
     i, j = cover.edge_nodes.T
     width, one = cover.graph.cards[j], np.ones_like(j)
@@ -71,10 +71,10 @@ def _incidence(cover: Cover) -> tuple[Ints, Ints]:
     return np.concatenate(([0], np.cumsum(counts))), incident[np.argsort(owners, kind="stable")]
 
 
-def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
-    """Return pseudo-marginals near some marginals, both (m, n_entries), and their H_rho, (m, n_samples).
+def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
+    """Correct marginals (m, n_entries) of edges so that they agree with their nodes, which do not change.
 
-    Nodes stay as they are, and edges are moved to agree with them.
+    Return the corrected pseudo-marginals and their entropy H_rho, (m, n_samples).
     """
     graph, cliques = cover.graph, marginals.copy()
     starts = graph.node_starts
@@ -90,7 +90,7 @@ def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
         if ends.shape[1] == 2 and len(ends):
             shape = graph.shape(name)
             left, right = (nodes[:, starts[ends[:, k]][:, None] + np.arange(shape[k])] for k in range(2))
-            tables = _transported(marginals[:, graph.slices[name]].reshape(len(marginals), -1, *shape), left, right)
+            tables = _match_sums(marginals[:, graph.slices[name]].reshape(len(marginals), -1, *shape), left, right)
             cliques[:, graph.slices[name]] = tables.reshape(len(marginals), -1)
             apart = left[..., :, None] * right[..., None, :]
             information = rel_entr(tables, np.where(apart > 0, apart, tables)).sum(axis=(2, 3))
@@ -100,18 +100,18 @@ def consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
     return cliques, entropy
 
 
-def _transported(tables: Floats, left: Floats, right: Floats) -> Floats:
-    """Return tables (..., a, b) near some whose sums are exactly `left` (..., a) and `right` (..., b).
+def _match_sums(tables: Floats, left: Floats, right: Floats) -> Floats:
+    """Change tables (..., a, b) so that their row sums are `left` (..., a) and their column sums `right` (..., b).
 
-    Rows and then columns that have too much are scaled down; what all of them lack goes to their outer product.
+    Rows, then columns, whose sums are too large are scaled down. The outer product of what is missing is added.
     """
     tables = np.maximum(tables, 0.0)
     for wanted, axis in ((left, -1), (right, -2)):
         sums = tables.sum(axis=axis)
         share = np.minimum(1.0, np.divide(wanted, sums, out=np.ones_like(sums), where=sums > 0))
         tables = tables * np.expand_dims(share, axis)
-    lacks_left = np.maximum(left - tables.sum(axis=-1), 0.0)
-    lacks_right = np.maximum(right - tables.sum(axis=-2), 0.0)
-    total = lacks_left.sum(axis=-1)[..., None, None]
-    rest = lacks_left[..., :, None] * lacks_right[..., None, :]
+    missing_left = np.maximum(left - tables.sum(axis=-1), 0.0)
+    missing_right = np.maximum(right - tables.sum(axis=-2), 0.0)
+    total = missing_left.sum(axis=-1)[..., None, None]
+    rest = missing_left[..., :, None] * missing_right[..., None, :]
     return np.asarray(tables + np.divide(rest, total, out=np.zeros_like(rest), where=total > 0))

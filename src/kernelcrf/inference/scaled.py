@@ -1,4 +1,4 @@
-"""Chains in scaled space: messages that sum to one at each token, with one exponential per score.
+"""Inference on chains in scaled space: messages sum to one at each token, with one exponential per score.
 
 With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
 
@@ -7,17 +7,17 @@ With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
     log Z   = sum_t log c_t + max s_t + max w_t,
     p_t     = alpha_t o beta_t,      q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
 
-Underflow: let D = max w - min w. Without forbidden transitions alpha_t(j) / u_t(j) and beta_t(i) vary by at most exp(D)
-over labels. A label that underflows then has a probability below L exp(2 D) times the least number of the dtype, which
-is negligible for D up to `FREE_RANGE` and any node scores. With forbidden transitions, or a greater D, a label of
-negligible weight may later be the only one left. Such edges are `guarded`: messages are float64, and each factor must
-stay within limits whose product does not underflow (`EDGE_RANGE`, `NODE_RANGE`, `MESSAGE_RANGE`: 700 of the 708 that
-float64 has). A sequence that exceeds them is marked as failed and its messages are set to zero; the caller computes it
-in log space. A label that no path reaches has u = 0 there, since nothing bounds its backward messages.
+Underflow: let D = max w - min w. Without forbidden transitions, alpha_t(j) / u_t(j) and beta_t(i) vary by at most
+exp(D) over labels. A label that underflows then has a probability below L exp(2 D) times the smallest number of the
+dtype, which is negligible for D up to `FREE_RANGE` and any node scores. With forbidden transitions, or a larger D, a
+label of negligible weight may later be the only possible one. Such edges are `guarded`: messages are float64, and the
+logarithms of the factors must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`. These sum to 700, and float64
+underflows at 708. A sequence that exceeds a limit is marked as failed and its messages are set to zero; the caller
+computes it in log space. A label that no path reaches has u = 0, because nothing bounds its backward messages.
 
-c_t is at least exp(-D), or exp(-700) with guarded edges. Masses of many tokens are multiplied before their logarithm is
-taken. A factor below 1e-100 is kept out of that product, which then stays above 1e-200, so that no product is a
-subnormal number, whose relative error is unbounded.
+c_t is at least exp(-D), or exp(-700) with guarded edges. The c_t of many tokens are multiplied before the logarithm is
+taken. A factor below 1e-100 is left out of that product, which then stays above 1e-200, so that no product is a
+subnormal number with a large relative error.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from kernelcrf.arrays import Array, Flags, Floats, Ints
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.loops import scaled as loops
 
-# Ranges of logarithms within which the recursions are exact.
+# The recursions are exact if logarithms vary by less than these ranges.
 FREE_RANGE = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
 EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
 
 
 def padded_width(n_labels: int) -> int:
-    """Return the row length of messages: a multiple of 8 from 16 labels on, since zeros cost less than remainders."""
+    """Return the row length of messages: from 16 labels on, a multiple of 8, because whole SIMD vectors are faster."""
     return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
 
 
@@ -44,7 +44,7 @@ def padded_width(n_labels: int) -> int:
 class Edges:
     """Edge potentials e = exp(w - shift) of a block, padded with zeros to (K, W, W), and their transposes.
 
-    K = 1 if the transitions are tied; else there is one matrix per token, and those of first tokens are not read.
+    K = 1 if all tokens share the transitions; else there is one matrix per token, and first tokens do not use theirs.
     Messages have the same dtype.
     """
 
@@ -57,7 +57,7 @@ class Edges:
 
     @classmethod
     def of(cls, transitions: Array, first: Array | None = None) -> Edges:
-        """Return potentials of tied (L, L) transitions, or of (K, L, L), where `first` are the rows not read."""
+        """Return potentials of shared transitions (L, L), or of (K, L, L), in which the rows `first` are not used."""
         tied = transitions.ndim == 2
         w = np.array(transitions[None] if tied else transitions)
         if first is not None:
@@ -70,7 +70,7 @@ class Edges:
         n_labels, width = w.shape[1], padded_width(w.shape[1])
         e = np.zeros((len(w), width, width), np.float64 if guarded else w.dtype)
         if e.dtype != w.dtype:
-            # The differences of float32 numbers as large as these need float64 as well.
+            # Differences of float32 numbers of this size need float64 too.
             np.subtract(transitions, shift[:, None, None], out=e[:, :n_labels, :n_labels], dtype=e.dtype)
             e[[] if first is None else first, :n_labels, :n_labels] = 0
             np.exp(e[:, :n_labels, :n_labels], out=e[:, :n_labels, :n_labels])
@@ -80,7 +80,7 @@ class Edges:
         return cls(e, e_T, shift.astype(np.float64), tied, guarded, too_wide=guarded and least < -EDGE_RANGE)
 
     def weighted(self, direction: Array, first: Array) -> tuple[Array, Array]:
-        """Return e o direction, padded, and its transpose; zero where e is, and in the matrices that are not read."""
+        """Return e o direction, padded, and its transpose; it is zero where e is zero, and at first tokens."""
         n_labels = direction.shape[-1]
         inner = self.e[:, :n_labels, :n_labels]
         product = np.zeros_like(self.e)
@@ -92,7 +92,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole sequences of a batch: its samples, its nodes, and its own view of offsets, scores and transitions."""
+    """Some whole sequences of a batch: their ranges of samples and nodes, and their offsets, scores and transitions."""
 
     samples: slice
     nodes: slice
@@ -104,15 +104,15 @@ class Block:
 
     @property
     def first_nodes(self) -> Ints:
-        """Return the first token of each sequence that has one, counted within the block."""
+        """Return the row within the block of each sequence's first token; empty sequences have none."""
         return Chains(self.offsets).first_nodes
 
 
 @dataclass(frozen=True)
 class ScaledMessages:
-    """alpha and v (n, W) of a block; v is zero at first tokens, and u / c before `backward`.
+    """Messages alpha and v (n, W) of a block. v is zero at first tokens; before `backward`, it holds u / c.
 
-    failed : the sequences that scaled space cannot represent; their messages are zero.
+    failed : the sequences whose numbers would underflow in scaled space; their messages are zero.
     """
 
     block: Block
@@ -123,7 +123,7 @@ class ScaledMessages:
 
     @classmethod
     def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
-        """Return forward messages; fill the block's part of `log_partition` and `failed`, both (m,)."""
+        """Compute forward messages, and fill the block's part of `log_partition` and `failed`, both (m,)."""
         edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
         shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
         alpha, u, highest = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(len(scores), dtype)
@@ -139,14 +139,14 @@ class ScaledMessages:
         return cls(block, edges, alpha, u, failed)
 
     def backward(self, nodes: Array) -> None:
-        """Turn u / c into v in place, and fill the block's part of the node marginals p (N, L)."""
+        """Compute v from u / c in place, and fill the block's part of the node marginals p (N, L)."""
         edges, own = self.edges, nodes[self.block.nodes]
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 
     def summed_edges(self, left: Array, right: Array) -> Floats:
-        """Return sum_t omega left_{t-1} right_t' o e over the edges of a block with tied transitions, (L, L).
+        """Return sum_t omega left_{t-1} right_t' o e over the edges of a block with shared transitions, (L, L).
 
-        `right` is zero at first tokens. With alpha and v, these are the edge marginals.
+        `right` is zero at first tokens. With left = alpha and right = v, this is the sum of the edge marginals.
         """
         block, n_labels = self.block, self.block.scores.shape[1]
         if block.weights is not None:

@@ -1,16 +1,16 @@
-"""A pass over chains, and derivatives of the marginals along a direction (du, dw): exact covariances (6b).
+"""Derivatives of the marginals of chains along a direction (du, dw) of the scores: exact covariances (6b).
 
-With P_t(i|j) and Q_t(j|i) the conditionals of the glossary, and du_t centred by p_t,
+With the conditionals P_t(i|j) and Q_t(j|i) of the glossary, and du_t centred by p_t,
 
     A_1 = du_1,   A_t(j) = du_t(j) + sum_i P_t(i|j) [A_{t-1}(i) + dw_t(i, j)],
     B_T = 0,      B_{t-1}(i) = sum_j Q_t(j|i) [dw_t(i, j) + du_t(j) + B_t(j)],
     dp_t = p_t o (A_t + B_t),
     dq_t = q_t o (A_{t-1}(i) + dw_t(i, j) - <q_t, dw_t> + du_t(j) + B_t(j)),
 
-where A_t and B_t are centred by p_t at each step: a constant changes nothing, but without centring it would grow with t
+where A_t and B_t are centred by p_t at each step. A constant changes nothing, but without centring it would grow with t
 until rounding destroys the rest. The messages of `scaled` give the conditionals: P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i)
-= q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j), so that the recursions run on p o A and p o B with products by e and e o
-dw alone: O(N L^2) work on O(N L) memory, and no exponentials.
+= q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j). The recursions therefore compute p o A and p o B by products with e and
+e o dw only: O(N L^2) work, O(N L) memory, and no exponentials.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Task = tuple[ScaledMessages, ...]
 
 @dataclass(frozen=True)
 class ChainMoments:
-    """Moments of a batch (Proposition 2).
+    """Log-partitions and marginals of a batch (Proposition 2).
 
     log_partition : (m,) float64, g(theta; x) of each sequence.
-    nodes : (N, L), p(y_t = j).
-    edges : the gradient of sum(log_partition) in the transitions, of their shape: the edge marginals summed over
-        the batch, (L, L) float64, if transitions are tied; else each of them, (N, L, L), zero at first tokens.
+    nodes : (N, L), the node marginals p(y_t = j).
+    edges : the gradient of sum(log_partition) in the transitions. If tokens share transitions, these are the edge
+        marginals summed over the batch, (L, L) float64; else one matrix per token, (N, L, L), zero at first tokens.
     """
 
     log_partition: Floats
@@ -50,7 +50,7 @@ class ChainMoments:
 
 @dataclass(frozen=True)
 class Tangents:
-    """dp (N, L), and dq of the shape of the transitions: summed over the batch if those are tied."""
+    """Derivatives dp (N, L) of node marginals and dq of edge marginals, which have the shape of the transitions."""
 
     nodes: Array
     edges: Array
@@ -60,9 +60,9 @@ class Tangents:
 class Linearisation:
     """The moments of a batch at given scores, with the messages that their derivatives need.
 
-    tasks : the messages of the blocks of each task; those of sequences that failed are zero.
-    in_log_space : the failed sequences, with their messages.
-    scaled_edges : the part of the summed edge marginals that comes from the sequences of `tasks`.
+    tasks : the messages of the blocks of each task; they are zero for sequences that failed in scaled space.
+    in_log_space : the failed sequences, with their messages in log space.
+    scaled_edges : the summed edge marginals of the sequences that did not fail.
     """
 
     batch: Batch
@@ -76,8 +76,8 @@ class Linearisation:
     def of(cls, batch: Batch, n_threads: int, *, keep: bool = True, summed: bool = True) -> Linearisation:
         """Run a forward-backward pass over a batch.
 
-        keep : whether to keep the messages, without which there are no derivatives.
-        summed : whether to sum the edge marginals of tied transitions over the batch.
+        keep : whether to keep the messages, which derivatives need.
+        summed : whether to sum the edge marginals over the batch if tokens share transitions.
         """
         n_labels, chains, summed = batch.n_labels, batch.chains, summed and batch.tied
         result, nodes = np.empty(chains.n_samples), np.empty_like(batch.scores)
@@ -119,9 +119,9 @@ class Linearisation:
         return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
-        """Return derivatives of node and edge marginals along du (N, L) and dw, of the shape of the transitions."""
+        """Return derivatives of node and edge marginals along du (N, L) and dw, which has the transitions' shape."""
         batch, n_labels = self.batch, self.batch.n_labels
-        du, dw = self._centred(du, dw)
+        du, dw = self._centre(du, dw)
         nodes = np.empty_like(batch.scores)
         edges = np.zeros((n_labels, n_labels)) if batch.tied else np.empty_like(batch.transitions)
 
@@ -162,16 +162,16 @@ class Linearisation:
                 edges += total
         return Tangents(nodes, edges)
 
-    def _centred(self, du: Array, dw: Array) -> tuple[Array, Array]:
+    def _centre(self, du: Array, dw: Array) -> tuple[Array, Array]:
         batch = self.batch
         if du.shape != batch.scores.shape or dw.shape != batch.transitions.shape:
             raise ValueError(
-                f"du and dw have shapes {du.shape} and {dw.shape}: expected those of scores and transitions, "
+                f"du and dw have shapes {du.shape} and {dw.shape}: expected the shapes of scores and transitions, "
                 f"{batch.scores.shape} and {batch.transitions.shape}"
             )
         read = dw if batch.tied else dw[batch.chains.cliques(EDGE)[:, 1]]
         if not (np.all(np.isfinite(du)) and np.all(np.isfinite(read))):
-            raise ValueError("du or dw contains NaN or infinity: expected a finite direction, also for forbidden steps")
+            raise ValueError("du or dw contains NaN or infinity: expected finite numbers, also for forbidden steps")
         if batch.tied and self.moments.edges.any():
             dw = dw - np.average(dw, weights=self.moments.edges)
         return np.asarray(du, batch.scores.dtype), np.asarray(dw, batch.scores.dtype)
@@ -180,5 +180,5 @@ class Linearisation:
 def linearise(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> Linearisation:
-    """Return the moments of a batch, from which derivatives along any direction can be computed."""
+    """Compute the moments of a batch, and keep what derivatives along any direction need."""
     return Linearisation.of(Batch.of(scores, transitions, chains), n_threads)

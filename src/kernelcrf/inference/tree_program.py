@@ -1,10 +1,9 @@
-"""Exact inference on one graph as flat arrays, which `loops.clique_tree` runs.
+"""Translate exact inference on one graph into flat arrays, which `loops.clique_tree` executes.
 
 A step (dst, src, size, at) adds `values[src + index[at + e]]` to `values[dst + e]` for the entries e of a table. A
-clique of the tree holds many cliques of the graph, and adding each of them to the whole table would touch it once for
-each. Instead, tables over (v_1 .. v_j) are made from those over (v_1 .. v_{j-1}), so that most additions happen on
-small tables. The same steps in reverse order, from marginals of the tree's cliques to those of the graph, are the
-transpose.
+clique of the tree contains many cliques of the graph, and adding each of their tables to the whole table would be slow.
+Instead, tables over (v_1 .. v_j) are made from tables over (v_1 .. v_{j-1}), so that most additions happen on small
+tables. The same steps in reverse order are the transpose: they sum the tree's marginals to marginals of the graph.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ Scope = tuple[int, ...]
 class Program:
     """Exact inference on one graph as flat arrays, for `loops.clique_tree`.
 
-    n_values : the number of entries of the graph's tables, of the tree's cliques, and of intermediate tables.
-    n_tree : the number of entries of the tree's cliques.
+    n_values : the number of entries of all tables: of the graph, of the tree's cliques, and of intermediate sums.
+    n_tree : the number of entries of the tables of the tree's cliques.
     widest : the number of entries of the largest separator.
-    cliques : (n_cliques, 7), see `loops.clique_tree`.
-    homes : (V, 3), the clique that has a node's label, with stride and card: label = (entry // stride) % card.
+    steps, index : the additions of tables that the module docstring explains.
+    cliques : (n_cliques, 7), explained in `loops.clique_tree`.
+    homes : (V, 3), a clique that contains the node, stride and card: its label is (entry // stride) % card.
     """
 
     n_values: int
@@ -43,7 +43,7 @@ class Program:
 
     @classmethod
     def of(cls, graph: Graph, tree: CliqueTree) -> Program:
-        """Compile the inference on a graph by its clique tree."""
+        """Return the arrays for inference on a graph with this clique tree."""
         cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
         sizes = [math.prod(cards[v] for v in clique) for clique in tree.cliques]
         places = (graph.n_entries + np.cumsum(sizes, dtype=np.int64) - sizes).tolist()
@@ -64,7 +64,7 @@ class Program:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table over the nodes of a scope; one that was `made` may be added to."""
+    """A table over the nodes of a scope; `made` says that it is not the graph's, so that others may be added to it."""
 
     place: int
     scope: Scope
@@ -73,7 +73,7 @@ class _Table:
 
 @dataclass(eq=False)
 class _Assembly:
-    """Steps and index maps so far; cliques of the same form share their maps."""
+    """Collects steps and index maps; cliques of the same shape share their maps."""
 
     cards: list[int]
     n_values: int
@@ -83,13 +83,13 @@ class _Assembly:
     known: dict[tuple[Scope, Scope], int] = field(default_factory=dict)
 
     def fill(self, whole: _Table, given: list[_Table]) -> None:
-        """Add given tables to that of a whole clique."""
+        """Append steps that add the given tables to the table of a whole clique."""
         total = self._sum(whole, whole.scope, (), [(table, frozenset(table.scope)) for table in given])
         if total is not None and total is not whole:
             self._add(whole, total)
 
     def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return the place of the map from labelings of `onto` to entries of a table over some of its nodes."""
+        """Return where the map from labelings of `onto` to entries of a table over its subset `source` starts."""
         shape = tuple(self.cards[v] for v in onto)
         axes = tuple(onto.index(v) for v in source)
         if (shape, axes) not in self.known:
@@ -103,22 +103,22 @@ class _Assembly:
     def _sum(
         self, whole: _Table, prefix: Scope, fixed: Scope, items: list[tuple[_Table, frozenset[int]]]
     ) -> _Table | None:
-        """Return a table over prefix + fixed: the sum of items, each over `fixed` and a part of `prefix`."""
+        """Return a table over prefix + fixed that is the sum of items, each over `fixed` and some nodes of `prefix`."""
         if not items:
             return None
         if len(items) == 1 and len(items[0][1]) == len(prefix):
             return items[0][0]
         if all(not rest for _, rest in items):
-            return self._added(whole, prefix + fixed, [table for table, _ in items])
+            return self._add_all(whole, prefix + fixed, [table for table, _ in items])
         *head, last = prefix
         without = self._sum(whole, tuple(head), fixed, [item for item in items if last not in item[1]])
         inside = [(table, rest - {last}) for table, rest in items if last in rest]
         having = self._sum(whole, tuple(head), (last, *fixed), inside)
         if without is None and having is not None:
             return having
-        return self._added(whole, prefix + fixed, [table for table in (having, without) if table is not None])
+        return self._add_all(whole, prefix + fixed, [table for table in (having, without) if table is not None])
 
-    def _added(self, whole: _Table, scope: Scope, tables: list[_Table]) -> _Table:
+    def _add_all(self, whole: _Table, scope: Scope, tables: list[_Table]) -> _Table:
         first, *others = tables
         if not (first.made and first.scope == scope):
             first, others = whole, tables

@@ -1,1 +1,1 @@
-"""Compiled loops: plain functions on arrays, one module for each of `inference` that calls them."""
+"""Compiled loops of inference: plain functions on arrays, one module for each module of `inference` that calls them."""

@@ -1,7 +1,7 @@
-"""Message passing on clique trees, compiled: see `inference.clique_tree` for the formulas and the arrays.
+"""Compiled message passing on clique trees; `inference.clique_tree` explains the formulas and the arrays.
 
-`values` of a row are the tables of the graph's cliques, those of the tree's cliques, and tables made on the way. A row
-of `cliques` is (table, size, parent, separator size, up, down, sample); rows go from leaves to roots.
+`values` of a row are the tables of the graph's cliques, of the tree's cliques, and of intermediate sums. A row of
+`cliques` is (table, size, parent, separator size, up, down, sample); rows go from leaves to roots.
 """
 
 from __future__ import annotations

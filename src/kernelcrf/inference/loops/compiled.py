@@ -1,7 +1,7 @@
-"""Compilation of the numerical loops of inference: serial, with fused products.
+"""Compile the numerical loops of inference, each for one thread.
 
-Parallelism is the engine's (threads over ranges of sequences), never a kernel's own. Multiplications and
-additions may be fused, sums are never reordered: a result depends on the machine, not on the number of threads.
+An engine runs them in several threads, on different sequences. A multiplication and an addition may be fused, but
+sums are never reordered: results may depend on the machine, but not on the number of threads.
 """
 
 from functools import partial
@@ -9,5 +9,5 @@ from functools import partial
 from kernelcrf.engines import compiled as numba_loops
 
 compiled = partial(numba_loops.compiled, fastmath={"contract"})
-# For work that is done once per token: inlined into each compiled function that calls it.
+# For functions that are called once per token: their code is copied into the compiled functions that call them.
 inlined = partial(compiled, inline="always")

@@ -1,4 +1,4 @@
-"""Loops of `inference.decoding` and of labelling scores; arrays and formulas as there."""
+"""Compiled loops of `inference.decoding`, which explains the formulas, and of labelling scores."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def labelling_scores(scores, w, tied, offsets, labels, result):
 def viterbi(scores, w, tied, offsets, back, labels, best):
     n_labels = scores.shape[1]
     delta, into = np.empty(n_labels), np.empty(n_labels)
-    # As wide as the numbers compared, so that the selection below runs in vectors.
+    # Indices have as many bits as the numbers compared, so that the compiler can use SIMD for the selection below.
     came = np.empty(n_labels, np.int64)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
@@ -50,7 +50,7 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
             if top == -np.inf:
                 total = -np.inf
                 break
-            # Only differences matter; the sum is kept apart so that long sequences lose no digits.
+            # Only differences matter. The sum of the maxima is kept separately, so that long sequences lose no digits.
             total += top
             for j in range(n_labels):
                 delta[j] -= top
@@ -66,7 +66,7 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
 
 @compiled
 def merge(values, into, heads, out, came):
-    """Merge the greatest values[i] + into[i], best first, with came = i * k + rank; return how many there are."""
+    """Merge the sorted lists values[i] + into[i] to their k largest; came = i * k + rank in list i; return a count."""
     n_labels, k = values.shape
     heads[:] = 0
     for r in range(k):
@@ -87,7 +87,7 @@ def merge(values, into, heads, out, came):
 
 @compiled
 def k_best(scores, w, tied, k, labelings, best):
-    """Fill labelings (k, T) of one sequence and their scores (k,), best first; return how many there are."""
+    """Fill labelings (k, T) of one sequence and their scores (k,), best first; return the number of labelings."""
     n_nodes, n_labels = scores.shape
     came = np.empty((n_nodes, n_labels, k), np.int64)
     values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))

@@ -1,4 +1,4 @@
-"""Loops of `fused`: inference between the two products with the features of a block, while a cache holds them."""
+"""Compiled loops of `partitions.fused`: scores, inference and gradient of one block while its features are in cache."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from kernelcrf.inference.loops import tangents
 from kernelcrf.inference.loops.compiled import compiled
 from kernelcrf.inference.loops.scaled import backward, forward, shift
 
-# From so many labels on the transposed product is the faster one.
+# From this number of labels on, the transposed product is faster.
 TRANSPOSED = 11
 
 
 @compiled
 def node_scores(F, W, s):
-    """Compute s = F W."""
+    """Compute the scores s = F W."""
     if W.shape[1] < TRANSPOSED:
         np.dot(F, W, s)
     else:
@@ -36,11 +36,11 @@ def evaluate(
     F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
     s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
-    """Fill scores s, marginals p, residuals r = omega (p - y) and messages of all blocks; add to gradient (L, n), to
-    steps and to nodes, the sum of r.
+    """Compute scores s, marginals p, residuals r = omega (p - y) and messages of all blocks.
 
-    Returns the scores of the labels, by weight, without those of steps. Sequences between `cuts` are a block; s, p and
-    r, and so alpha and v, have the rows of all tokens, or of the longest block where they are not to be kept.
+    Add r' F to `gradient` (L, n), omega alpha_{t-1} v_t' to `steps`, and the sum of r to `nodes`. Return the weighted
+    sum of the token scores of the observed labels. Sequences between two `cuts` are a block. s, p, r, alpha and v have
+    rows for all tokens if they are kept, else for the longest block.
     """
     n_labels, shown, kept, target = s.shape[1], len(s) == len(F), len(alpha) == len(F), 0.0
     for c in range(len(cuts) - 1):
@@ -93,7 +93,7 @@ def evaluate(
 def hessian_product(
     F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
-    """Compute the derivatives of `evaluate` along scores F W + bias of nodes and dw of edges; edw is e o dw."""
+    """Compute the derivatives of `evaluate` along node scores F W + bias and edge scores dw; edw is e o dw."""
     n_labels, width = p.shape[1], alpha.shape[1]
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]

@@ -1,8 +1,8 @@
-"""Conditionals of single nodes given all others, compiled: see `inference.gibbs`.
+"""Compiled loops of `inference.gibbs`: conditional distributions of single nodes given all others.
 
-Node v is in the cliques of rows starts[v] .. starts[v + 1] of `uses`, each (clique, stride, nodes of the clique):
-chosen[clique] is the entry that the labels choose in the clique's table, and a label more of v is `stride` entries
-further.
+The rows starts[v] .. starts[v + 1] of `uses` are the cliques of node v: (clique, stride, number of its nodes).
+chosen[clique] is the entry of the clique's table that the labels select. If the label of v grows by one, the entry
+grows by `stride`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kernelcrf.inference.loops.compiled import compiled
 
 @compiled
 def conditional(v, label, card, tables, chosen, starts, uses, p):
-    """Fill p with the probabilities of v's labels given the others; return log sum exp of the scores."""
+    """Fill p with the probabilities of the labels of v given all others; return log sum exp of their scores."""
     for x in range(card):
         p[x] = 0.0
     for k in range(starts[v], starts[v + 1]):
@@ -39,7 +39,7 @@ def conditional(v, label, card, tables, chosen, starts, uses, p):
 
 @compiled
 def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
-    """Draw every node in turn; adds the conditionals to means, (m, sum of cards), where it has columns."""
+    """Draw every node in turn; add the conditionals to `means`, (m, sum of cards), unless it has no columns."""
     p = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0
@@ -65,7 +65,7 @@ def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
 
 @compiled
 def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept, losses, residual, shares):
-    """Compute -sum_v log p(y_v | others), its gradient, and p over the arity of each clique; keep the conditionals."""
+    """Compute -sum_v log p(y_v | others), its gradient, p divided by the arity of each clique, and the conditionals."""
     p = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0
@@ -89,7 +89,7 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
 
 @compiled
 def tangents(direction, labels, chosen, cards, starts, uses, kept, out):
-    """Compute the derivative of the gradient above along a direction of the tables."""
+    """Compute the derivative of the gradient of `pseudo_likelihood` along a direction of the tables."""
     d = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0

@@ -1,4 +1,4 @@
-"""Loops of `inference.logspace`; arrays and formulas as there."""
+"""Compiled loops of `inference.logspace`, which explains the arrays and formulas."""
 
 import numpy as np
 

@@ -1,9 +1,9 @@
-"""Tree-reweighted messages and mean fields, compiled: see `inference.loopy` and `inference.lower_bounds`.
+"""Compiled loops of tree-reweighted messages (`inference.loopy`) and mean fields (`inference.lower_bounds`).
 
-Node v has the entries nodes[v] .. nodes[v + 1] of a row of beliefs, q or scores. A row of `edges` is (i, j, table), and
-`tables` of messages are those of edges over their share of forests; `into_i` and `into_j` are the logarithms of the
-messages into either end, at `ends[e]`. The edges of node v are the rows starts[v] .. starts[v + 1] of `incident`:
-(other end, start of the table, stride of v's label, stride of the other's).
+Node v has the entries nodes[v] .. nodes[v + 1] of a row of beliefs, q or scores. A row of `edges` is (i, j, table). For
+messages, `tables` are the edges' tables divided by the share of forests, rho. `into_i` and `into_j` are the logarithms
+of the messages into nodes i and j, at `ends[e]`. The edges of node v are the rows starts[v] .. starts[v + 1] of
+`incident`: (other node, start of the table, stride of v's label, stride of the other node's label).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from kernelcrf.inference.loops.compiled import compiled
 
 DAMPING = 0.6
-"""The share of an update that is taken: whole ones may swing to and fro where potentials are strong."""
+"""Messages move by this share of an update, because whole updates can oscillate if potentials are strong."""
 
 
 @compiled
 def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
-    """Update messages forth and back until none moves by more than `tol`; beliefs begin as node scores."""
+    """Update messages in both directions until none changes by more than `tol`; beliefs start as node scores."""
     widest = 0
     for v in range(len(nodes) - 1):
         widest = max(widest, nodes[v + 1] - nodes[v])
@@ -42,7 +42,7 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
 
 @compiled
 def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, step_to, pre, new):
-    """Compute the logarithm of the message along an edge whose sender has `received` one along it."""
+    """Compute the logarithm of the message along an edge; `received` is the message in the other direction."""
     for x in range(n_from):
         pre[x] = beliefs[start + x] - received[at + x] if beliefs[start + x] > -np.inf else -np.inf
     for y in range(n_to):
@@ -59,7 +59,7 @@ def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, 
 
 @compiled
 def _take(new, size, rho, messages, at, beliefs, start):
-    """Replace a message by a normalised new one; returns by how much it moved."""
+    """Replace a message by a normalised new one; return how much it changed."""
     peak = -np.inf
     for x in range(size):
         peak = max(peak, new[x])
@@ -80,7 +80,7 @@ def _take(new, size, rho, messages, at, beliefs, start):
 
 @compiled
 def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
-    """Update one node after the other until no probability moves by more than `tol`."""
+    """Update one node after the other until no probability changes by more than `tol`."""
     widest = 0
     for v in range(len(nodes) - 1):
         widest = max(widest, nodes[v + 1] - nodes[v])
@@ -96,7 +96,7 @@ def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
 
 @compiled
 def _update(q, scores, tables, nodes, starts, incident, v, new):
-    """Replace q of one node by the softmax of its expected scores; return by how much it moved."""
+    """Replace q of one node by the softmax of its expected scores; return how much it changed."""
     low, size = nodes[v], nodes[v + 1] - nodes[v]
     peak = -np.inf
     for x in range(size):

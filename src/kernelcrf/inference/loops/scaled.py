@@ -1,10 +1,10 @@
-"""Loops of `inference.scaled`; arrays and formulas as there."""
+"""Compiled loops of `inference.scaled`, which explains the arrays and formulas."""
 
 import numpy as np
 
 from kernelcrf.inference.loops.compiled import compiled, inlined
 
-# Up to this many labels plain loops beat those of unit stride.
+# Up to this number of labels, plain loops are faster than loops of unit stride.
 SMALL = 7
 
 # SMALLEST_PRODUCT * SMALLEST_FACTOR is a normal number.
@@ -81,7 +81,7 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
                 edge = 0 if tied else t
                 total += shift[edge]
                 if width <= SMALL:
-                    # `advance`, the product with u and the sum in one: with few labels the loops are the cost.
+                    # `advance`, the product with u and the sum in one loop: with few labels, loops themselves are slow.
                     for j in range(width):
                         value = alpha[t - 1, 0] * e[edge, 0, j]
                         for i in range(1, width):
@@ -102,13 +102,13 @@ def forward(offsets, n_labels, e, tied, shift, highest, least, u, alpha, log_par
             if least > 0:
                 for j in range(width):
                     if alpha[t, j] == 0:
-                        # No path leads here, and one that went on from here could outgrow every number.
+                        # No path reaches this label, and its backward messages could overflow.
                         u[t, j] = 0
                     elif alpha[t, j] < least:
                         fail = True
             total += highest[t]
-            # One logarithm for many tokens. Both factors of a product are so large that it is no subnormal number; a
-            # mass of 0 or nan is added by itself.
+            # One logarithm for many tokens. Both factors are so large that the product is never a subnormal number.
+            # The logarithm of a mass of 0 or NaN is added by itself.
             if mass > SMALLEST_FACTOR:
                 product *= mass
                 if not SMALLEST_PRODUCT < product < LARGEST_PRODUCT:
@@ -190,7 +190,7 @@ def entropy(offsets, n_labels, e, e_log_e, tied, alpha, failed, out):
                 h[j] = max(np.log(b) + (y[0, j] - z[0, j]) / b, 0) if b > 0 else 0
                 if b > 0:
                     least = min(least, h[j])
-            # H_t enters later steps through averages, so a constant may be kept apart, in double precision.
+            # Later steps average H_t, so that a constant part can be stored separately, in double precision.
             for j in range(n_labels):
                 h[j] = max(h[j] - least, 0)
             base += least
@@ -223,7 +223,7 @@ def sample(offsets, e_T, tied, alpha, failed, uniform, labels):
 
 @compiled
 def draw(weights, target):
-    """Return the first index whose cumulated weight exceeds `target`; never one of weight zero."""
+    """Return the first index at which the sum of weights exceeds `target`; never an index of weight zero."""
     chosen, total = 0, 0.0
     for i in range(len(weights)):
         if weights[i] > 0:

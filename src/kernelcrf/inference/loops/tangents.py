@@ -1,4 +1,4 @@
-"""Loops of `inference.tangents`; arrays and formulas as there."""
+"""Compiled loops of `inference.tangents`, which explains the arrays and formulas."""
 
 import numpy as np
 
