@@ -14,9 +14,9 @@ from kernelcrf.engines.compiled import compiled
 
 @pytest.fixture(autouse=True)
 def told_anew():
-    module._tell.cache_clear()
+    module._log_once.cache_clear()
     yield
-    module._tell.cache_clear()
+    module._log_once.cache_clear()
 
 
 def test_a_function_is_compiled_and_kept():

@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused_by_name():
     X, Y = labelled(m=10)
     with pytest.raises(ValueError, match=r"structure='web': expected 'auto', 'full', 'tree', 'none'"):
         MultiLabelCRF(structure="web").fit(X, Y)
-    with pytest.raises(ValueError, match=r"structure holds \(0, 4\): expected two different nodes from 0 to 3"):
+    with pytest.raises(ValueError, match=r"structure contains \(0, 4\): expected two different nodes from 0 to 3"):
         MultiLabelCRF(structure=[(0, 4)]).fit(X, Y)
     with pytest.raises(ValueError, match="decoding='best'"):
         MultiLabelCRF(decoding="best").fit(X, Y)

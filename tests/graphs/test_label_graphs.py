@@ -6,7 +6,7 @@ from kernelcrf.graphs.label_graphs import checked_pairs, chow_liu
 
 @pytest.mark.parametrize("pair", [(0, 3), (-1, 1), (1, 1), (0, 1, 2), "a", 5, (0, "b")])
 def test_what_is_no_pair_of_nodes_is_named(pair):
-    with pytest.raises(ValueError, match=r"edges holds .*: expected (pairs|two different nodes from 0 to 2)"):
+    with pytest.raises(ValueError, match=r"edges contains .*: expected (pairs|two different nodes from 0 to 2)"):
         checked_pairs([(0, 1), pair], 3, "edges")
 
 

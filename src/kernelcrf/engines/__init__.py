@@ -1,1 +1,1 @@
-"""Engines run work: an ordered map. They know no mathematics."""
+"""Engines apply functions to items in parallel, and return the results in order. They contain no mathematics."""

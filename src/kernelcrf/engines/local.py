@@ -1,12 +1,11 @@
-"""Threads of this process: an ordered map.
+"""Apply a function to items in threads of this process.
 
-Results come back in the order of the items, so that a sum taken over them does not depend on the number of
-threads. While a map runs, BLAS keeps to one thread: the parallelism is over items, and a product gives the
-same bits whatever `n_jobs` is. The limit belongs to the process: the first map that begins sets it, and the last of
-those that run at the same time lifts it.
+Results have the order of the items, so that a sum over them does not depend on the number of threads. While a map
+runs, BLAS is limited to one thread: items are processed in parallel, and a matrix product gives the same bits for any
+`n_jobs`. The limit applies to the whole process: the first map to start sets it, the last map to end removes it.
 
-The threads of a pool are kept between maps; the caller's own thread works too. A map inside a map runs in the
-thread it is called from.
+Threads are reused from one map to the next, and the calling thread works too. A map inside a map runs in the thread
+that calls it.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ def _blas() -> ThreadpoolController:
 
 
 def _let_others_set_limits() -> None:
-    """Let any thread lift a limit that another one set: threadpoolctl 3.8 remembers which thread set it."""
+    """Let any thread remove a limit that another thread set: threadpoolctl 3.8 remembers which thread set it."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()
 
 
 class _Holder:
-    """A token that a running call holds; it disappears with the call, even if that is interrupted in its last lines."""
+    """A token that a running call holds. It is collected when the call ends, even if an interruption ends it."""
 
 
 class _OneThread:
-    """The limit of BLAS to one thread while any call holds it. An interruption may come at any line."""
+    """Limits BLAS to one thread while at least one call holds the limit; Ctrl-C may interrupt it at any line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,10 +62,10 @@ class _OneThread:
         self._limit: Any = None
 
     def change(self, holder: _Holder, *, holds: bool) -> None:
-        """Set the limit for a call that holds it from now on, or lift it if no other call does."""
+        """Register a call that needs the limit, or remove it; the limit ends when no call is left."""
         lock = self._lock
         if not lock.acquire(timeout=PATIENCE):
-            # An interruption came between the change and the release, so that the lock has no owner.
+            # An interruption came before the lock was released, and its owner is gone.
             self._lock = lock = threading.Lock()
             lock.acquire()
         try:
@@ -90,7 +89,7 @@ _one_thread = _OneThread()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread: for maps, and for vectors too short to share between threads."""
+    """Limit BLAS to one thread: for maps, and for vectors that are too short for several threads."""
     if _thread.single() is not None:
         yield
         return
@@ -104,7 +103,7 @@ def single_threaded_blas() -> Iterator[None]:
             _thread.single = _NOBODY
             limit.change(holder, holds=False)
     finally:
-        # Done again in case an interruption came in the lines above.
+        # Repeated, in case an interruption came during the lines above.
         _thread.single = _NOBODY
         limit.change(holder, holds=False)
 
@@ -114,15 +113,15 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="kernelcrf")
 
 
-def _begin_anew() -> None:
-    """Forget pools and limits in a forked child, which has none of its parent's threads."""
+def _reset_after_fork() -> None:
+    """Discard pools and limits in a forked process, because the threads of its parent do not exist there."""
     global _one_thread
     _pool.cache_clear()
     _one_thread = _OneThread()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 _NOBODY = ref(_Holder())
@@ -144,7 +143,7 @@ def _available_cores() -> int:
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Map over items in `n_jobs` threads; -1 uses one per core that this process may use, None is 1."""
+    """Applies functions to items in `n_jobs` threads; -1 means one per core that this process may use, None means 1."""
 
     n_jobs: int = 1
 
@@ -154,7 +153,7 @@ class LocalEngine:
 
     @property
     def n_threads(self) -> int:
-        """Return the number of threads that a map runs in."""
+        """Return the number of threads that a map uses."""
         return _available_cores() if self.n_jobs == -1 else self.n_jobs
 
     def map(
@@ -163,7 +162,7 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> list[Result]:
-        """Return `[function(item) for item in items]`; the items of the greatest cost start first."""
+        """Return `[function(item) for item in items]`; items with the largest costs start first."""
         n_threads = 1 if _thread.in_map() is not None else min(self.n_threads, len(items))
         with single_threaded_blas():
             if n_threads <= 1:
@@ -188,7 +187,7 @@ class LocalEngine:
                 finally:
                     _thread.in_map, _thread.single = _NOBODY, before
 
-            # NumPy's handling of overflow belongs to the context of a thread.
+            # Each thread gets a copy of the context, which holds NumPy's settings for overflow.
             pool = _pool(self.n_threads - 1)
             helpers = [pool.submit(copy_context().run, drain) for _ in range(n_threads - 1)]
             try:
@@ -205,9 +204,9 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> tuple[Total, list[Kept]]:
-        """Return the sum of the first results and a list of the second, both in the order of the items.
+        """Call `function` for each item; it returns a pair. Return the sum of the first parts and a list of the second.
 
-        Sums are taken within runs of neighbours, then over the runs, which depend on the number of items alone.
+        Neighbouring items are summed in runs, then the runs are summed. Runs depend only on the number of items.
         """
         if not items:
             raise ValueError("items is empty: expected at least one item to sum")

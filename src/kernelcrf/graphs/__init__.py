@@ -1,1 +1,1 @@
-"""The structure of a sample: its cliques and the templates that tie them."""
+"""The structure of samples: their cliques, and the templates whose cliques share one potential."""

@@ -1,11 +1,11 @@
-"""Clique trees: the cliques of a triangulated graph, joined so that each node's cliques are connected.
+"""Clique trees: trees of the cliques of a triangulated graph, in which the cliques of each node are connected.
 
-Nodes are eliminated in the order of least fill (Rose; Kjaerulff): the neighbours of an eliminated node are joined to
-each other, and edges that this adds triangulate the graph. In reverse order, every node v meets a clique that holds its
-later neighbours N(v). It joins that clique if N(v) is all of it, and otherwise opens the new clique N(v) + v, with N(v)
-as separator. The result is the maximal cliques and a tree of them.
+Nodes are eliminated one by one, each time the node whose elimination adds the fewest edges (least fill; Rose,
+Kjaerulff): the neighbours of an eliminated node are connected to each other, which triangulates the graph. In reverse
+order, every node v finds a clique that contains its later neighbours N(v). If N(v) is the whole clique, v is added to
+it; otherwise N(v) + v becomes a new clique with the separator N(v). The result is a tree of the maximal cliques.
 
-The largest clique sets the cost of exact inference, and is known before any table is made.
+The largest clique determines the cost of exact inference. It is known before any table is computed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 HUB = 48
-"""Number of neighbours above which fill is not counted; such nodes come last, in the order of their degree."""
+"""Nodes with more neighbours than this are eliminated last, in the order of their degree; their fill is not counted."""
 
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """Cliques in an order in which every clique follows its parent; the first of each component is a root.
+    """The cliques of a triangulated graph, each after its parent; the first clique of each component is a root.
 
-    cliques : the nodes of each.
-    parents : the place of each clique's parent, -1 for roots.
+    cliques : the nodes of each clique.
+    parents : the index of each clique's parent, -1 for roots.
     separators : the nodes that a clique shares with its parent, none for roots.
-    homes : for each node, a clique that holds it together with all neighbours that were eliminated after it.
-    places : for each node, its place in the order of elimination.
+    homes : for each node, a clique that contains it and all neighbours that were eliminated after it.
+    places : for each node, its position in the order of elimination.
     """
 
     cliques: tuple[tuple[int, ...], ...]
@@ -38,28 +38,28 @@ class CliqueTree:
 
     @property
     def width(self) -> int:
-        """Return the treewidth of the triangulation: nodes of the largest clique, less one."""
+        """Return the treewidth of the triangulation: the size of the largest clique minus one."""
         return max((len(clique) for clique in self.cliques), default=0) - 1
 
     def entries(self, cards: Sequence[int]) -> int:
-        """Return the number of labelings of all cliques, where node v has cards[v] labels."""
+        """Return the number of table entries: labelings summed over cliques, if node v has cards[v] labels."""
         return sum(math.prod(cards[v] for v in clique) for clique in self.cliques)
 
 
 def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
-    """Return the clique tree of a graph in which the nodes of every scope are joined to each other."""
+    """Return the clique tree of the graph in which all nodes of each scope are connected to each other."""
     neighbours: list[set[int]] = [set() for _ in range(n_nodes)]
     for scope in scopes:
         for v in scope:
             neighbours[v].update(scope)
     for v in range(n_nodes):
         neighbours[v].discard(v)
-    order, later = _eliminated(neighbours)
-    return _joined(order, later)
+    order, later = _eliminate(neighbours)
+    return _build_tree(order, later)
 
 
-def _eliminated(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
-    """Return an order of least fill, and what is left of each node's neighbours when it goes; empties `neighbours`."""
+def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
+    """Return an order of least fill, and each node's neighbours at its elimination; `neighbours` is emptied."""
     keys = [_key(neighbours, v) for v in range(len(neighbours))]
     heap = [(key, v) for v, key in enumerate(keys)]
     heapq.heapify(heap)
@@ -90,7 +90,7 @@ def _eliminated(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
 
 
 def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
-    """Return the number of edges that eliminating v would add, and its degree; hubs come last."""
+    """Return the number of edges that eliminating v would add, and its degree; for hubs, a larger first number."""
     around = neighbours[v]
     degree = len(around)
     if degree <= 1:
@@ -100,7 +100,7 @@ def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
     return degree * (degree - 1) // 2 - sum(len(around & neighbours[u]) for u in around) // 2, degree
 
 
-def _joined(order: list[int], later: list[set[int]]) -> CliqueTree:
+def _build_tree(order: list[int], later: list[set[int]]) -> CliqueTree:
     place = dict(zip(order, range(len(order)), strict=True))
     home: dict[int, int] = {}
     cliques: list[list[int]] = []

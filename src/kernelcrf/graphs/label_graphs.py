@@ -1,4 +1,4 @@
-"""Graphs over label nodes, made from observed labels."""
+"""Choose the edges of a graph of label nodes: all pairs, a tree learned from labels, or pairs from the user."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def all_pairs(n_nodes: int) -> list[Pair]:
 
 
 def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
-    """Return the tree of the greatest mutual information between the columns of labels (m, V) (Chow, Liu 1968).
+    """Return the edges of the tree with the largest mutual information between columns of labels (m, V).
 
-    It is the likeliest tree. Columns that are independent are not joined. Labels below 0 are missing.
+    It is the likeliest tree (Chow, Liu 1968). Independent columns are not connected. Labels below 0 are missing.
     """
     n_nodes = labels.shape[1]
     information = np.zeros((n_nodes, n_nodes))
@@ -48,13 +48,13 @@ def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float
 
 
 def checked_pairs(pairs: Iterable[Sequence[int]], n_nodes: int, name: str) -> list[Pair]:
-    """Return the pairs of nodes that a user passed, each once."""
+    """Return the pairs of nodes that the user passed, each once; raise if a pair is not two different nodes."""
     found: dict[Pair, None] = {}
     for pair in pairs:
         if not PAIR.accepts(pair):
-            raise ValueError(f"{name} holds {shown(pair)}: expected pairs of node numbers")
+            raise ValueError(f"{name} contains {shown(pair)}: expected pairs of node numbers")
         i, j = (int(node) for node in pair)
         if not (0 <= i < n_nodes and 0 <= j < n_nodes and i != j):
-            raise ValueError(f"{name} holds {shown(pair)}: expected two different nodes from 0 to {n_nodes - 1}")
+            raise ValueError(f"{name} contains {shown(pair)}: expected two different nodes from 0 to {n_nodes - 1}")
         found[min(i, j), max(i, j)] = None
     return list(found)

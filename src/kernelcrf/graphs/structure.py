@@ -1,6 +1,6 @@
-"""Cliques and the templates that tie them (25)-(27).
+"""The cliques of samples, and the templates that they belong to (25)-(27).
 
-A batch of samples stores its nodes one after the other: arrays over nodes have N rows, and sample i has the rows
+A batch of samples stores its nodes one after the other: arrays of nodes have N rows, and sample i has the rows
 `offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques (8), and cliques of one template share one
 potential (27).
 """
@@ -19,7 +19,7 @@ from kernelcrf.validation import shown
 
 @dataclass(frozen=True)
 class Template:
-    """A family of cliques of `arity` label nodes that share one potential."""
+    """A family of cliques with `arity` label nodes each that share one potential."""
 
     name: str
     arity: int
@@ -33,7 +33,7 @@ EDGE = Template("edge", 2)
 class Chains:
     """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25).
 
-    numbers : (m,), the places of the sequences in the user's data, for error messages; None counts from 0.
+    numbers : (m,), the index of each sequence in the user's data, for error messages; None means 0 .. m - 1.
     """
 
     offsets: Ints
@@ -43,8 +43,8 @@ class Chains:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
         if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise ValueError(
-                f"offsets={shown(self.offsets)}: expected a 1-D array that starts at 0 and never falls, "
-                "one entry more than there are sequences; Chains.from_lengths makes it from lengths"
+                f"offsets={shown(self.offsets)}: expected a 1-D array that starts at 0 and never decreases, with "
+                "one entry more than there are sequences; to make it from lengths, use Chains.from_lengths"
             )
         object.__setattr__(self, "offsets", offsets)
 
@@ -56,21 +56,21 @@ class Chains:
         return cls(offsets)
 
     def part(self, low: int, high: int) -> Chains:
-        """Return the sequences low to high, with their numbers."""
+        """Return the sequences low .. high - 1, with their numbers in the user's data."""
         numbers = np.arange(low, high) if self.numbers is None else self.numbers[low:high]
         return Chains(self.offsets[low : high + 1] - self.offsets[low], numbers)
 
     def only(self, kept: Flags) -> Chains:
-        """Return the sequences that are kept (m,), with their numbers."""
+        """Return the sequences where `kept` (m,) is true, with their numbers in the user's data."""
         numbers = np.flatnonzero(kept) if self.numbers is None else self.numbers[kept]
         return replace(Chains.from_lengths(self.lengths[kept]), numbers=numbers)
 
     def number(self, sample: int) -> int:
-        """Return the number that a sequence has in the user's data."""
+        """Return the index of a sequence in the user's data."""
         return int(sample if self.numbers is None else self.numbers[sample])
 
     def place(self, node: int) -> str:
-        """Return the sequence and the token of a node, in words for messages."""
+        """Return a text for messages that says to which sequence and token a node belongs."""
         sample = int(np.searchsorted(self.offsets, node, side="right")) - 1
         return f"sequence {self.number(sample)}, token {node - self.offsets[sample]}"
 
@@ -90,7 +90,7 @@ class Chains:
         return np.diff(self.offsets)
 
     def cliques(self, template: Template) -> Ints:
-        """Return all tokens, (N, 1), or all pairs of neighbours, (N - m, 2) if no chain is empty."""
+        """Return the nodes of each clique: tokens (N, 1), or pairs of neighbours, (N - m, 2) if no chain is empty."""
         if template == NODE:
             return np.arange(self.n_nodes)[:, None]
         if template == EDGE:
@@ -98,20 +98,20 @@ class Chains:
             inner[self.first_nodes] = False
             into = np.flatnonzero(inner)
             return np.column_stack((into - 1, into))
-        raise ValueError(f"template={template!r}: chains have the templates {NODE} and {EDGE}")
+        raise ValueError(f"template={template!r}: expected {NODE} or {EDGE}, the templates of chains")
 
     @property
     def first_nodes(self) -> Ints:
-        """Return the first token of each sequence that has one."""
+        """Return the first token of each sequence that is not empty."""
         return self.offsets[:-1][self.lengths > 0]
 
     @property
     def last_nodes(self) -> Ints:
-        """Return the last token of each sequence that has one."""
+        """Return the last token of each sequence that is not empty."""
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
-        """Cut the sequences low to high into runs of at most `n_nodes` tokens, or of one longer sequence."""
+        """Yield (first, end) of runs of sequences with at most `n_nodes` tokens; a longer sequence is a run alone."""
         high = self.n_samples if high is None else high
         while low < high:
             end = int(np.searchsorted(self.offsets, self.offsets[low] + n_nodes, side="right")) - 1
@@ -129,14 +129,14 @@ class Legal:
     last: Flags
 
     def impose(self, chains: Chains, s: Array, w: Array) -> tuple[Array, Array]:
-        """Return node scores (N, L) and edge scores with -inf on all that is not legal."""
+        """Return node scores (N, L) and edge scores, with -inf for labels and steps that are not legal."""
         s = s.copy()
         s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
     def allows(self, chains: Chains, labels: Array) -> Flags:
-        """Return whether the labelling of each sequence is legal, (m,); a label of -1 fits its neighbours."""
+        """Return whether the labelling of each sequence is legal, (m,); a missing label (-1) is always legal."""
         y = np.asarray(labels, np.intp)
         broken = np.zeros(chains.n_nodes, bool)
         broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)
@@ -149,11 +149,11 @@ class Legal:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Label nodes, node v with cards[v] labels, and cliques (K, arity) by the name of their template.
+    """A graph of label nodes: node v has cards[v] labels, and `cliques` maps each template to its cliques (K, arity).
 
-    All cliques of a template have the same numbers of labels, and tables of one size. The tables of all cliques lie
-    one after the other, template by template: `n_entries` numbers, the labels of a clique's last node running fastest.
-    `samples` (V,) says which sample of a union each node belongs to.
+    All cliques of a template have the same numbers of labels, so that their tables have one shape. The tables of all
+    cliques are stored one after the other, template by template: `n_entries` numbers, in which the label of a clique's
+    last node varies fastest. If the graph is a union, `samples` (V,) gives the sample of each node.
     """
 
     cards: Ints
@@ -181,12 +181,12 @@ class Graph:
         if twice.size:
             raise ValueError(
                 f"clique {tuple(nodes[twice[0]].tolist())} of template {name!r} has a node twice: "
-                "expected nodes that differ"
+                "expected different nodes"
             )
         if (self.cards[nodes] != self.cards[nodes[:1]]).any():
             raise ValueError(
-                f"cliques of template {name!r} differ in their numbers of labels: expected one table for all; "
-                "put those with other numbers into another template"
+                f"cliques of template {name!r} differ in their numbers of labels: expected tables of the same shape; "
+                "use one template for each shape"
             )
 
     @property
@@ -196,7 +196,7 @@ class Graph:
 
     @cached_property
     def n_samples(self) -> int:
-        """Return samples of the union; 1 for a single graph."""
+        """Return the number of samples in a union; 1 if the graph is not a union."""
         return 1 if self.samples is None else int(self.samples.max(initial=-1)) + 1
 
     @cached_property
@@ -206,17 +206,17 @@ class Graph:
 
     @cached_property
     def node_starts(self) -> Ints:
-        """Return where the labels of each node begin among those of all nodes, and their number, (V + 1,)."""
+        """Return the offset of each node's labels in an array of the labels of all nodes, and its length, (V + 1,)."""
         return np.concatenate(([0], np.cumsum(self.cards)))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the numbers of labels of a template's cliques."""
+        """Return the shape of a template's tables: the number of labels of each node of a clique."""
         nodes = self.cliques[name]
         return tuple(self.cards[nodes[0]].tolist()) if len(nodes) else (1,) * nodes.shape[1]
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the entries that the tables of each template occupy."""
+        """Return the range of entries that the tables of each template occupy."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
@@ -226,11 +226,11 @@ class Graph:
 
     @property
     def n_entries(self) -> int:
-        """Return entries of the tables of all cliques."""
+        """Return the number of entries of the tables of all cliques."""
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return the entry of each clique's table that labelings (m, V) choose, (m, n_cliques)."""
+        """Return the entry of each clique's table that labelings (m, V) select, (m, n_cliques)."""
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():
             shape = self.shape(name)

@@ -1,1 +1,1 @@
-"""Resident parts of the data: the map between theta and the scores of cliques, and what inference makes of them."""
+"""Partitions of the data: they compute scores of cliques from theta, run inference, and return loss and gradient."""

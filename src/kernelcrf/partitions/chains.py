@@ -1,11 +1,11 @@
-"""A part of the data of chains in this process: the linear map between theta and scores, and inference on them.
+"""A partition of chains in this process: the linear map from theta to scores, and inference.
 
     s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of steps of A (W' F_t),
 
-with A the factor of the label kernel and F_t = 1 for a term without inputs. `scores` applies the map, `pull_back` its
-transpose, from residuals of scores to a gradient.
+with A the factor of the label kernel, and F_t = 1 for a term without inputs. `scores` computes this map; `pull_back`
+computes its transpose, which maps residuals of scores to a gradient.
 
-Dense features without duplicates are cut into partitions that threads can share.
+Data with dense features and no equal inputs are divided into several partitions for threads.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 class ChainPartition:
     """Some sequences with their features and labels.
 
-    features : the features of each term that has inputs, by its name.
-    labels : (N,), one index per token; not read if `allowed` is given.
+    features : the features of each term that has inputs, by the name of the term.
+    labels : (N,), one label index per token; not used if `allowed` is given.
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all are 1.
-    legal : the labelings that constraints permit, or None for any.
+    legal : the labelings that constraints permit, or None if all are legal.
     """
 
     chains: Chains
@@ -54,7 +54,7 @@ class ChainPartition:
 
     @property
     def dtype(self) -> DType:
-        """Return the precision of scores: float32 if all features are."""
+        """Return the dtype of the scores: float32 if all features are float32."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
 
@@ -69,14 +69,14 @@ class ChainPartition:
         return self.allowed is None
 
     def weighted(self, rows: Array) -> Array:
-        """Return rows of tokens, each times the weight of its sequence."""
+        """Multiply each row, one per token, by the weight of its sequence."""
         if self.weights is None:
             return rows
         weights = np.repeat(self.weights, self.chains.lengths)
         return np.asarray(rows * weights.reshape(-1, *(1,) * (rows.ndim - 1)), rows.dtype)
 
     def has_edges(self, layout: Layout) -> bool:
-        """Return whether labels depend on each other, or are restricted by what is legal or allowed."""
+        """Return whether labels depend on each other, or are restricted by `legal` or `allowed`."""
         templates = any(term.cliques == STEPS for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
@@ -96,7 +96,7 @@ class ChainPartition:
         return s, w
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
-        """Return the gradient in theta of <r, s> + <q, w>; q has the shape of the edge scores."""
+        """Return the gradient of <r, s> + <q, w> with respect to theta; q has the shape of the edge scores w."""
 
         def gradient(term: Term) -> Array:
             residual = r if term.cliques == TOKENS else q.reshape(*q.shape[:-2], -1)
@@ -110,11 +110,11 @@ class ChainPartition:
         return layout.join({term.name: gradient(term) for term in layout.terms})
 
     def with_columns(self, term: Term, columns: Places) -> ChainPartition:
-        """Return the same sequences with some columns of a term's features."""
+        """Return the same sequences, with only these columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def _fused(self, layout: Layout) -> FusedChains | None:
-        """Return the arrays of a pass by blocks, or None if the partition needs separate steps."""
+        """Return the arrays for a fused pass in blocks, or None if the fused pass does not cover this partition."""
         with_inputs = [term for term in layout.terms if term.name in self.features]
         if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
             return None
@@ -129,7 +129,7 @@ class ChainPartition:
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, in one compiled pass if possible."""
+        """Return loss and gradient at theta, and the state there, by one compiled pass if possible."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if found is None:
@@ -140,7 +140,7 @@ class ChainPartition:
         return found
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta without a state."""
+        """Return loss and gradient at theta, without a state."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "nothing") if fused else None
         return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
@@ -154,16 +154,16 @@ class ChainPartition:
         return Sums(result.loss, gradient), PartitionState(scores, result)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> ChainScores:
-        """Return the scores along a direction of theta."""
+        """Return the derivative of the scores along a direction v of theta."""
         return ChainScores(*self.scores(layout, v, n_jobs))
 
     def along(self, scores: ChainScores, direction: ChainScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at some scores, and its derivative along a direction of them."""
+        """Return the loss at these scores, and its derivative along a direction of the scores."""
         result = self.residuals(scores, n_jobs, curvature=False)
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
     def residuals(self, scores: ChainScores, n_jobs: int = 1, *, curvature: bool) -> ChainResiduals:
-        """Return loss and residuals at given scores; errors name a sequence by its place in all data."""
+        """Return loss and residuals at given scores; errors name a sequence by its index in the user's data."""
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
@@ -207,28 +207,28 @@ class ChainPartition:
         return ChainResiduals(float(loss), self.weighted(r), q, model.nodes, linearisation if curvature else None)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v, by exact covariances (22)."""
+        """Return the derivative of the gradient along v, from exact covariances (22)."""
         curvature = at.residuals.curvature
         if curvature is None:
             raise ValueError("at was evaluated without curvature: pass curvature=True to evaluate")
         if isinstance(curvature, FusedMessages):
             fused = self._fused(layout)
             if fused is None:
-                raise ValueError("at was evaluated on another partition, or with another layout")
+                raise ValueError("at was evaluated on another partition or layout: expected a state of this partition")
             return fused.hessian_product(curvature, v)
         tangents = curvature.tangents(*self.scores(layout, v, n_jobs))
         dq = tangents.edges if tangents.edges.ndim == 2 else self.weighted(tangents.edges)
         return self.pull_back(layout, self.weighted(tangents.nodes), dq, n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the paper's blocks (30) times v: terms of tokens share one block, terms of steps another."""
+        """Return the product of the paper's blocks (30) with v: one block for terms of tokens, one for steps."""
         p = at.residuals.nodes
         du, dw = self.scores(layout, v, n_jobs)
         dp = p * (du - np.einsum("tj,tj->t", p, du)[:, None])
         return self.pull_back(layout, self.weighted(dp), self._edge_block(at, dw), n_jobs)
 
     def _edge_block(self, at: PartitionState, dw: Array) -> Array:
-        """Return the sum over t of q_t o (dw - <q_t, dw>), or each of them if dw has one table per token."""
+        """Return the sum over t of q_t o (dw - <q_t, dw>), or each summand if dw has one matrix per token."""
         if not dw.size:
             return dw
         q = edge_marginals(at.scores.s, at.scores.w, self.chains)
@@ -239,23 +239,23 @@ class ChainPartition:
         return np.asarray(weighted.sum(axis=0) * dw - np.einsum("t,tij->ij", means, weighted))
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return sum_i omega_i H(p_i)."""
+        """Return the weighted sum of the sequences' entropies, sum_i omega_i H(p_i)."""
         if not at.scores.w.size:
             return float(self.weighted(Softmax.of(at.scores.s).entropy).sum())
         h = entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs)
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return r (N, r), or q (N, r) if steps have inputs, with the label kernel's factor applied."""
+        """Return the residuals r of tokens, or q of steps with inputs, times the label kernel's factor, (N, rank)."""
         residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
         return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether the term is one of tokens; marginals of steps are kept as sums only."""
+        """Return whether the term is a term of tokens: marginals of steps are kept only as sums."""
         return term.cliques == TOKENS
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return omega p (1 - p) of each token, (N, L)."""
+        """Return the weighted variances omega p (1 - p) of each token's labels, (N, L)."""
         p = at.residuals.nodes
         return self.weighted(p * (1 - p))
 
@@ -265,7 +265,7 @@ class ChainPartition:
         return float(lengths.sum() if self.weights is None else np.dot(self.weights, lengths))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at)."""
+        """Return function(self, at): this partition is the only one to sum over."""
         return function(self, at)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
@@ -281,7 +281,7 @@ class ChainPartition:
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """Return the weighted number of steps from each label to each other, (L, L)."""
+        """Return the weighted number of observed steps from each label to each label, (L, L)."""
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
@@ -290,13 +290,13 @@ class ChainPartition:
 
     @cached_property
     def block_cuts(self) -> Ints:
-        """Return the sequences at which blocks begin that a cache can hold, and the number of sequences."""
+        """Return the first sequence of each block that fits into the cache, and the number of sequences."""
         row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
         runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
         return np.array([low for low, _ in runs] + [self.chains.n_samples])
 
     def part(self, low: int, high: int) -> ChainPartition:
-        """Return the partition of sequences low to high."""
+        """Return a partition with the sequences low .. high - 1."""
         offsets = self.chains.offsets
         nodes = slice(int(offsets[low]), int(offsets[high]))
         return replace(
@@ -309,7 +309,7 @@ class ChainPartition:
         )
 
     def cut(self) -> list[ChainPartition]:
-        """Cut into partitions that threads can share; into one if features are sparse or shared between tokens."""
+        """Divide into partitions for threads; only one if features are sparse or tokens share rows of them."""
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)

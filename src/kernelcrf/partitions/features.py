@@ -1,7 +1,7 @@
-"""The features of a term's cliques, and the products with them that make up a pass.
+"""The features of a term's cliques, and the products with them that a pass over the data needs.
 
-Features are those of the U distinct inputs (Lemma 6): products run over them, an index maps them to cliques, and
-residuals are first summed over equal inputs.
+Features are stored for the U distinct inputs (Lemma 6). Products are computed for these, an index maps them to cliques,
+and residuals are summed over equal inputs first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ INDEX_BELOW = 0.8
 
 @dataclass(frozen=True, eq=False)
 class TokenFeatures:
-    """F (U, n), dense or CSR, of a term's distinct inputs; token t has row index[t], or row t if `index` is None."""
+    """Features F (U, n), dense or CSR, of distinct inputs; token t has row index[t], or row t if `index` is None."""
 
     F: Inputs
     index: Places | None = None
 
     @classmethod
     def of(cls, found: Distinct, F: Inputs) -> TokenFeatures:
-        """Return features F (U, n) of distinct inputs, shared if many tokens are equal, else with one row per token."""
+        """Return the features F (U, n) with an index if many tokens have equal inputs, else with one row per token."""
         return cls(F, found.index) if found.U < INDEX_BELOW * found.N else cls(found.expand(F))
 
     @property
@@ -38,23 +38,23 @@ class TokenFeatures:
 
     @cached_property
     def transposed(self) -> Inputs:
-        """Return F' by rows, for CSR features."""
+        """Return the transpose F' of CSR features, as CSR."""
         return self.F.T.tocsr()
 
     def times(self, W: Array, n_jobs: int) -> Array:
-        """Return F W at each token: (n, k) -> (N, k)."""
+        """Return the product F W for each token: (n, k) -> (N, k)."""
         W = np.asarray(W, self.F.dtype)
         Z = np.empty((self.F.shape[0], W.shape[1]), self.F.dtype)
 
         def fill(rows: slice) -> None:
-            # The transposed product is up to twice as fast if k is small.
+            # If k is small, the transposed product is up to twice as fast.
             Z[rows] = self.F[rows] @ W if self.is_sparse else (W.T @ self.F[rows].T).T
 
         LocalEngine(n_jobs).map(fill, _row_blocks(len(Z)))
         return Z if self.index is None else Z[self.index]
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
-        """Return F' R for R at tokens: (N, k) -> (n, k)."""
+        """Return the product F' R, where R has one row per token: (N, k) -> (n, k)."""
         if self.index is not None:
             summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)
             add_rows(np.ascontiguousarray(R), self.index, summed)
@@ -74,21 +74,21 @@ class TokenFeatures:
         return total.T
 
     def gram(self, weights: Array) -> Floats:
-        """Return F' diag(weights) F of dense features, (n, n), for weights (N,) at tokens."""
+        """Return F' diag(weights) F, (n, n), for dense features and one weight per token, (N,)."""
         d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
         return np.asarray((self.F * d[:, None].astype(self.F.dtype)).T @ self.F, np.float64)
 
     def squares_transposed_times(self, R: Array) -> Floats:
-        """Return (F o F)' R for R at tokens: (N, k) -> (n, k)."""
+        """Return (F o F)' R, where R has one row per token: (N, k) -> (n, k)."""
         squares = self.F.power(2) if self.is_sparse else np.square(self.F)
         return TokenFeatures(squares, self.index).transposed_times(R, 1)
 
     def columns(self, columns: Places) -> TokenFeatures:
-        """Return some columns of the features."""
+        """Return the features with only these columns."""
         return TokenFeatures(self.F[:, columns], self.index)
 
     def part(self, nodes: slice) -> TokenFeatures:
-        """Return the features of a run of tokens."""
+        """Return the features of a range of tokens."""
         if self.index is None:
             return TokenFeatures(self.F[nodes])
         return TokenFeatures(self.F, self.index[nodes])

@@ -1,10 +1,10 @@
-"""A pass over dense features by blocks: F is read from memory once.
+"""A pass over dense features in blocks, which reads F from memory only once.
 
-For each block of whole sequences whose features fit in a cache, scores are formed, inference is run and the residuals
-are multiplied by the same features before the next block. The results are those of `ChainPartition.scores`, inference
-and `ChainPartition.pull_back` one after the other. This covers the common case: one term of tokens with a dense row of
-features for each token, steps without inputs, all labels observed. If a sequence needs log space, `evaluate` returns
-None, and the caller takes the separate steps.
+A block has whole sequences whose features fit into the cache. Scores are computed, inference is run, and the residuals
+are multiplied by the same features before the next block starts. The results equal `ChainPartition.scores`, inference
+and `ChainPartition.pull_back`, one after the other. This covers the common case: one term of tokens with a dense row
+of features for each token, transitions that do not depend on the input, and all labels observed. If a sequence needs
+log space, `evaluate` returns None, and the caller runs the three parts separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums
 from kernelcrf.terms import TOKENS, Layout, Term
 
-# What a pass keeps beside its sums: writing to memory takes time.
+# What a pass stores besides its sums: only what is needed, because writing to memory takes time.
 Keep = Literal["nothing", "residuals", "messages"]
 
 
@@ -35,14 +35,14 @@ class ChainScores:
     w: Array
 
     def moved(self, direction: ChainScores, step: float) -> ChainScores:
-        """Return s + step ds and w + step dw."""
+        """Return the scores s + step ds and w + step dw."""
         dtype = self.s.dtype.type
         return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
 
 
 @dataclass(frozen=True, eq=False)
 class FusedMessages:
-    """A point for Hessian products: messages, node marginals p and summed edge marginals q."""
+    """Messages, node marginals p and summed edge marginals q at a point, kept for products with the Hessian."""
 
     edges: Edges
     alpha: Array
@@ -53,9 +53,9 @@ class FusedMessages:
 
 @dataclass(frozen=True, eq=False)
 class ChainResiduals:
-    """The loss at given scores, node marginals, and the weighted residuals r of node and q of edge scores.
+    """The loss at given scores, the node marginals, and the weighted residuals r of node scores and q of edge scores.
 
-    q has the shape of the edge scores. `curvature` is None unless it was asked for.
+    q has the shape of the edge scores. `curvature` is what Hessian products need; None unless it was requested.
     """
 
     loss: float
@@ -67,11 +67,11 @@ class ChainResiduals:
 
 @dataclass(frozen=True, eq=False)
 class FusedChains:
-    """The arrays of some sequences as these loops read them.
+    """The arrays of some sequences in the form that `loops.fused` reads.
 
-    term : the one term with features F (N, n); the other terms of the layout are constants of tokens and of steps.
-    observed_steps : (L, L), the weighted number of steps between labels.
-    cuts : the sequences at which blocks begin, and the number of sequences.
+    term : the only term with features F (N, n); other terms of tokens and of steps have no inputs.
+    observed_steps : (L, L), the weighted number of observed steps from label to label.
+    cuts : the first sequence of each block, and the number of sequences.
     """
 
     layout: Layout
@@ -86,7 +86,7 @@ class FusedChains:
     dtype: DType
 
     def evaluate(self, theta: Floats, keep: Keep) -> tuple[Sums, PartitionState] | None:
-        """Return the pass at theta, or None if a sequence needs log space; arrays not kept have the last block only."""
+        """Evaluate loss and gradient; None if a sequence needs log space. Arrays not kept hold only the last block."""
         chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
         W, bias, w = self._split(theta)
         first = last = np.ones(n_labels, bool)
@@ -124,7 +124,7 @@ class FusedChains:
         """Return the derivative of the gradient along a direction of theta, from messages that `evaluate` kept."""
         n_labels = self.term.k_y.L
         W, bias, dw = self._split(direction)
-        # A constant added to all steps changes nothing, and small numbers cancel better.
+        # A constant added to all steps changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.weighted(dw, self.chains.first_nodes)
         G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
@@ -137,7 +137,7 @@ class FusedChains:
         return self._join(G.T, nodes, steps)
 
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
-        """Return W (n, L), biases (L,) and steps (L, L), with label kernels multiplied out."""
+        """Return W (n, L), biases (L,) and steps (L, L), multiplied by the factors of the label kernels."""
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
         bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))

@@ -1,11 +1,12 @@
-"""A part of the data of general graphs in this process: the linear map between theta and tables, and inference.
+"""A partition of general graphs in this process: the linear map from theta to tables, and inference.
 
-m samples have one graph, or one row has the union of many. The tables of the K cliques of a kind in sample i are
+m samples share one graph, or a single row has the union of the graphs of many. The K cliques of one kind in sample i
+have the tables
 
-    t_ik = A (W' F_ik),    the labels of a clique taken jointly as one of S = prod of its nodes' numbers of labels,
+    t_ik = A (W' F_ik),    summed over the terms of this kind of cliques,
 
-with A the factor of the label kernel over these S, F_ik = 1 for a term without inputs, summed over the terms of that
-kind of cliques. Terms that share features share one product.
+with A the factor of the label kernel of the S joint labels of a clique, and F_ik = 1 for a term without inputs. Terms
+that share features share one product.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Tables:
     t: Floats
 
     def moved(self, direction: Tables, step: float) -> Tables:
-        """Return t + step dt."""
+        """Return the tables t + step dt."""
         return Tables(self.t + step * direction.t)
 
 
@@ -40,12 +41,12 @@ class Tables:
 class GraphPartition:
     """Some samples with their features and labels, all on one graph or on a union of graphs.
 
-    labels : (m, V), MISSING if a node has none.
-    statistics : (m, n_entries), shares of the labelings of each clique, instead of labels: a row then stands for many
-        samples with the same inputs.
+    labels : (m, V), MISSING if a node has no label.
+    statistics : (m, n_entries), used instead of labels if a row stands for many samples with the same inputs: the share
+        of samples with each labelling of a clique.
     features : the features of each term that has inputs, by its name; rows are cliques, sample by sample.
     weights : (m * n_samples,), the weight of each sample, or None if all are 1.
-    first : the place of the first sample among all data, for error messages.
+    first : the index of the first sample in the user's data, for error messages.
     """
 
     inference: Inference
@@ -57,12 +58,12 @@ class GraphPartition:
 
     @property
     def graph(self) -> Graph:
-        """Return the graph of every row."""
+        """Return the graph, which all rows share."""
         return self.inference.graph
 
     @property
     def dtype(self) -> DType:
-        """Return the precision of features; tables are always float64."""
+        """Return the dtype of the features; tables are always float64."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
 
@@ -83,8 +84,8 @@ class GraphPartition:
         """Return the tables of a term's cliques, (m * K, S)."""
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
-    def _shared(self, layout: Layout) -> list[list[Term]]:
-        """Return the terms with inputs, in groups that share features."""
+    def _group_terms(self, layout: Layout) -> list[list[Term]]:
+        """Return the terms with inputs in groups; the terms of a group share features."""
         groups: dict[int, list[Term]] = {}
         for term in layout.terms:
             if term.name in self.features:
@@ -101,7 +102,7 @@ class GraphPartition:
                 own = constant[self._place(term)].reshape(-1, table.shape[1])
                 own += table
         tables = np.repeat(constant[None], len(self.labels), axis=0)
-        for group in self._shared(layout):
+        for group in self._group_terms(layout):
             Z = self.features[group[0].name].times(
                 np.concatenate([weights[term.name] for term in group], axis=1), n_jobs
             )
@@ -112,9 +113,9 @@ class GraphPartition:
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
-        """Return the gradient in theta of <residual, tables>: the transpose of `tables`."""
+        """Return the gradient of <residual, tables> with respect to theta: the transpose of `tables`."""
         gradients: dict[str, Array] = {}
-        for group in self._shared(layout):
+        for group in self._group_terms(layout):
             R = np.concatenate([term.k_y.adjoint(self._rows(term, residual)) for term in group], axis=1)
             G = self.features[group[0].name].transposed_times(np.ascontiguousarray(R), n_jobs)
             for term, columns in zip(group, _columns(group), strict=True):
@@ -128,7 +129,7 @@ class GraphPartition:
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """Return the weight of the sample that each entry belongs to, (m, 1) or (m, n_entries)."""
+        """Return the weight of each entry's sample, (m, 1) or (m, n_entries)."""
         if self.weights is None:
             return None
         weights = self.weights.reshape(len(self.labels), self.graph.n_samples)
@@ -155,15 +156,15 @@ class GraphPartition:
         return float(losses.sum() if self.weights is None else np.dot(self.weights, losses)), found
 
     def with_columns(self, term: Term, columns: Places) -> GraphPartition:
-        """Return the same samples with some columns of a term's features."""
+        """Return the same samples, with only these columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta."""
+        """Return loss and gradient at theta, and the state there."""
         return self.evaluate_at(layout, Tables(self.tables(layout, theta, n_jobs)), n_jobs, curvature=curvature)
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta without a state."""
+        """Return loss and gradient at theta, without a state."""
         return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
 
     def evaluate_at(
@@ -182,11 +183,11 @@ class GraphPartition:
         return LinearBound(constant, self.pull_back(layout, self._weighted(found.dual.residual), n_jobs))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Tables:
-        """Return the tables along a direction of theta."""
+        """Return the derivative of the tables along a direction v of theta."""
         return Tables(self.tables(layout, v, n_jobs))
 
     def along(self, scores: Tables, direction: Tables, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at some tables, and its derivative along a direction of them."""
+        """Return the loss at these tables, and its derivative along a direction of the tables."""
         loss, found = self._loss(scores.t, n_jobs, curvature=False)
         return loss, float(np.vdot(self._weighted(found.residual), direction.t))
 
@@ -198,7 +199,7 @@ class GraphPartition:
         return self.pull_back(layout, self._weighted(tangents), n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the paper's blocks (30) times v: covariances within each clique of the graph."""
+        """Return the product of the paper's blocks (30) with v: covariances within each clique of the graph."""
         direction, p = self.tables(layout, v, n_jobs), at.residuals.marginals
         out = np.zeros_like(direction)
         for name, place in self.graph.slices.items():
@@ -209,24 +210,24 @@ class GraphPartition:
         return self.pull_back(layout, self._weighted(out), n_jobs)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return sum_i omega_i H(p_i)."""
+        """Return the weighted sum of the samples' entropies, sum_i omega_i H(p_i)."""
         h = self.inference.entropy(at.scores.t, n_jobs).ravel()
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the residuals of a term's cliques with the label kernel's factor applied, (m * K, r).
+        """Return the residuals of a term's cliques, multiplied by the label kernel's factor, (m * K, rank).
 
-        If the loss is bounded by a point of its own, they are those of the bound.
+        If inference returned a dual point, return its residuals instead of the gradient's.
         """
         found = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
         return term.k_y.adjoint(self._rows(term, self._weighted(found)))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return True: the marginals of all cliques are kept."""
+        """Return True, because the marginals of all cliques are kept."""
         return True
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return omega p (1 - p) of each clique, (m * K, S)."""
+        """Return the weighted variances omega p (1 - p) of each clique's S joint labels, (m * K, S)."""
         p = self._rows(term, at.residuals.marginals)
         return np.asarray(p * (1 - p) * self.clique_weights(term)[:, None])
 
@@ -235,7 +236,7 @@ class GraphPartition:
         return float(self.clique_weights(term).sum())
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at)."""
+        """Return function(self, at): this partition is the only one to sum over."""
         return function(self, at)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
@@ -257,6 +258,6 @@ class GraphPartition:
 
 
 def _columns(group: Sequence[Term]) -> list[slice]:
-    """Return the columns of each term among those of its group."""
+    """Return the columns of each term in the concatenated weights of its group."""
     ends = np.cumsum([term.k_y.rank for term in group]).tolist()
     return [slice(end - term.k_y.rank, end) for end, term in zip(ends, group, strict=True)]

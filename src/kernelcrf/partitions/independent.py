@@ -1,9 +1,9 @@
-"""Tokens whose labels do not depend on each other: one softmax per token.
+"""Inference for tokens whose labels do not depend on each other: one softmax per token.
 
     log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>)
 
-Without terms of steps a chain is a set of tokens, and edge scores are an empty array. The rows of a classifier are such
-chains: time and memory grow with the number of labels, not with its square.
+Without terms of steps, the tokens of a chain are independent, and edge scores are an empty array. The rows of a
+classifier are such chains. Time and memory grow with the number of labels, not with its square.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelcrf.inference.tangents import Tangents
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Node marginals p (N, L) and the log-partition (N,) of each token."""
+    """The marginals p (N, L) and log-partitions (N,) of independent tokens."""
 
     p: Array
     log_partition: Floats
@@ -30,8 +30,8 @@ class Softmax:
         top = s.max(axis=1, keepdims=True)
         if not np.isfinite(top).all():
             raise ValueError(
-                f"the scores of row {int(np.argmin(np.isfinite(top)))} are beyond the range of {s.dtype}: scale the "
-                "inputs, or lower C"
+                f"the scores of row {int(np.argmin(np.isfinite(top)))} overflow {s.dtype}: expected finite scores; "
+                "scale the inputs, or lower C"
             )
         p = np.exp(s - top)
         total = p.sum(axis=1, keepdims=True)
@@ -45,5 +45,5 @@ class Softmax:
 
     @property
     def entropy(self) -> Floats:
-        """Return -sum_j p_t(j) log p_t(j) of each token, (N,)."""
+        """Return the entropy -sum_j p_t(j) log p_t(j) of each token, (N,)."""
         return np.asarray(entr(self.p.astype(np.float64, copy=False)).sum(axis=1))

@@ -1,7 +1,7 @@
-"""The protocols of a part of the data, as the objective sees it, for any kind of graph.
+"""The protocols of partitions, the parts of the data that the objective sums over, for any kind of graph.
 
-`Partition` has what every engine can compute: sums over the samples, wherever they are. `RowPartition` adds what needs
-the rows at hand, one per clique. Workers have the latter, and `Partition.total` sums any function of them.
+`Partition` computes sums over its samples, which may be on other machines. `RowPartition` adds methods that need the
+rows in this process, one per clique. `Partition.total` sums any function of the `RowPartition`s that workers hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Total = TypeVar("Total")
 
 @dataclass(frozen=True, eq=False)
 class LinearBound:
-    """A loss is at least `constant` + <slope, theta>, at all theta."""
+    """A linear lower bound of a loss: at all theta, the loss is at least `constant` + <slope, theta>."""
 
     constant: float
     slope: Floats
@@ -30,9 +30,9 @@ class LinearBound:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """A loss and its gradient.
+    """A loss and its gradient, summed over samples.
 
-    bound : a lower bound of the loss; None if the tangent is one, as for a convex loss.
+    bound : a linear lower bound of the loss; None if the tangent is one, as for a convex loss.
     """
 
     loss: float
@@ -45,22 +45,22 @@ class Sums:
 
 
 class Scores(Protocol):
-    """The scores of a partition's cliques."""
+    """Protocol of the scores of a partition's cliques."""
 
     def moved(self, direction: Any, step: float) -> Any:
-        """Return these scores plus step times those of a direction."""
+        """Return these scores plus `step` times the scores `direction`."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionState:
-    """A partition at a point: its scores, and the results of inference, which only the partition itself reads."""
+    """The state of a partition at a point: its scores, and results of inference that only the partition reads."""
 
     scores: Any
     residuals: Any
 
 
 class FeatureKind(Protocol):
-    """The facts about features that are known even if the features are on another machine."""
+    """Protocol of what is known about features even if they are on another machine: whether they are sparse."""
 
     @property
     def is_sparse(self) -> bool:
@@ -68,7 +68,7 @@ class FeatureKind(Protocol):
 
 
 class Partition(Protocol):
-    """Some samples with their features and labels: loss, gradient and curvature in theta, summed over the samples."""
+    """Protocol of samples with features and labels: computes loss, gradient and curvature, summed over the samples."""
 
     @property
     def features(self) -> Mapping[str, FeatureKind]:
@@ -76,7 +76,7 @@ class Partition(Protocol):
 
     @property
     def dtype(self) -> DType:
-        """Return the precision of scores."""
+        """Return the dtype of the scores."""
 
     @property
     def n_nodes(self) -> int:
@@ -87,28 +87,28 @@ class Partition(Protocol):
         """Return whether all labels are observed."""
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta; the state has what Hessian products need if `curvature` is asked for."""
+        """Return loss and gradient at theta; with `curvature`, the state keeps what Hessian products need."""
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta without a state."""
+        """Return loss and gradient at theta, without a state."""
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss and gradient at a point whose scores are known."""
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
-        """Return the scores along a direction of theta."""
+        """Return the derivative of the scores along a direction v of theta."""
 
     def along(self, scores: Any, direction: Any, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at some scores, and its derivative along a direction of them."""
+        """Return the loss at these scores, and its derivative along a direction of the scores."""
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the paper's blocks (30) times v."""
+        """Return the product of the paper's blocks (30) with v."""
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return sum_i omega_i H(p_i)."""
+        """Return the weighted sum of the samples' entropies, sum_i omega_i H(p_i)."""
 
     def knows_spread(self, term: Term) -> bool:
         """Return whether `spread` is available for a term."""
@@ -120,24 +120,24 @@ class Partition(Protocol):
         """Return the sum of function(rows, state) over the `RowPartition`s that this partition consists of."""
 
     def with_columns(self, term: Term, columns: Places) -> Partition:
-        """Return the same samples with some columns of a term's features."""
+        """Return the same samples, with only these columns of a term's features."""
 
 
 class RowPartition(Partition, Protocol):
-    """A partition whose rows are in this process: one per clique of a term."""
+    """Protocol of a partition whose rows are in this process; a term has one row per clique."""
 
     @property
     def features(self) -> Mapping[str, TokenFeatures]:
         """Return the features of each term that has inputs, by its name."""
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return what the scores of each clique contribute to the gradient, before F'; (rows, r)."""
+        """Return the residual of each clique, (rows, r); the product of F' with it is the gradient of the term."""
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return omega p (1 - p) of the labelings of each clique; (rows, S)."""
+        """Return the weighted variances omega p (1 - p) of each clique's S joint labels, (rows, S)."""
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
         """Return omega times the largest finite |score| of each clique, for all cliques."""
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return omega of each clique, (rows,)."""
+        """Return the weight omega of each clique, (rows,)."""
