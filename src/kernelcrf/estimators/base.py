@@ -240,9 +240,11 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             kind = "certified gap" if np.isfinite(certificate.lower_bound) else "size of the gradient"
             gap = last.relative_gap
         above = f", above tol={self.tol:g}" if gap > self.tol else ""
+        remedy = "raise max_iter or tol"
+        if certificate.rounding * max(1.0, abs(certificate.objective)) > self.tol * abs(certificate.objective):
+            remedy = f"rounding alone may exceed tol={self.tol:g}, so raise tol, or pass float64 inputs"
         warnings.warn(
-            f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: "
-            "raise max_iter or tol",
+            f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: {remedy}",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -155,8 +155,11 @@ class Progress:
 
     @property
     def solved(self) -> bool:
-        """Return whether the relative gap of the last point is at most `tol`."""
-        return self.history[-1].relative_gap <= self.tol
+        """Return whether the gap is at most `tol`, with the rounding of P added unless that alone exceeds `tol`."""
+        if self.best is None or not self.objective.is_convex or self.history[-1].relative_gap > self.tol:
+            return self.history[-1].relative_gap <= self.tol
+        allowed, noise = self.tol * abs(self.best.value), self.objective.noise(self.best)
+        return noise > allowed or max(self.best.value - self.lower_bound, 0.0) + noise <= allowed
 
     @property
     def out_of_iterations(self) -> bool:
