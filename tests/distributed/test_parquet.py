@@ -39,7 +39,7 @@ def test_a_row_is_a_token(tmp_path):
         ({"features": [[["a"]]], "vectors": [[[1.0]]], "labels": [["x"]]}, "expected one of features and vectors"),
         ({"features": [[["a"]]]}, "expected 'labels' with the labels"),
         ({"features": ["a"], "labels": [["x"]]}, "a column is of type string: expected lists with one entry per token"),
-        ({"features": [[["a"]], None], "labels": [["x"], []]}, "has empty rows: expected a list in each"),
+        ({"features": [[["a"]], None], "labels": [["x"], []]}, "has null rows: expected a list in each"),
         ({"vectors": [[[1.0], [1.0, 2.0]]], "labels": [["x", "y"]]}, r"vectors have \[1, 2\] numbers"),
         (
             {"features": [[["a"], ["b"]]], "labels": [["x"]]},

@@ -91,7 +91,7 @@ def test_a_part_of_another_run_is_named(one, source, tmp_path):
     tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
     part = tmp_path / "out" / "part-000001.parquet"
     pq.write_table(pa.table({"labels": [["A"]]}), part)
-    with pytest.raises(FormatError, match=r"part-000001\.parquet: the file belongs to another run: .* remove it"):
+    with pytest.raises(FormatError, match=r"part-000001\.parquet: the file belongs to another run: .* Remove the file"):
         tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
     part.write_bytes(b"nothing")
     with pytest.raises(

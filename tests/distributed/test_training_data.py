@@ -194,7 +194,7 @@ def test_a_sequence_cut_between_parts_is_named():
         partial(RawSequences, [[["a"]]], [["x"]], ends=("s1", "s2")),
         partial(RawSequences, [[["b"]]], [["y"]], ends=("s2", "s3")),
     ]
-    with pytest.raises(ValueError, match="sequence 's2' goes on from one part into the next"):
+    with pytest.raises(ValueError, match="sequence 's2' is divided between two parts"):
         ChainCRF("linear", engine=Inline()).fit(SequenceSources(parts))
 
 

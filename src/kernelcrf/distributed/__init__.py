@@ -1,12 +1,12 @@
 """Fits and predictions on a Dask cluster whose workers hold the data; needs `pip install 'kernelcrf[dask]'`.
 
-    dask             the engine: calls, sums and lost workers
-    sources          the data as users pass them, in parts
-    training_data    labelled sequences, summarised and then read by the workers
-    basis, corpus, partition    landmarks, features, loss and gradient as sums over parts
+    dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
+    sources          the forms in which users can pass data in parts
+    training_data    labelled sequences, which the workers first summarise and then read
+    basis, corpus, partition    landmarks, features, loss and gradient, computed as sums over parts
     parquet          Parquet files that the workers read and write
 
-The engine and the readers of Parquet are loaded when they are first used: importing this package does not import Dask.
+The engine and the Parquet readers are imported when they are first used: importing this package does not import Dask.
 """
 
 from importlib import import_module

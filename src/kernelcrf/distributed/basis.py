@@ -1,11 +1,11 @@
-"""A basis for inputs on the workers of a cluster: the same rules as on one machine, drawn over all parts.
+"""A basis for inputs on the workers of a cluster, chosen from all parts by the same rules as on one machine.
 
 An input that occurs in several parts belongs to the first of them. So rules see every distinct input once, in the order
-of first appearance, as on one machine. Inputs are numbered over the own inputs of the parts, part after part.
+of first appearance, as on one machine. Inputs are numbered part by part; a part numbers only those that belong to it.
 
-A round of random pivots sends the sum of d from each part, the numbers of the drawn inputs back to the parts, their
-rows of X and F to this process, and the accepted atoms with their rows of R to all parts. F (U, n) grows where X is.
-Inputs that belong to an earlier part get their features at the end.
+Let d be the diagonal of K - F F'. In a round of random pivots, each part sends its sum of d to this process, which
+draws inputs. The parts send the rows of X and F of these inputs, and get the accepted atoms with their rows of the
+factor R. F (U, n) stays on the workers. Inputs that belong to an earlier part get their features at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class DistributedGrowth(Growth):
-    """A growing basis for the inputs of several parts; X and own have one handle per part."""
+    """A growing basis for inputs on workers; X and `own` have a handle per part: its inputs, and which it owns."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class DistributedGrowth(Growth):
 
     @property
     def remaining(self) -> float:
-        """Return tr(K - F F')."""
+        """Return tr(K - F F'): how much of the kernel matrix the basis does not explain yet."""
         return float(sum(self._left))
 
     def inputs(self, indices: Places | None = None) -> Inputs:
@@ -72,15 +72,15 @@ class DistributedGrowth(Growth):
         return self._fetch(InputRows.inputs, indices)
 
     def features(self, indices: Places, n: int) -> Array:
-        """Fetch F of some inputs."""
+        """Fetch the first n features F of some inputs."""
         return np.asarray(self._fetch(InputRows.features, indices, n))
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Fetch d of some inputs, or of all of them."""
+        """Fetch the diagonal d of K - F F' for some inputs, or for all of them."""
         return np.asarray(self._fetch(InputRows.residuals, indices))
 
     def draw(self, shares: Floats) -> Places:
-        """Draw parts by their sums of d, then inputs within the parts."""
+        """Draw inputs with probability proportional to d: first parts by their sums of d, then inputs in the parts."""
         sums = np.cumsum(self._left)
         levels = shares * sums[-1]
         part = passed(sums, levels)
@@ -88,7 +88,7 @@ class DistributedGrowth(Growth):
         return np.asarray(self._offsets[part] + places)
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs of the largest d, and the largest d of all others."""
+        """Return the `count` inputs with the largest d, and the largest d of all other inputs."""
         found = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
         places = np.concatenate([self._offsets[k] + own for k, (own, *_) in enumerate(found)])
         values = np.concatenate([values for _, values, _ in found])
@@ -97,37 +97,37 @@ class DistributedGrowth(Growth):
         return places[order[:count]], float(others)
 
     def exhaust(self, indices: Places) -> None:
-        """Set d = 0 at inputs that depend on the atoms."""
+        """Set d = 0 for inputs that are in the span of the atoms, so that they are not chosen."""
         if len(indices):
             part = self._part_of(indices)
             own = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
             self._change(InputRows.exhaust, own)
 
     def extend(self, panels: Panels) -> Floats:
-        """Fill new columns of F and subtract their squares from d; return what each column explains of the trace."""
+        """Compute new columns of F and subtract their squares from d; return how much of the trace each explains."""
         return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Compute all columns of F but the first `kept`, and d, from all atoms."""
+        """Recompute d and all columns of F except the first `kept`, from all atoms."""
         self._change(InputRows.refine, shared=(panels, kept))
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and the number of columns (at least `kept`) with none below -excess."""
+        """Return the least k(x, x) - |F_x|^2, and for how many columns (at least `kept`) none is below -excess."""
         found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
         return min(least for least, _ in found), min(sound for _, sound in found)
 
     def recompute(self, n: int) -> None:
-        """Compute d from F."""
+        """Recompute d from the first n columns of F."""
         self._change(InputRows.recompute, shared=(n,))
 
     def release(self) -> tuple[Value, Value]:
-        """Return handles of F of all inputs of each part, and of d of its own inputs."""
+        """Return handles per part: of F for all its inputs, and of d for the inputs that belong to it."""
         basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
         F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
         return F, self.cluster.each(attrgetter("residual"), self._parts)
 
     def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
-        """Call a method that changes the rows of each part, and return its results."""
+        """Call a method that changes the rows of each part, and return its result for each part."""
         pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
         self._parts = self.cluster.each(second, pairs)
         found = self.cluster.fetch(self.cluster.each(first, pairs))
@@ -135,13 +135,13 @@ class DistributedGrowth(Growth):
         return [result for result, _ in found]
 
     def _fetch(self, method: Function, indices: Places | None, *shared: Value) -> Inputs:
-        """Return what a method returns for some inputs, or for all of them."""
+        """Call a method for some inputs, or for all of them, and return one row per input."""
         places = np.arange(self.n_inputs) if indices is None else indices
         part = self._part_of(places)
         return self._ask(method, part, places - self._offsets[part], *shared)
 
     def _ask(self, function: Function, part: Places, values: Array, *shared: Value) -> Inputs:
-        """Return the rows that a function returns for some values, each of which is asked of the part it belongs to."""
+        """Call a function on each part with the values that belong to it; return one row per value, in their order."""
         asked = np.unique(part).tolist() or [0]
         own = [values[part == k] for k in asked]
         found = self.cluster.fetch(self.cluster.each(function, [self._parts[k] for k in asked], own, shared=shared))
@@ -152,7 +152,7 @@ class DistributedGrowth(Growth):
         return np.searchsorted(self._offsets, indices, side="right") - 1
 
 
-# Workers call the functions below with one part.
+# A worker calls the functions below with one part.
 
 
 def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> InputRows:
@@ -160,14 +160,14 @@ def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Inp
 
 
 def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
-    """Return the number of inputs, the sum and the largest of their k(x, x), and their dtype."""
+    """Return the number of inputs, the sum and the maximum of their k(x, x), and their dtype."""
     return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
-    """Return the result of a method that changes rows, the sum of d, and the new rows.
+    """Call a method that changes rows; return its result and the new sum of d, and the new rows.
 
-    The call can be repeated: d is copied, and columns of F that the method reads stay as they are.
+    The call can be repeated, because d is copied and the method does not change columns of F that it reads.
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()
@@ -186,7 +186,7 @@ def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
 
 
 def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -> Array:
-    """Return F of all inputs of a part; those that belong to an earlier part are mapped here."""
+    """Return F for all inputs of a part; compute it for the inputs that belong to an earlier part."""
     if len(own) == X.shape[0]:
         return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
     F = np.empty((X.shape[0], basis.n), rows.F.dtype)
@@ -196,9 +196,9 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
-    """Return for each part a handle of the places of its distinct inputs that no earlier part has.
+    """Return one handle per part: the indices of its distinct inputs that no earlier part has.
 
-    Digests of rows, 128 bits each, are compared here.
+    This process compares digests of the rows, of 128 bits each.
     """
     found = cluster.fetch(cluster.each(digests, inputs))
     is_own = np.zeros(sum(map(len, found)), bool)
@@ -208,7 +208,7 @@ def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
 
 
 def digests(X: Inputs) -> Array:
-    """Return 128 bits for each row, equal for equal rows."""
+    """Return a digest of 128 bits for each row of X; equal rows have equal digests."""
     if is_sparse(X):
         columns, values, at = X.indices.astype(np.int64), X.data + X.dtype.type(0), X.indptr
         rows = (columns[a:b].tobytes() + values[a:b].tobytes() for a, b in pairwise(at.tolist()))

@@ -1,12 +1,12 @@
-"""The protocol of a cluster whose workers hold the data: maps and ordered sums over parts.
+"""The protocol of a cluster whose workers hold the data: calls for each part, and sums in a fixed order.
 
-A handle names a value that a worker holds. A function is called where its handles are, on the values that they name. It
-must be picklable, must not change its arguments, and must return the same result when it is called again: this is how
-values that were lost with a worker are computed anew.
+A handle refers to a value on a worker. A function with handles as arguments is called on a worker, with the values of
+the handles. It must be picklable, must not change its arguments, and must return the same result when it is called
+again, because values that are lost with a worker are computed again.
 
-Work on a cluster runs inside `releasing`. When the block ends, even by an error or an interruption, the workers drop
-everything that was made in it. Garbage collection would be too late: an error keeps the frames that it passed through,
-and so their handles, as long as somebody keeps the error.
+Work on a cluster runs inside `releasing`. When the block ends, even by an error or an interruption, the workers delete
+all values that were created in it. Garbage collection would be too late: an error refers to the frames that it passed
+through, and so to their handles, as long as the error exists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Function: TypeAlias = Callable[..., Value]
 first: Function = itemgetter(0)
 second: Function = itemgetter(1)
 
-# Weak references let workers drop values that nobody needs any more while the work still goes on.
+# Weak references let workers delete values that are no longer needed before the block ends.
 _HANDLES: ContextVar[WeakSet[Handle] | None] = ContextVar("handles of the current work", default=None)
 
 
@@ -46,45 +46,44 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Let the enclosing `releasing` block release these handles by their method `release`; engines call this."""
+    """Let the enclosing `releasing` block call the method `release` of these handles at its end; engines call this."""
     own = _HANDLES.get()
     if own is not None:
         own.update(handles)
 
 
 class Cluster(Protocol):
-    """Workers that hold parts of the data."""
+    """The methods of an engine whose workers hold parts of the data."""
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Return handles of `function(*own, *shared)` for the entries of each part, which may be handles or values."""
+        """Call `function(*entries, *shared)` for the entries (handles or values) of zip(*parts); return handles."""
         ...
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Return a handle of one call, whose arguments may be handles, lists of handles or values.
+        """Call a function on a worker and return a handle of the result; arguments may be handles or lists of them.
 
-        place : the position of the result in the data, 0 <= place < 1. Neighbours go to the same worker, and what is
-            computed from them stays there.
+        place : the position of the result in the data, 0 <= place < 1. Neighbours are placed on the same worker.
         """
         ...
 
     def sum(self, handles: Sequence[Handle]) -> Value:
-        """Return the sum of the values that handles name, in their order by a tree of fixed shape."""
+        """Return the sum of the values of handles, added in an order that does not depend on the workers."""
         ...
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
-        """Return handles of the results of calls without arguments, or of values that the engine itself computes."""
+        """Call each source without arguments, or let the engine compute it; return handles of the results."""
         ...
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return the number of parts, at most `most`, for data that take `n_bytes` of the workers' memory."""
+        """Return into how many parts, at most `most`, to divide data that take `n_bytes` of memory."""
         ...
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Return the values that handles name."""
+        """Return the values of handles."""
         ...
 
     def status(self) -> str:
-        """Return a few words on the workers for a line of progress."""
+        """Return a short description of the workers for progress messages."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Labelled sequences on the workers of a cluster, with their distinct inputs: maps and sums over parts.
+"""Labelled sequences on the workers of a cluster, with their distinct inputs.
 
-For `gap_full` the inputs of each part travel to every other part, one pair of parts at a time, so that no worker needs
-more than two parts at once.
+For `gap_full`, the inputs of each part are sent to every other part, one pair of parts at a time, so that no worker
+needs more than two parts at once.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import PartitionState
 from kernelcrf.terms import Term
 
-# Stands for the handles of features that are the inputs themselves, which are made together with the partition.
+# Used instead of handles if the features are the inputs themselves; these are loaded together with the partition.
 INPUTS: Value = None
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedSequences(Corpus):
-    """Handles of `LabelledSequences`, one per part.
+    """Labelled sequences on workers: `parts` has one handle of `LabelledSequences` per part.
 
-    An input that several parts have belongs to the first of them. Distinct inputs are found when they are first used: a
-    linear fit, whose features are the inputs, keeps no copies.
+    An input that occurs in several parts belongs to the first of them. Distinct inputs are computed when they are first
+    used, so that a linear fit, whose features are the inputs, stores no copies.
     """
 
     cluster: Cluster
@@ -61,8 +61,8 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def found(self) -> list[Handle]:
-        """Handles of the distinct inputs of each part, and of which of them each token has."""
-        return self.cluster.each(_found, self.parts)
+        """Return handles, one per part, of its distinct inputs and of the input of each token."""
+        return self.cluster.each(_find_distinct, self.parts)
 
     def n_columns(self, name: str) -> int:
         """Return the number of columns of the inputs."""
@@ -74,32 +74,32 @@ class DistributedSequences(Corpus):
         return {**digest_texts(words), "constraints": digest_legal(self.legal)}
 
     def where(self) -> str:
-        """Return the numbers of parts and of workers."""
+        """Return the numbers of parts and of workers, for progress messages."""
         return f"{len(self.parts)} parts on {self.cluster.status()}"
 
     @cached_property
     def inputs(self) -> list[Handle]:
-        """Handles of the distinct inputs (u, d) of each part."""
+        """Return handles of the distinct inputs (u, d) of each part."""
         return self.cluster.each(attrgetter("inputs"), self.found)
 
     @cached_property
     def own(self) -> list[Handle]:
-        """Handles of the places of those inputs that no earlier part has."""
+        """Return handles of the indices of the inputs that belong to each part: no earlier part has them."""
         return own_inputs(self.inputs, self.cluster)
 
     @cached_property
     def n_own(self) -> list[int]:
-        """The number of inputs that belong to each part."""
+        """Return the number of inputs that belong to each part."""
         return self.cluster.fetch(self.cluster.each(len, self.own))
 
     def n_inputs(self, term: Term) -> int:
-        """Return U, the number of distinct inputs."""
+        """Return U, the number of distinct inputs of all parts."""
         return sum(self.n_own)
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Return features of the distinct inputs; F is a list of handles, or None if they are the inputs themselves."""
+        """Choose a basis and return the features; F is a list of handles, or None if the features are the inputs."""
         kernel = input_of(term)[1]
         if kernel.is_linear:
             return Features(PrimalMap(self.n_features), INPUTS, None)
@@ -117,7 +117,7 @@ class DistributedSequences(Corpus):
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features of these inputs under an earlier map."""
+        """Return the features that the feature map of an earlier fit gives these inputs."""
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
@@ -127,7 +127,7 @@ class DistributedSequences(Corpus):
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
-        """Return one partition that consists of all parts."""
+        """Return a list with one partition, which consists of all parts."""
         names = tuple(features)
         columns: list[Value] = [own.F for own in features.values()]
         if all(F is INPUTS for F in columns):
@@ -138,7 +138,7 @@ class DistributedSequences(Corpus):
         return [DistributedPartition(self.cluster, parts)]
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap: residuals of each part against blocks of K - F F' with every other part."""
+        """Return the gap in the whole spaces of the kernels, from blocks of K - F F' for each pair of parts."""
         value, shares, scores = objective.gap(at), {}, {}
         partition = cast(DistributedPartition, objective.partitions[0])
         for term in objective.layout.terms:
@@ -148,13 +148,13 @@ class DistributedSequences(Corpus):
             F: Value = own.F
             residual: Value = own.basis.residual
             states = at.parts[0].residuals.handles
-            R = self.cluster.each(_summed_residual, self.found, partition.parts, states, shared=(term,))
+            R = self.cluster.each(_sum_residual, self.found, partition.parts, states, shared=(term,))
             scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
             R = self.cluster.each(np.divide, R, shared=(scale,))
             weights = self.cluster.sum(self.cluster.each(feature_products, F, R))
             ER = self.cluster.each(_subtract_span, F, shared=(weights,))
             for shift in range(len(R)):
-                # Each part meets another part in each round, so that all workers are busy.
+                # In each round, every part is paired with a different part, so that all workers are busy.
                 others = [(k + shift) % len(R) for k in range(len(R))]
                 X, S = [self.inputs[k] for k in others], [R[k] for k in others]
                 ER = self.cluster.each(_add_products, ER, self.inputs, X, S, shared=(term.kernel,))
@@ -166,7 +166,7 @@ class DistributedSequences(Corpus):
         return WholeGap(value, shares, scores)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return sequence and token of the first occurrence of each landmark, or of the input nearest to it."""
+        """Return the sequence and token where each landmark, or the input nearest to it, first occurs; (n, 2)."""
         basis = features.basis
         if basis is None:
             return None
@@ -182,10 +182,10 @@ class DistributedSequences(Corpus):
         return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
 
 
-# Workers call the functions below with one part.
+# A worker calls the functions below with one part.
 
 
-def _found(data: LabelledSequences) -> Distinct:
+def _find_distinct(data: LabelledSequences) -> Distinct:
     return distinct(data.X)
 
 
@@ -208,7 +208,7 @@ def _linear_partition(data: LabelledSequences, names: tuple[str, ...]) -> ChainP
     return _partition(data, found, *[found.inputs] * len(names), names)
 
 
-def _summed_residual(found: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
+def _sum_residual(found: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:
     residual = part.residual(term, state)
     return np.asarray(found.sum(np.ascontiguousarray(residual).reshape(len(residual), -1)), np.float64)
 
@@ -222,7 +222,7 @@ def _subtract_span(F: Array, weights: Floats) -> Floats:
 
 
 def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
-    """Return ER + K(X, others) R, by blocks of K."""
+    """Return ER + K(X, others) R, computed block by block of the kernel matrix K."""
     total = ER.copy()
     for low in range(0, X.shape[0], GRAM_ROWS):
         rows = slice(low, low + GRAM_ROWS)
@@ -233,7 +233,7 @@ def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: Inpu
 
 
 def _dots(R: Floats, ER: Floats) -> Array:
-    """Return <R, ER>, the number of rows, and |R| summed over them."""
+    """Return <R, ER>, the number of rows of R, and |R| summed over its rows."""
     return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
 
 

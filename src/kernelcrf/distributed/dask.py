@@ -1,12 +1,12 @@
-"""Workers of a Dask cluster: values are futures, and Dask knows how each of them was computed.
+"""An engine on the workers of a Dask cluster: handles are futures, and Dask knows how each value was computed.
 
-Every call is a task. The scheduler keeps the arguments of a task, those that all parts share included. So Dask itself
-recomputes a part that was lost with its worker. This module only asks again if Dask gave up on a task because too many
-workers died with it.
+Every call is a task. The scheduler stores the arguments of a task, also those that all parts share, so Dask itself
+recomputes a part that was lost with its worker. This module only retries tasks that Dask gave up because too many
+workers died while running them.
 
-Sums run up a tree of `fan_in` neighbours in the order of the parts. They depend neither on where the parts are nor on
-which worker was first. Inside a task BLAS and Numba have one thread, since a worker runs as many tasks at a time as it
-has threads.
+Sums add `fan_in` neighbours at a time, in the order of the parts. The result depends neither on where the parts are nor
+on which worker is first. Inside a task, BLAS and Numba use one thread, because a worker runs as many tasks at a time as
+it has threads.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ PARTS_PER_MEMORY = 32
 PATIENCE = 60.0
 
 PARAMETERS = {
-    "client": either(instance_of(Client, text="a distributed.Client"), nothing, advice="None is the current client"),
-    "n_partitions": either(whole(least=1), nothing, advice="None goes by the workers' threads and memory"),
+    "client": either(instance_of(Client, text="a distributed.Client"), nothing, advice="None uses the current client"),
+    "n_partitions": either(whole(least=1), nothing, advice="None chooses it from the workers' threads and memory"),
     "fan_in": either(whole(least=2)),
     "attempts": COUNT,
 }
@@ -62,14 +62,14 @@ class DaskEngine:
     Parameters
     ----------
     client : distributed.Client or None
-        None takes the client that is current when there is work.
+        The client of the cluster; None uses the client that is current at the time of a fit or prediction.
     n_partitions : int or None
         The number of parts that the data are cut into. None takes one part for each thread of the workers, or more if
         a part would take more than 1/32 of a worker's memory.
     fan_in : int
-        The number of neighbours that each step of a sum adds up.
+        How many neighbouring values each step of a sum adds up.
     attempts : int
-        How often a task is tried if its workers die, and how often a read is tried if it fails.
+        How often a task is tried if its workers die, and a source of data if it fails.
 
     Examples
     --------
@@ -99,21 +99,21 @@ class DaskEngine:
         return f"DaskEngine({'' if scheduler is None else scheduler.address})"
 
     def __deepcopy__(self, memo: dict[int, object]) -> DaskEngine:
-        """Return the engine itself, since scikit-learn's clone copies parameters and a connection has no copies."""
+        """Return the engine itself: scikit-learn's clone copies parameters, but a connection cannot be copied."""
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the settings alone; in another process the engine uses the client that is current there."""
+        """Pickle only the settings; in another process, the engine uses the current client of that process."""
         kept, fan_in, attempts = self.n_partitions, self.fan_in, self.attempts
         return functools.partial(DaskEngine, n_partitions=kept, fan_in=fan_in, attempts=attempts), ()
 
     @property
     def client(self) -> Client:
-        """The client that was passed, or the current one."""
+        """Return the client that was passed, or the current client if none was passed."""
         return get_client() if self._client is None else self._client
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return the number of parts, at most `most`, for data that take `n_bytes` of the workers' memory."""
+        """Return into how many parts, at most `most`, to divide data that take `n_bytes` of memory."""
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
@@ -123,7 +123,7 @@ class DaskEngine:
         return max(1, min(most, max(n_threads, int(by_memory))))
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
-        """Return handles of the results of calls without arguments, or of Dask's delayed values."""
+        """Call each source without arguments, or compute it if it is a Dask delayed value; return handles."""
         delayed = [source for source in sources if dask.is_dask_collection(source)]
         computed = iter(self._keep(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
         workers = self._workers()
@@ -135,29 +135,29 @@ class DaskEngine:
         ]
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Return handles of `function(*own, *shared)` for the entries of each part.
+        """Call `function(*entries, *shared)` for the entries (handles or values) of zip(*parts); return handles.
 
-        There is one task per part, and all of them are in one message to the scheduler.
+        There is one task per part, and one message to the scheduler submits all tasks.
         """
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
         own = [[_seal(value) for value in column] for column in parts]
         run = functools.partial(_run_alone, _seal(function))
         with _large_arguments():
             futures = self.client.map(run, *own, *everywhere, pure=False)
-        # A client waits 10 ms between two messages: handles of the last sum are dropped after the next pass was sent.
+        # Handles of the last sum are dropped only now, because a client waits 10 ms between two messages.
         self._spent = []
         return self._keep(futures)
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Return a handle of one call; `place` chooses among the current workers, unless the chosen one is lost."""
+        """Call a function on a worker, preferably the one that `place` (0 <= place < 1) chooses; return a handle."""
         return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
 
     def sum(self, handles: Sequence[Handle]) -> Value:
-        """Return the sum of the values that handles name, in their order by a tree of fixed shape."""
+        """Return the sum of the values of handles, added in an order that does not depend on the workers."""
         level = list(handles)
         if not level:
             raise ValueError("handles is empty: expected at least one handle to sum")
-        # The last two values are added here: a task for their sum would cost one message more than it saves.
+        # The last two values are added in this process: a task would need one more message to the scheduler.
         while len(level) > 2:
             level = [self._submit(_add, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
         total = _add(self.fetch(level))
@@ -165,7 +165,7 @@ class DaskEngine:
         return total
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Return the values that handles name."""
+        """Return the values of handles."""
         for attempt in range(self.attempts):
             try:
                 self._wait(handles)
@@ -177,7 +177,7 @@ class DaskEngine:
         raise AssertionError("unreachable")
 
     def status(self) -> str:
-        """Return the number of workers in words."""
+        """Return the number of workers as text for progress messages, such as "3 workers"."""
         count = len(self.client.nthreads())
         return f"{count} worker{'' if count == 1 else 's'}"
 
@@ -202,15 +202,15 @@ class DaskEngine:
                     limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
                     warnings.warn(
                         f"all workers are paused because they are near their memory limits ({limits}): give them more "
-                        "memory, or use smaller parts by n_partitions of DaskEngine",
+                        "memory, or make parts smaller with a larger n_partitions of DaskEngine",
                         RuntimeWarning,
                         stacklevel=2,
                     )
 
     def _retry(self) -> None:
-        """Retry failed tasks; Client.retry itself fails for tasks that exist only because other tasks need them."""
+        """Retry failed tasks. Client.retry cannot be used: it fails for tasks that the client has no future of."""
         client = self.client
-        # The scheduler has forgotten tasks that were released, even if an error still holds their futures.
+        # The scheduler does not know released tasks any more, even if an error still refers to their futures.
         failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
 
         async def again() -> None:
@@ -226,7 +226,7 @@ class DaskEngine:
         return self._keep([future])[0]
 
     def _broadcast(self, value: Value) -> Value:
-        """Return a large value as the handle of a task, so that it is sent once, and a small one as it is."""
+        """Return a large value as the handle of a task, so that it is sent once; return a small value unchanged."""
         packed = _seal(value)
         size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
         return self._submit(_identity, packed) if size > SMALL else packed
@@ -238,7 +238,7 @@ class DaskEngine:
 
 
 def _size_of(value: object) -> int:
-    """Return the bytes of a value; Dask would count only the header of an object, and so never spill it."""
+    """Return the size of a value in bytes; Dask does not count the attributes of objects, and so never spills them."""
     own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, own.values())))
 
@@ -248,16 +248,16 @@ sizeof.register(object, _size_of)
 
 @dataclass(frozen=True)
 class Sealed:
-    """An object as bytes, which the task that needs it opens.
+    """A pickled object, which is unpickled inside the task that uses it.
 
     Dask unpickles the arguments of a task before the task runs. If a worker cannot import the module of an object, this
-    would break its connection again and again. Opened inside the task, it is an ordinary error.
+    breaks its connection again and again. Inside the task, the failed import is an ordinary error.
     """
 
     data: bytes
 
     def open(self) -> Value:
-        """Return the object."""
+        """Unpickle the object."""
         return pickle.loads(self.data)
 
 
@@ -265,7 +265,7 @@ PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed
 
 
 def _seal(value: Value) -> Value:
-    """Return a value that is not plain as bytes."""
+    """Return a value that Dask can send safely unchanged, and any other value as `Sealed`."""
     if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
         return value
     return Sealed(cloudpickle.dumps(value))
@@ -278,26 +278,26 @@ def _run_alone(function: Value, *arguments: Value) -> Value:
 
 
 class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
-    """Lets a task run anywhere if the worker that it prefers is gone.
+    """Let a task run on any worker if its preferred worker is lost.
 
-    Dask would wait for that worker, which may never come back.
+    Dask would wait for the preferred worker, which may never come back.
     """
 
     name = "kernelcrf-any-worker"
     idempotent = True
 
     async def start(self, scheduler: Any) -> None:
-        """Remember the tasks of the scheduler, which calls this method."""
+        """Store the tasks of the scheduler; the scheduler calls this method."""
         self._tasks = scheduler.tasks
 
     def transition(self, key: str, start: str, finish: str, *args: object, **kwargs: object) -> None:
-        """Drop the preference of a task that no worker could take."""
+        """Remove the preferred worker of a task if no worker could run it; the scheduler calls this method."""
         if finish == "no-worker" and self._tasks[key].loose_restrictions:
             self._tasks[key].worker_restrictions = None
 
 
 def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
-    """Return the options that make Dask prefer one of the current workers."""
+    """Return options that make Dask prefer the worker at the position `place` (0 <= place < 1) among `workers`."""
     return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
@@ -307,7 +307,7 @@ def _identity(value: Value) -> Value:
 
 @contextlib.contextmanager
 def _large_arguments() -> Iterator[None]:
-    """Silence Dask's advice to scatter large arguments, which would then be lost with a worker."""
+    """Silence Dask's advice to scatter large arguments, because scattered values would be lost with a worker."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield

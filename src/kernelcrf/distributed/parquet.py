@@ -25,19 +25,19 @@ __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
 
 
 def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> SequenceSources:
-    """Return the sequences of a Parquet file, or of all `.parquet` files of a folder, for the workers to read.
+    """Return sources of the sequences in a Parquet file, or in all `.parquet` files of a folder; the workers read them.
 
-    This call reads only the footers of the files. Each row group is a part, or each file if a row is a token. Files
-    whose names begin with a dot or an underscore are skipped, as other readers of Parquet folders do.
+    This call reads only the footers of the files. Each row group is a part; if rows are tokens, each file is a part.
+    Files whose names begin with a dot or an underscore are skipped, as other readers of Parquet folders do.
 
-    The workers refuse a file that unpacks to more than 256 MiB and to more than a hundred times its packed size.
+    The workers raise an error if a file unpacks to more than 256 MiB and to more than a hundred times its packed size.
 
     Parameters
     ----------
     path : str or path
-        A path on this machine, or a URL such as s3://bucket/folder; the workers must reach it under the same name.
+        A path on this machine, or a URL such as s3://bucket/folder; it must be valid on the workers too.
     labels : str or None
-        The column of labels; None if the sequences are to be labelled.
+        The column of labels; None if the sequences have no labels.
     sequence : str or None
         The column that names the sequence of a token, if a row is a token.
 
@@ -72,7 +72,7 @@ def _parts(
 
 @dataclass(frozen=True)
 class TaggingReport:
-    """The numbers of sequences and tokens that `tag_parquet` has labelled, and the seconds that it took.
+    """How many sequences and tokens `tag_parquet` has labelled, and how many seconds it took.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class TaggingReport:
 
     @property
     def tokens_per_second(self) -> float:
-        """The number of tokens over the seconds."""
+        """Return the number of tokens divided by the seconds."""
         return self.tokens / self.seconds
 
 
@@ -103,26 +103,26 @@ def tag_parquet(
 ) -> TaggingReport:
     """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part.
 
-    The rows have the order of the source, and each file appears whole or not at all.
+    The rows have the order of the source. A file has its final name only when it is complete.
 
-    The folder belongs to one run: one model, one set of source files, one set of options. If a run was cut short, the
-    same call continues with the parts that are missing. A folder with the labels of another run, or with other files,
-    is refused. Only one run at a time may write to a folder.
+    The folder belongs to one run: one model, one set of source files, one set of options. If a run was interrupted, the
+    same call continues with the missing parts. If the folder has the labels of another run or other files, an error is
+    raised. Only one run at a time may write to a folder.
 
     Parameters
     ----------
     crf : ChainCRF
         A fitted model.
     source, target : str or path
-        A file or folder as for `read_parquet`, and the folder to write to, which is created if it does not exist.
+        A file or folder to read, as for `read_parquet`, and the folder to write to, which is created if necessary.
     sequence : str or None
         The column that names the sequence of a token, if a row is a token.
-    keep : names
-        Columns of the source to write beside the labels, with their types.
+    keep : list of str
+        Columns of the source to copy to the result.
     probabilities : bool
-        Whether to write the marginal probability of each label too.
+        Whether to write the marginal probability of each predicted label too.
     engine : DaskEngine or None
-        None uses the current Dask client.
+        The engine to use; None uses the current Dask client.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def tag_parquet(
 def _tag(
     part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
 ) -> tuple[int, int]:
-    """Label and write a part, unless the folder has it, and return its sequences and tokens; a worker calls this."""
+    """Label and write part k unless it is in the folder; return its numbers of sequences and tokens."""
     pa, _ = arrow()
     name = f"part-{k:06d}.parquet"
     if (known := folder.counts(name)) is not None:
@@ -191,7 +191,7 @@ def _tag(
 
 
 def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
-    """Return an Arrow filesystem, and its records of the Parquet files of a path, by name."""
+    """Return an Arrow filesystem, and Arrow's FileInfo of each Parquet file of a path, sorted by name."""
     pa, _ = arrow()
     filesystem, inside = _locate(path)
     with arrow_errors(os.fspath(path), "a Parquet file or a folder that can be read"):
@@ -208,7 +208,7 @@ def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
 
 
 def _locate(path: PathLike) -> tuple[ArrowObject, str]:
-    """Return an Arrow filesystem and the path inside it."""
+    """Return the Arrow filesystem of a path or URL, and the path inside it."""
     pa, _ = arrow()
     text = os.fspath(path)
     if "://" not in text:

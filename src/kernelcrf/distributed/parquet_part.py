@@ -1,16 +1,16 @@
-"""A part of a Parquet file as NumPy arrays: sequences one after the other, with their lengths.
+"""Read a part of a Parquet file into NumPy arrays: sequences one after the other, with their lengths.
 
-A row is a sequence, with the columns
+Either each row is a sequence, with the columns
 
     features    lists of lists of feature names
-    vectors     lists of lists of d numbers, the inner ones of any list type
+    vectors     lists of lists of d numbers; the inner lists may have any Arrow list type
     labels      lists of labels
     weight      a number
 
-or a row is a token and one more column names its sequence. Then neighbouring rows with the same name are one sequence,
-`features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
+or each row is a token, and one more column names its sequence. Then neighbouring rows with the same name are one
+sequence, `features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
 
-Arrow numbers the distinct feature names of a part, and only these become Python strings.
+Arrow numbers the distinct feature names of a part, so that each name becomes a Python string only once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ParquetPart:
             return RawSequences(X, y, weights, lengths, ends)
 
     def columns(self, names: Sequence[str]) -> dict[str, ArrowObject]:
-        """Return further columns of the row groups as Arrow arrays."""
+        """Return the named columns of the row groups as Arrow arrays."""
         with open_parquet(self.path, self.filesystem) as file:
             if missing := [name for name in names if name not in file.footer.columns]:
                 raise self._wrong_columns(file.footer.columns, f"{missing[0]!r} to keep")
@@ -79,17 +79,17 @@ class ParquetPart:
         return {name: table.column(name) for name in names}
 
     def _read_names(self, tokens: ArrowObject) -> NamedTokens:
-        """Return tokens that are lists of feature names, the names numbered."""
+        """Return tokens that are lists of feature names; the result stores the names as numbers."""
         counts, names = self._flatten(tokens)
         encoded = names.dictionary_encode()
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return NamedTokens(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int32), offsets)
 
     def _read_vectors(self, tokens: ArrowObject) -> Array:
-        """Return tokens that are lists of equally many numbers, as rows."""
+        """Return the tokens as the rows of one array; each token must be a list of numbers, all of the same length."""
         counts, numbers = self._flatten(tokens)
         if len(widths := set(counts.tolist())) > 1:
-            raise FormatError(f"{self.path}: vectors have {sorted(widths)[:5]} numbers: expected one width")
+            raise FormatError(f"{self.path}: vectors have lengths {sorted(widths)[:5]}: expected the same length")
         return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
 
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
@@ -100,17 +100,17 @@ class ParquetPart:
         if not np.array_equal(own, lengths):
             row = int(np.flatnonzero(own != lengths)[0])
             raise FormatError(
-                f"{self.path}, row {row}: {own[row]} labels and {lengths[row]} tokens: expected one label per token"
+                f"{self.path}, row {row} has {own[row]} labels and {lengths[row]} tokens: expected one label per token"
             )
         return list(values.to_pylist())
 
     def _flatten(self, array: ArrowObject) -> tuple[npt.NDArray[np.int64], ArrowObject]:
-        """Return the lengths of the rows of an array of lists, and all entries one after the other."""
+        """Return the length of each list of an array of lists, and the entries of all lists as one array."""
         types = arrow()[0].types
         if not any(is_list(array.type) for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
             raise FormatError(f"{self.path}: a column is of type {array.type}: expected lists with one entry per token")
         if array.null_count:
-            raise FormatError(f"{self.path}: a column of type {array.type} has empty rows: expected a list in each row")
+            raise FormatError(f"{self.path}: a column of type {array.type} has null rows: expected a list in each row")
         return np.asarray(array.value_lengths(), np.int64), array.flatten()
 
     def _wrong_columns(self, columns: Sequence[str], expected: str) -> FormatError:
@@ -118,13 +118,13 @@ class ParquetPart:
 
 
 def _join_chunks(column: ArrowObject) -> ArrowObject:
-    """Return a column as one array."""
+    """Return the chunks of a column as one array."""
     found = column.combine_chunks()
     return found if not hasattr(found, "chunks") else arrow()[0].concat_arrays(found.chunks)
 
 
 def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:
-    """Return the lengths of runs of equal names, and the first and the last name."""
+    """Return the lengths of runs of equal names, and the first and the last name; None if there are no names."""
     if not len(names):
         return np.zeros(0, np.int64), None
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))

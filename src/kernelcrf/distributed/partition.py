@@ -1,7 +1,7 @@
-"""A partition whose parts are on the workers of a cluster: each sum is a broadcast of the weights and a reduction.
+"""A partition whose parts are on the workers of a cluster: each sum sends the weights to all parts and adds up results.
 
-Scores and marginals stay on the workers. With curvature, the workers keep what Hessian products need. A point that was
-evaluated without curvature keeps only its weights; its state is computed from them if it is asked for.
+Scores and marginals stay on the workers. If a point is evaluated with curvature, the workers keep what Hessian products
+need. Otherwise only the weights are kept, and the state is computed from them if it is needed.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from kernelcrf.terms import TOKENS, Layout, Term
 
 @dataclass(frozen=True)
 class RemoteFeatures:
-    """Facts about features that workers hold."""
+    """Whether the features of a term, which are on the workers, are sparse."""
 
     is_sparse: bool
 
 
 @dataclass(frozen=True, eq=False)
 class LazyHandles:
-    """One handle per part, made when they are first used."""
+    """Handles of values on the workers, one per part, which `make` creates when they are first used."""
 
     make: Callable[[], list[Handle]]
 
     @cached_property
     def handles(self) -> list[Handle]:
-        """The handles, in the order of the parts."""
+        """Return the handles, in the order of the parts."""
         return self.make()
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """Scores of all parts at a point, or at a step from it along a direction."""
+    """The scores of all parts: those in `start`, plus `step` times the scores in `direction` if there are any."""
 
     start: LazyHandles
     direction: LazyHandles | None = None
     step: float = 0.0
 
     def moved(self, direction: DistributedScores, step: float) -> DistributedScores:
-        """Return these scores plus step times those of a direction; the workers add them when they are used."""
+        """Return these scores plus `step` times the scores of a direction; the workers add them up when needed."""
         return DistributedScores(self.start, direction.start, step)
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedPartition:
-    """Samples in parts that workers hold, each a `ChainPartition`."""
+    """A partition of samples whose parts are on the workers; each part is a `ChainPartition`."""
 
     cluster: Cluster
     parts: Sequence[Handle]
@@ -65,17 +65,17 @@ class DistributedPartition:
 
     @property
     def features(self) -> Mapping[str, RemoteFeatures]:
-        """The features of each term that has inputs, by its name."""
+        """Return whether features are sparse, for each term that has inputs, by its name."""
         return self._facts[0][3]
 
     @property
     def dtype(self) -> DType:
-        """The lowest precision of scores."""
+        """Return the lowest floating-point precision that the scores of a part have."""
         return min((dtype for _, dtype, *_ in self._facts), key=lambda dtype: dtype.itemsize)
 
     @property
     def n_nodes(self) -> int:
-        """The number of label nodes of all parts."""
+        """Return the number of label nodes of all parts."""
         return sum(n_nodes for n_nodes, *_ in self._facts)
 
     @property
@@ -84,12 +84,12 @@ class DistributedPartition:
         return all(is_convex for _, _, is_convex, _ in self._facts)
 
     def with_columns(self, term: Term, columns: Places) -> DistributedPartition:
-        """Return the same samples with some columns of a term's features."""
+        """Return the same samples with only the given columns of a term's features."""
         parts = self.cluster.each(ChainPartition.with_columns, self.parts, shared=(term, columns))
         return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and a state on the workers."""
+        """Return the loss and its gradient at theta, and a state that stays on the workers."""
         method = partial(ChainPartition.evaluate, curvature=curvature)
         evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
@@ -97,25 +97,25 @@ class DistributedPartition:
         return self.sums(layout, theta, n_jobs), self._state(lambda: self.cluster.each(second, evaluate()))
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta without a state."""
+        """Return the loss and its gradient at theta, without a state."""
         total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
         return total
 
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at a point whose scores are known, and a state on the workers."""
+        """Return the loss and its gradient at a point with known scores, and a state that stays on the workers."""
         direction = [None] * len(self.parts) if scores.direction is None else scores.direction.handles
         own = self.parts, scores.start.handles, direction
         return self._split(self.cluster.each(partial(_evaluate_at, curvature), *own, shared=(layout, scores.step)))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
-        """Return the scores along a direction of theta."""
+        """Return the change of the scores if theta changes by v."""
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
         return DistributedScores(LazyHandles(lambda: handles))
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at some scores, and its derivative along a direction of them."""
+        """Return the loss at the given scores, and its derivative along a direction of the scores."""
         loss, slope = self._sum(_along, scores.start.handles, direction.start.handles, shared=(scores.step,))
         return float(loss), float(slope)
 
@@ -124,15 +124,15 @@ class DistributedPartition:
         return self._product(ChainPartition.hessian_product, layout, at, v)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the paper's blocks (30) times v."""
+        """Return the approximation (30) of the Hessian, a block per kind of cliques, times v."""
         return self._product(ChainPartition.block_product, layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return sum_i omega_i H(p_i)."""
+        """Return sum_i omega_i H(p_i): the entropy of the labels of all sequences i, times their weights omega."""
         return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether the parts know the spread of a term, as those of chains do for tokens."""
+        """Return whether the parts can compute the spread p (1 - p) of a term's marginals: true for terms of tokens."""
         return term.cliques == TOKENS
 
     def total(
@@ -162,7 +162,7 @@ class DistributedPartition:
         return PartitionState(DistributedScores(scores), states)
 
 
-# Workers call the functions below, and methods of `ChainPartition`, with one part.
+# A worker calls the functions below, and methods of `ChainPartition`, with one part.
 
 
 def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeatures]]:

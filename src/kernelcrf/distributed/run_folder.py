@@ -1,8 +1,8 @@
-"""The folder that a run of `tag_parquet` writes to. It belongs to this run: no other run may continue in it.
+"""The folder that a run of `tag_parquet` writes to. It belongs to one run: no other run may write to it.
 
-    _run.json                                   the model, source and options of the run, as digests
+    _run.json                                   the identity of the run: its model, source and options
     part-000003.parquet                         the labels of the fourth part
-    .part-000003.parquet.5c0e9f12.partial       the same while a worker writes it, or left by a worker that was killed
+    .part-000003.parquet.5c0e9f12.partial       a part that a worker is writing, or was writing when it was killed
 
 Arrow and other readers of folders skip names that begin with a dot or an underscore, so they only see complete parts.
 """
@@ -27,7 +27,7 @@ KEY = b"kernelcrf"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder of an Arrow filesystem, and the digest of the run that it belongs to."""
+    """A folder on an Arrow filesystem; `run` is the digest of the run that it belongs to."""
 
     filesystem: ArrowObject
     path: str
@@ -35,7 +35,7 @@ class RunFolder:
 
     @classmethod
     def claim(cls, filesystem: ArrowObject, path: str, identity: Mapping[str, object]) -> RunFolder:
-        """Return an empty folder, or the folder of an earlier run of the same identity; raise for all others."""
+        """Claim a folder for a run; raise unless it is empty or belongs to an earlier run with the same identity."""
         pa, _ = arrow()
         text = json.dumps(dict(identity), sort_keys=True, indent=1)
         folder = cls(filesystem, path, blake2b(text.encode(), digest_size=16).hexdigest())
@@ -50,41 +50,41 @@ class RunFolder:
                 return folder
             if MANIFEST not in names:
                 raise FormatError(
-                    f"{path}: the folder has other files, such as {names[0]!r}: expected an empty folder; choose "
-                    "another folder, or empty it"
+                    f"{path}: the folder has other files, such as {names[0]!r}: expected an empty folder. Choose "
+                    "another folder, or empty this one"
                 )
             with filesystem.open_input_stream(f"{path}/{MANIFEST}") as file:
-                before = _parsed(file.read())
+                before = _parse(file.read())
         if other := sorted(key for key in {*before, *identity} if before.get(key) != identity.get(key)):
             raise FormatError(
                 f"{path}: the folder has the labels of another run, which differs in its {' and '.join(other)}: "
-                "expected an empty folder, or the same run to continue it; choose another folder, or empty it"
+                "expected an empty folder or a folder of the same run. Choose another folder, or empty this one"
             )
         folder.remove_partial_files()
         return folder
 
     def counts(self, name: str) -> tuple[int, int] | None:
-        """Return the sequences and tokens of a part that was written before, None if it was not."""
+        """Return the numbers of sequences and tokens of a part; None if it is not written yet."""
         _, pq = arrow()
         path = f"{self.path}/{name}"
         with arrow_errors(path, "a part that this run wrote; remove the file"):
             if not self.filesystem.get_file_info(path).is_file:
                 return None
             kept = pq.read_metadata(path, filesystem=self.filesystem).metadata or {}
-        written = _parsed(kept.get(KEY, b"null"))
+        written = _parse(kept.get(KEY, b"null"))
         if written.get("run") != self.run:
-            raise FormatError(f"{path}: the file belongs to another run: expected a part of this run; remove it")
+            raise FormatError(f"{path}: the file belongs to another run: expected a part of this run. Remove the file")
         return int(written["sequences"]), int(written["tokens"])
 
     def write(self, name: str, table: ArrowObject, sequences: int, tokens: int) -> None:
-        """Write a part. The file appears whole or not at all."""
+        """Write a part; the file has its final name only when it is complete."""
         _, pq = arrow()
         note = json.dumps({"run": self.run, "sequences": sequences, "tokens": tokens})
         with arrow_errors(f"{self.path}/{name}", "a file that can be written"), self.whole(name) as partial:
             pq.write_table(table.replace_schema_metadata({KEY: note}), partial, filesystem=self.filesystem)
 
     def remove_partial_files(self) -> None:
-        """Remove the files of workers that were killed; no worker may be writing at the time."""
+        """Remove incomplete files, which killed workers have left; no worker may be writing meanwhile."""
         pa, _ = arrow()
         for one in self.filesystem.get_file_info(pa.fs.FileSelector(self.path, recursive=False)):
             if _is_partial(one.base_name):
@@ -93,7 +93,7 @@ class RunFolder:
 
     @contextmanager
     def whole(self, name: str) -> Iterator[str]:
-        """Yield the path to write a file to; the file takes its name at the end of the block."""
+        """Yield a temporary path to write a file to; the file gets its name at the end of the block."""
         partial = f"{self.path}/.{name}.{secrets.token_hex(8)}{PARTIAL}"
         try:
             yield partial
@@ -105,7 +105,7 @@ class RunFolder:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether readers of a folder skip a file with this path relative to the folder."""
+    """Return whether Parquet readers skip a file, given its path relative to the folder that they read."""
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
@@ -113,8 +113,8 @@ def _is_partial(name: str) -> bool:
     return name.startswith((".part-", f".{MANIFEST}.")) and name.endswith(PARTIAL)
 
 
-def _parsed(text: bytes) -> Config:
-    """Return the JSON object of a file that a run wrote, an empty one if the text is not an object."""
+def _parse(text: bytes) -> Config:
+    """Return the JSON object in a text, or an empty one if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -1,10 +1,10 @@
-"""Labelled sequences as users pass them to a fit on a cluster, and how each form becomes parts on the workers.
+"""The forms in which users can pass labelled sequences to a fit on a cluster, and how they are divided into parts.
 
-lists of sequences and of labels               cut into parts here and kept by the engine's scheduler
+lists of sequences and of labels               cut into parts here, and stored by the engine's scheduler
 two dask.bag, or two lists of delayed lists    one part per partition
 a dask.dataframe                               one sequence per row, with the columns features or vectors, labels
 and weight; y is None or the name of the column of labels
-SequenceSources(...)                           functions that return `RawSequences`, as `read_parquet` makes them
+SequenceSources(...)                           functions that return `RawSequences`; `read_parquet` makes such functions
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kernelcrf.validation import shown, shown_list
 
 @dataclass(frozen=True, eq=False)
 class RawSequences:
-    """Some sequences as a source returns them, not yet read.
+    """The sequences that a source returns, before they are checked and converted to arrays.
 
     X, y : lists of sequences and of label sequences; or all tokens and all labels one after the other, with `lengths`.
         y is None if there are no labels.
-    weights : (m,) or None.
-    ends : names of the first and of the last sequence, if a sequence may have been cut between two sources.
+    weights : (m,) the weight of each sequence, or None if all are 1.
+    ends : names of the first and the last sequence, if a sequence may continue in the next source.
 
     Examples
     --------
@@ -55,10 +55,10 @@ class RawSequences:
 
 @dataclass(frozen=True, eq=False)
 class SequenceSources:
-    """Sequences that workers load themselves: functions without arguments that return `RawSequences`.
+    """Functions without arguments that return `RawSequences`; the workers call them to load the data.
 
-    Pass it to `ChainCRF.fit` as X. A source that fails is tried again, and one whose result is lost with a worker is
-    called again, so it must return the same sequences each time.
+    Pass it to `ChainCRF.fit` as X. A source is called again if it fails, or if its result is lost with a worker, so it
+    must return the same sequences each time.
 
     Examples
     --------
@@ -80,38 +80,38 @@ class SequenceSources:
 
 
 def is_distributed(X: UserData) -> bool:
-    """Return whether X is in parts, as a Dask collection or as `SequenceSources`."""
+    """Return whether X is in parts: a Dask collection, a list of delayed values, or `SequenceSources`."""
     if isinstance(X, SequenceSources) or hasattr(X, "__dask_graph__"):
         return True
     return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
 
 
 def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Handle]:
-    """Return a handle of `RawSequences` for each part of the data."""
+    """Load the data on the workers, and return one handle of `RawSequences` per part."""
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
     if not is_distributed(X):
         return cluster.load(_cut(X, y, sample_weight, cluster))
-    parts = cluster.load(_delayed(X))
+    parts = cluster.load(_list_delayed(X))
     if hasattr(X, "columns"):
         _refuse_others(None if isinstance(y, str) else y, sample_weight, "a dask.dataframe")
         return cluster.each(_read_frame, parts, shared=("labels" if y is None else y,))
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight was passed with X in parts: expected lists in memory, or a dask.dataframe with a column "
+            "sample_weight was passed, but X is in parts: pass lists in memory, or a dask.dataframe with a column "
             "`weight`"
         )
     if y is None or not is_distributed(y):
-        raise TypeError(f"X is in parts and y is of type {type(y).__name__}: expected y in the same parts")
-    others = cluster.load(_delayed(y))
+        raise TypeError(f"X is in parts, but y is of type {type(y).__name__}: expected y in the same parts as X")
+    others = cluster.load(_list_delayed(y))
     if len(parts) != len(others):
         raise ValueError(f"X has {len(parts)} parts and y has {len(others)}: expected the same number")
     return cluster.each(_pair, parts, others)
 
 
 def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
-    """Join neighbours, given their numbers of tokens, into at most n runs of about as many tokens each."""
+    """Group neighbouring items into at most n runs with similar numbers of tokens; `tokens` has one number per item."""
     ends = np.cumsum(tokens)
     middle = (ends - np.asarray(tokens) / 2) / max(float(ends[-1]), 1.0)
     run = np.minimum((middle * n).astype(int), n - 1)
@@ -121,15 +121,15 @@ def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -
 
 def _refuse_others(y: UserData, sample_weight: UserData, kind: str) -> None:
     if y is not None or sample_weight is not None:
-        raise ValueError(f"X is {kind}, and y or sample_weight is given too: expected both to come with X")
+        raise ValueError(f"X is {kind}, but y or sample_weight was passed too: expected both to come with X")
 
 
-def _delayed(parts: UserData) -> list[UserData]:
+def _list_delayed(parts: UserData) -> list[UserData]:
     return list(parts) if isinstance(parts, list | tuple) else list(np.ravel(parts.to_delayed()))
 
 
 def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
-    """Return lists in memory as parts of about as many tokens each."""
+    """Cut lists in memory into parts with similar numbers of tokens; return one source per part."""
     _, chains, _ = open_sequences(X)
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one")
@@ -143,7 +143,7 @@ def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) ->
     ]
 
 
-# Workers call the functions below with one part.
+# A worker calls the functions below with one part.
 
 
 def _pair(X: UserData, y: UserData) -> RawSequences:
@@ -157,8 +157,8 @@ def _read_frame(frame: UserData, labels: str) -> RawSequences:
     inputs = [name for name in ("features", "vectors") if name in frame.columns]
     if len(inputs) != 1 or labels not in frame.columns:
         raise ValueError(
-            f"a part has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and one of 'features' "
-            "and 'vectors'"
+            f"a part has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and either 'features' "
+            "or 'vectors'"
         )
     y = [_as_lists(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None
@@ -172,5 +172,5 @@ def _read_frame(frame: UserData, labels: str) -> RawSequences:
 
 
 def _as_lists(value: UserData) -> UserData:
-    """Return nested arrays, as Arrow makes them, as lists."""
+    """Convert nested arrays, which Arrow returns, to nested lists."""
     return [_as_lists(one) for one in value] if isinstance(value, np.ndarray | list) else value

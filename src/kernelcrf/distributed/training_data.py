@@ -1,7 +1,7 @@
-"""Labelled sequences in parts on a cluster: summarised first, then read by the workers.
+"""Labelled sequences in parts on a cluster, which the workers first summarise and then read.
 
-The summaries of the parts are added up, and their sum says how to read all parts alike. Neighbouring parts are then
-joined into as many as the engine asks for.
+The sum of the summaries determines how all parts are read. Neighbouring parts are then joined, so that there are as
+many parts as the engine asks for.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SPARSE_BYTES = 24
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DataSummary:
-    """The size of some parts, the kind and the columns of their inputs, and their labels.
+    """A summary of one or several parts of the data: their size, inputs and labels.
 
-    tokens : the numbers of tokens of each part, of sequences whose weight is not 0.
-    ends : names of the first and of the last sequence, if a sequence may have been cut between two parts.
-    counted : sequences whose weight is not 0.
-    kind, n_features : None if there are no tokens; n_features is None for feature dicts.
-    n_values : the number of stored entries.
-    labels : all labels, by appearance.
+    tokens : for each part, the number of tokens in sequences whose weight is not 0.
+    ends : names of the first and the last sequence, if a sequence may continue in the next part.
+    counted : the number of sequences whose weight is not 0.
+    kind, n_features : kind and number of columns of the inputs, None if there are no tokens (or columns, for dicts).
+    n_values : the number of stored entries of the inputs; each has `itemsize` bytes.
+    labels : all distinct labels, in the order of appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
-    names : feature names, if they make a vocabulary.
+    names : the feature names of the vocabulary; empty unless the inputs are feature dicts without hashing.
     """
 
     sequences: int
@@ -62,9 +62,9 @@ class DataSummary:
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
-        """Summarise a part whose first sequence has the number `first` in the user's data; raise if it is wrong."""
+        """Summarise a part; raise if it is invalid. `first` is the number of its first sequence, for messages."""
         if part.y is None:
-            raise ValueError("y is missing in a part of the data: expected labels for all sequences")
+            raise ValueError("y is missing in a part of the data: expected labels for the sequences of all parts")
         if not len(part):
             return cls(sequences=0, ends=part.ends)
         _, chains, kind = open_sequences(part.X, part.lengths, first)
@@ -102,13 +102,13 @@ class DataSummary:
     def __add__(self, other: DataSummary) -> DataSummary:
         if self.ends and other.ends and self.ends[1] == other.ends[0]:
             raise ValueError(
-                f"sequence {shown(self.ends[1])} goes on from one part into the next: expected parts with whole "
-                "sequences; write the file anew with all rows of a sequence in one file"
+                f"sequence {shown(self.ends[1])} is divided between two parts: expected parts with whole sequences. "
+                "Write all rows of a sequence to one file"
             )
         if self.kind and other.kind and self.kind != other.kind:
-            raise _different(WORDS[self.kind], WORDS[other.kind])
+            raise _difference_error(WORDS[self.kind], WORDS[other.kind])
         if self.n_features and other.n_features and self.n_features != other.n_features:
-            raise _different(f"{self.n_features} features", f"{other.n_features} features")
+            raise _difference_error(f"{self.n_features} features", f"{other.n_features} features")
         return DataSummary(
             sequences=self.sequences + other.sequences,
             tokens=self.tokens + other.tokens,
@@ -124,27 +124,27 @@ class DataSummary:
         )
 
     def check_tokens(self, weight: str) -> None:
-        """Raise if no token is left to fit; `weight` names the weights that may have left sequences out."""
+        """Raise if there is no token to fit; the message names the parameter `weight` if all weights are 0."""
         if self.counted == 0 and self.sequences:
-            raise ValueError(f"{weight} leaves no sequence with a weight above zero: expected at least one")
+            raise ValueError(f"with this {weight}, every sequence has weight 0: expected at least one above 0")
         if not any(self.tokens):
             raise ValueError(
-                f"X has {self.sequences} sequence(s), {self.counted} of them with a weight above zero, and no "
-                "token in these: expected at least one token to fit"
+                f"X has {self.sequences} sequence(s), and the {self.counted} with a weight above 0 have no tokens: "
+                "expected at least one token to fit"
             )
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the inputs will be CSR."""
+        """Return whether the inputs will be read as sparse (CSR) matrices."""
         return self.kind != "dense"
 
     def n_bytes(self, n_components: int) -> int:
-        """Return the bytes of the inputs, and of `n_components` features per token beside them."""
+        """Return how many bytes the inputs take together with `n_components` features per token."""
         stored = SPARSE_BYTES * self.n_values if self.is_sparse else self.itemsize * self.n_values
         return stored + max(self.itemsize, 4) * n_components * sum(self.tokens)
 
     def reader(self, hash_features: int | None) -> SequenceReader:
-        """Return the reader of the inputs of all parts."""
+        """Return a reader that reads the inputs of all parts in the same way."""
         if self.kind is None or self.kind != "dicts":
             return SequenceReader(self.kind or "dense", int(self.n_features or 0))
         if hash_features is not None:
@@ -154,12 +154,12 @@ class DataSummary:
         return SequenceReader("dicts", feature_dicts.n_columns(vectorizer), vectorizer)
 
 
-def _different(here: str, there: str) -> ValueError:
-    return ValueError(f"X has {here} in one part and {there} in another: expected the same in all")
+def _difference_error(here: str, there: str) -> ValueError:
+    return ValueError(f"X has {here} in one part and {there} in another: expected the same in all parts")
 
 
 def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
-    """Return gamma="scale": two passes over the parts find the mean and the variance of all entries."""
+    """Return the gamma that gamma="scale" means; two passes over the parts compute mean and variance of all entries."""
     cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
     mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
     return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
@@ -170,7 +170,7 @@ def _sum_entries(part: LabelledSequences) -> float:
 
 
 def _sum_squares(part: LabelledSequences, mean: float) -> float:
-    """Return the sum of squared differences from the mean over all entries of X, stored or not."""
+    """Return the sum of (x - mean)^2 over all entries x of X; zeros that a sparse X does not store count too."""
     stored = np.asarray(part.X.data if is_sparse(part.X) else part.X, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(stored - mean).sum() + (math.prod(part.X.shape) - stored.size) * mean * mean)
@@ -181,13 +181,13 @@ def current_cluster() -> Cluster:
     try:
         from kernelcrf.distributed.dask import DaskEngine
     except ImportError:
-        raise ImportError("X is in parts, and Dask is not installed: pip install 'kernelcrf[dask]'") from None
+        raise ImportError("X is in parts, which needs Dask: pip install 'kernelcrf[dask]'") from None
     engine = DaskEngine()
     try:
         _ = engine.client
     except ValueError:
         raise ValueError(
-            "X is in parts, and there is no Dask client: start one by distributed.Client(), or pass "
+            "X is in parts, and there is no Dask client: start one with distributed.Client(), or pass "
             "engine=DaskEngine(client)"
         ) from None
     return engine
@@ -206,10 +206,10 @@ def read_parts(
     constraints: UserData,
     earlier: tuple[SequenceReader, LabelReader] | None = None,
 ) -> TrainingData:
-    """Summarise the parts, join neighbours, and have the workers read them.
+    """Summarise the parts, join neighbouring parts, and let the workers read them.
 
-    n_components : the expected number of features per token, for the size of the parts.
-    earlier : the readers of an earlier fit, if this one continues it.
+    n_components : the expected number of features per token, which determines the number of parts.
+    earlier : the readers of an earlier fit, if this fit continues it.
     """
     raw = load_sequences(X, y, sample_weight, cluster)
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
@@ -244,7 +244,7 @@ def read_parts(
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
-    """Return a part in which the sequences that class_weight leaves out have the sample weight 0."""
+    """Return a part with sample weight 0 for the sequences that have weight 0 by class_weight."""
     _, chains, _ = open_sequences(part.X, part.lengths)
     given = read_weights(part.weights, len(part), "sequence", part=True)
     indices, _ = labels.encode(flat_labels(part.y, chains, flat=part.lengths is not None), chains)
@@ -260,7 +260,7 @@ def _read(
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
-    """Join and read parts that have tokens; `firsts` are the numbers of their first sequences. A worker calls this."""
+    """Read parts and join them to one; `firsts` are the numbers of their first sequences. A worker calls this."""
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
     numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]
