@@ -141,7 +141,7 @@ def test_a_model_of_python_tags_in_the_shell(folder, tmp_path):
     write(tmp_path / "x.jsonl", [Record("features", x, None, None, "") for x in X])
     crf.save(tmp_path / "m.kcrf")
     line = fails(run("tag", tmp_path / "m.kcrf", folder / "train.txt"))
-    assert "train.txt: column files hold text, and the model was fitted to features or vectors made elsewhere" in line
+    assert "train.txt: column files have text, but the model has no templates for text" in line
     expected = [labels.tolist() for labels in crf.predict(X)]
     lines = run("tag", tmp_path / "m.kcrf", tmp_path / "x.jsonl").stdout.splitlines()
     assert [json.loads(one)["predicted"] for one in lines] == expected
@@ -456,7 +456,7 @@ def test_templates_go_with_text_alone(folder, tmp_path):
     ):
         assert "--templates need text: drop the option" in fails(run(*arguments))
     held = fails(run("convert", folder / "test.txt", tmp_path / "b.txt", "--templates", tmp_path / "t"))
-    assert "columns files hold no features" in held
+    assert "columns files cannot store the features" in held
     (tmp_path / "t").write_bytes(b"U:w=%x[0,0]\xff\n")
     assert "expected templates as UTF-8 text" in fails(
         run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--templates", tmp_path / "t")
@@ -468,11 +468,9 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
     assert run("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf").exit_code == 0
     (tmp_path / "text.jsonl").write_text('{"tokens": ["a"], "labels": ["X"]}\n')
-    assert "fitted to features or vectors made elsewhere" in fails(
-        run("tag", tmp_path / "m.kcrf", tmp_path / "text.jsonl")
-    )
+    assert "the model has no templates for text" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "text.jsonl"))
     (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
-    assert "tokens of 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
+    assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected labels to compare with" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
 

@@ -108,9 +108,9 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
         assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
         assert f"{value:+.3f}" in html
     for arguments, message in [
-        ({"decisions": [(99, 0)]}, "decision 99:0: expected the numbers of a sequence below 30"),
+        ({"decisions": [(99, 0)]}, "decision 99:0: expected a sequence number below 30"),
         ({"train_tokens": [["a"]], "decisions": [(3, 1)]}, "expected the words of the training data"),
-        ({"tokens": []}, "expected equally many in X, y and tokens"),
+        ({"tokens": []}, "expected the same number in X, y and tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
             make_report(crf, X, y, **arguments)

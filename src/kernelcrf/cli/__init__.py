@@ -1,4 +1,4 @@
-"""The command `kernelcrf`: fit, tag, evaluate, inspect, report and convert from a shell."""
+"""The command `kernelcrf`, to fit, tag, evaluate, inspect, report and convert from a shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _received: list[int] = []
 
 def main() -> None:
     """Run the command with the arguments of the process."""
-    # Handlers are set first: the modules below take a second to load, and a signal may arrive then.
+    # Handlers are set first, because a signal may arrive while the modules are loaded, which takes a second.
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _unwind)
@@ -28,26 +28,26 @@ def main() -> None:
 
         app(prog_name="kernelcrf")
     except BaseException as error:
-        # A signal may have become another exception: extension modules turn it into an ImportError.
+        # The error may be caused by a signal: extension modules turn its exception into an ImportError.
         if _received and not isinstance(error, SystemExit):
             _end_by(_received[0])
         if isinstance(error, ModuleNotFoundError) and error.name == "typer":
             sys.exit("error: the command line needs typer, which is not installed: pip install 'kernelcrf[cli]'")
         raise
     finally:
-        # The work is done or undone, so a signal that arrives while the interpreter ends is ignored.
+        # All files are complete or removed, so signals can be ignored while the interpreter ends.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
 def _unwind(number: int, frame: object) -> NoReturn:
-    """Let a signal unwind the program, so that no partial file stays behind."""
+    """Raise an exception for a signal, so that cleanup code runs and no partial file remains."""
     _received.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
 
 
 def _send_again(lost: UnraisableHookArgs) -> None:
-    """Send a signal again that arrived in a destructor or a callback, which cannot raise."""
+    """Send a signal again if its exception was lost, because it was raised in a destructor or a callback."""
     if _received and isinstance(lost.exc_value, (KeyboardInterrupt, SystemExit)):
         Timer(0.02, _to_main_thread, (_received.pop(),)).start()
     else:
@@ -55,7 +55,7 @@ def _send_again(lost: UnraisableHookArgs) -> None:
 
 
 def _to_main_thread(number: int) -> None:
-    """Send a signal to the main thread, which wakes it from a system call if the system allows it."""
+    """Send a signal to the main thread, so that a blocking system call ends, where the system supports this."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(main_thread().ident or 0, number)
     else:

@@ -1,4 +1,4 @@
-"""The commands and their options. A command imports its module when it is called, so that help is fast."""
+"""The commands and their options. Each command imports its module only when it runs, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fit(
     data: DataFile,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
     format: FormatOption = None,
-    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Features of text, as in CRF++.")] = None,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     kernel: Annotated[str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; rbf for vectors.")] = None,
     c: Annotated[float | None, typer.Option("--C", "-C", metavar="X", help="Prior variance of weights.")] = None,
     gamma: Annotated[float | None, typer.Option(metavar="X", help="Parameter of the kernel.")] = None,
@@ -97,7 +97,7 @@ def tag(
 ) -> None:
     """Label sequences: copy the input with the label as the last column.
 
-    Endless streams work too: each sentence is answered when it is complete.
+    Endless streams work, too: each sentence is tagged once it is complete.
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
@@ -130,10 +130,10 @@ def evaluate(
 @command
 def inspect(
     model: ModelFile,
-    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Steps, and terms per label.")] = 5,
+    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Transitions, and terms per label.")] = 5,
     json: JsonOption = False,
 ) -> None:
-    """Describe a model: labels, steps, features or landmarks, certificate.
+    """Describe a model: labels, transitions, features or landmarks, certificate.
 
     Example: kernelcrf inspect chunks.kcrf -n 3
     """
@@ -173,12 +173,12 @@ def convert(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
     source_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
     target_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
-    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Make features from text.")] = None,
+    templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:
-    """Write sequences in another format, which the extension of TARGET gives.
+    """Write sequences in another format: --to, or the extension of TARGET.
 
-    Text becomes features by templates if TARGET is in CRFsuite's format.
+    For CRFsuite's format, templates turn text into features.
 
     Example: kernelcrf convert train.txt train.crfsuite
     """

@@ -51,8 +51,8 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
 
 
 def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
-    """Return the scores of each label or type of span, as lines."""
-    # A label is one cell of one line of the table, and labels that differ stay different.
+    """Return the lines of a table with the scores of each label or type of span."""
+    # Escape labels, so that each fits into one cell; distinct labels stay distinct.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
         y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
     if scheme is None:
@@ -69,7 +69,7 @@ def _one_cell(label: object) -> object:
 def report(
     model: str, data: str, target: str, format: str | None, train: str | None, explain: list[str], n_hardest: int
 ) -> None:
-    """Write a report of a model on the sequences of a file."""
+    """Write an HTML report about a model and its predictions for the labelled sequences of a file."""
     decisions = None
     if explain:
         matches = [DECISION.fullmatch(one) for one in explain]
@@ -94,7 +94,7 @@ def report(
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:
-    """Return the words to show, None if the file has none."""
+    """Return the words to show; None if the file has no words."""
     if any(record.tokens is None for record in records):
         return None
     return [list(record.tokens or ()) for record in records]

@@ -1,4 +1,4 @@
-"""The files of a command: models, labelled sequences, templates, and files to write; and `kernelcrf convert`."""
+"""Read and check the files of a command: models, sequences, templates, and targets; also `kernelcrf convert`."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import check_target
 
-ELSEWHERE = "the model was fitted to features or vectors made elsewhere"
+ELSEWHERE = "the model has no templates for text"
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model file: the estimator, and the templates with which it reads text, None if it has none."""
+    """The content of a model file: the estimator, and its templates for text (None if it has none)."""
 
     crf: ChainCRF
     templates: Templates | None
 
     @classmethod
     def load(cls, path: str) -> Model:
-        """Return the model of a file."""
+        """Load a model file; raise unless it has a ChainCRF."""
         crf = kernelcrf.load(path)
         if not isinstance(crf, ChainCRF):
             raise kernelcrf.ModelFileError(
-                f"{path}: the file holds a {type(crf).__name__}: the commands use models of sequences; pass a ChainCRF"
+                f"{path}: the file has a {type(crf).__name__}: expected a ChainCRF; use other models from Python"
             )
         return cls(crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
-        """Return X of the records, with their lengths if X is flat, which is the fastest way to predict."""
+        """Return X and None, or, to predict faster, the tokens of all records together and the lengths of records."""
         if self._columns is None or records[0].kind != "text":
             return inputs(records, self.templates), None
         _check_text(records[0], self.templates)
@@ -54,19 +54,19 @@ class Model:
         return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
 
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
-        """Return the batches of a file that the model can read."""
+        """Return the records of a file in batches; raise if the model cannot use the format."""
         n_columns = None
         if format_of(path, format) == "columns":
             if self.templates is None:
                 raise FormatError(
-                    f"{display_name(path)}: column files hold text, and {ELSEWHERE}: pass .jsonl or .crfsuite with the "
-                    "same features"
+                    f"{display_name(path)}: column files have text, but {ELSEWHERE}: pass .jsonl or .crfsuite with the "
+                    "features that it was fitted to"
                 )
             n_columns = self.templates.n_columns
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the labelled sequences of a file, with X and y; the text of a class becomes the class."""
+        """Return the records of a file, X and y; labels are converted to the type of the model's classes."""
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
         y = []
@@ -78,10 +78,10 @@ class Model:
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
-    """Return the templates of a file, or the default ones, for records such as this; None if they are not text."""
+    """Read templates from a file, or use default ones (`path` None), for text; return None for other records."""
     if record.kind != "text":
         if path is not None:
-            raise FormatError(f"{record.place}: the file has {record.kind}, and --templates need text: drop the option")
+            raise FormatError(f"{record.place}: the file has {record.kind}, but --templates need text: drop the option")
         return None
     if path is None:
         return default_templates(record.width)
@@ -92,26 +92,26 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
 
 
 def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
-    """Return X of the records: text through templates, features and vectors unchanged."""
+    """Return X of the records: templates turn text into features; features and vectors stay as they are."""
     rows = [record.x for record in records]
     return _check_text(records[0], templates).features(rows) if records and records[0].kind == "text" else rows
 
 
 def _check_text(record: Record, templates: Templates | None) -> Templates:
-    """Return the templates if they can read records of text such as this."""
+    """Return the templates; raise if there are none, or if the record has another number of cells per token."""
     if templates is None:
-        raise FormatError(f"{record.place}: the file has text, and {ELSEWHERE}: pass the same features or vectors")
+        raise FormatError(f"{record.place}: the file has text, but {ELSEWHERE}: pass features or vectors as in fit")
     if record.width != templates.n_columns:
         raise FormatError(
-            f"{record.place}: tokens of {record.width} cells: expected {templates.n_columns}, which the templates read"
+            f"{record.place}: tokens have {record.width} cells: expected {templates.n_columns}, as in the templates"
         )
     return templates
 
 
 def check_apart(target: str, sources: Iterable[str | None]) -> None:
-    """Raise if the file to write is one of the files to read, by whatever name or link, or cannot be written.
+    """Raise if the target cannot be written, or is one of the sources, maybe by another name or link.
 
-    "-" is standard output as a target and standard input as a source; the shell may have made both of them files.
+    "-" means standard output for the target and standard input for a source; the shell may redirect both to files.
     """
     if target != STDIN:
         check_target(target)
@@ -122,12 +122,12 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
             where = "standard output" if target == STDIN else target
             raise FormatError(
                 f"{where}: this is the same file as the input {display_name(name or '')}, which would be overwritten: "
-                "name another file to write"
+                "pass another file name for the output"
             )
 
 
 def _status(name: str, stream: TextIO) -> os.stat_result | None:
-    """Return the identity of a file; None if there is no file, or if it is a terminal, a pipe or a device."""
+    """Return the status of a regular file; None if it does not exist, or is a terminal, a pipe or a device."""
     try:
         found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
     except (OSError, ValueError, UnsupportedOperation):
@@ -138,18 +138,18 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
 def convert(
     source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, labels: bool
 ) -> None:
-    """Write the sequences of a file in the format of another; text becomes features if the format needs them."""
+    """Write the sequences of a file in another format; turn text into features if the format needs them."""
     wanted = format_of(target, to_format)
     if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
-        raise FormatError(f"{target}: {wanted} files hold no features, which --templates make: drop the option")
+        raise FormatError(f"{target}: {wanted} files cannot store the features of --templates: drop the option")
     check_apart(target, [source, templates])
     batches = read_batches(source, from_format, labels=labels)
     featured = templates is not None or wanted == "crfsuite"
-    write(target, _featured(batches, templates) if featured else chain.from_iterable(batches), to_format)
+    write(target, _replace_text(batches, templates) if featured else chain.from_iterable(batches), to_format)
 
 
-def _featured(batches: Iterator[list[Record]], path: str | None) -> Iterator[Record]:
-    """Yield the records with the features of templates in place of text."""
+def _replace_text(batches: Iterator[list[Record]], path: str | None) -> Iterator[Record]:
+    """Yield the records with text replaced by the features that templates create from it."""
     first = next(batches)
     templates = read_templates(first[0], path)
     for batch in chain([first], batches):

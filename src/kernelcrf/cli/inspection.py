@@ -1,4 +1,4 @@
-"""`kernelcrf inspect`: describe a model without data."""
+"""`kernelcrf inspect`: describe a model; no data are needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelcrf.estimators.chain import ChainCRF
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
-    """Print labels, transitions, features or landmarks, certificate and sizes of a model."""
+    """Print the sizes and the certificate of a model, and its strongest transitions and features or landmarks."""
     loaded = Model.load(model)
     crf = loaded.crf
     facts = summarise(crf)
@@ -26,7 +26,7 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     for name, value in facts.items():
         echo(f"{name:<14}{text_of(value)}")
     echo()
-    echo("strongest steps between labels")
+    echo("strongest transitions between labels")
     for source, target, weight in steps:
         echo(f"  {weight:+8.3f}  {source} -> {target}")
     kind = "features" if crf.landmarks_ is None else "landmarks (sequence and token of the training data)"

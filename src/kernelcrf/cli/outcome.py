@@ -27,7 +27,7 @@ WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def command(body: Callable[P, None]) -> Callable[P, None]:
-    """Return the body of a command that ends as described above."""
+    """Wrap a command, so that errors, warnings and interrupts end it as the head of this module describes."""
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -49,7 +49,7 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
                 _forget_output()
                 raise typer.Exit(CLOSED) from None
             except OSError as error:
-                # Errors about files have their names; without one, the error is about standard output.
+                # Errors about files have a file name; an error without one is about standard output.
                 name = error.filename2 or error.filename or "standard output"
                 if name == "standard output":
                     _forget_output()
@@ -61,12 +61,12 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
 
 
 def _forget_output() -> None:
-    """Discard the rest of the buffer, which has nowhere to go: the interpreter would complain at its end."""
+    """Discard the rest of the output, which cannot be written; else the interpreter reports an error at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo(line: str = "") -> None:
-    """Print a line of text, escaped so that labels, features and file names cannot act on the terminal."""
+    """Print a line, with control characters escaped: labels and file names must not control the terminal."""
     typer.echo(printable(line))
 
 

@@ -1,7 +1,7 @@
-"""`kernelcrf tag`: label a file, or a stream for as long as it lasts.
+"""`kernelcrf tag`: predict the labels of a file, or of a stream of any length.
 
-Each batch is answered before the next one is read: what has arrived in a pipe, or 64 kilobytes of a file. Memory holds
-one batch.
+The labels of a batch are written before the next batch is read. A batch is the text that has arrived in a pipe, or 64
+kilobytes of a file. Only one batch is in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTHING = "_"
 
 @dataclass(frozen=True, eq=False)
 class Tags:
-    """The T labels of a sequence; if asked for, T dicts of marginals, and the best labellings with their log p."""
+    """The T predicted labels of a sequence; on request, T dicts of marginals, and the best labellings with log p."""
 
     labels: Sequence[object]
     marginals: Sequence[Mapping[object, float]] | None
@@ -34,11 +34,11 @@ class Tags:
 
 
 def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int, as_json: bool) -> None:
-    """Write the sequences of a source with their labels to standard output."""
+    """Write the sequences of a file or stream, with their predicted labels, to standard output."""
     check_apart(STDIN, [model, data])
     loaded = Model.load(model)
     form = _object if as_json or format_of(data, format) == "jsonl" else _columns
-    with _seldom_collected() as collect:
+    with _collect_seldom() as collect:
         for batch in loaded.batches(data, format):
             found = _tags(loaded, batch, marginals, n_best)
             text = "".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True))
@@ -48,10 +48,10 @@ def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int,
 
 
 @contextmanager
-def _seldom_collected() -> Iterator[Callable[[], None]]:
-    """Collect garbage once in a hundred batches.
+def _collect_seldom() -> Iterator[Callable[[], None]]:
+    """Collect garbage only once per hundred batches.
 
-    A batch has hundreds of thousands of small objects and no cycle, and the search for one takes a third of the time.
+    Batches have many small objects without reference cycles; searching them for cycles takes a third of the time.
     """
     batches = count(1)
 
@@ -80,7 +80,7 @@ def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> It
 
 
 def _columns(record: Record, tags: Tags, n_best: int) -> str:
-    """Return the input lines, each with its label, the labels of the next best labellings, and label:probability."""
+    """Return the input lines with added cells: label, labels of the next best labellings, and label:probability."""
     extra: list[Sequence[object]] = [tags.labels]
     if tags.best is not None:
         ranks = [labels.tolist() for labels, _ in tags.best[1:]]
@@ -92,7 +92,7 @@ def _columns(record: Record, tags: Tags, n_best: int) -> str:
 
 
 def _object(record: Record, tags: Tags, n_best: int) -> str:
-    """Return the input object with the entries `predicted`, `marginals` and `n_best` added."""
+    """Return a JSON line: the input object with the added entries `predicted`, `marginals` and `n_best`."""
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
     found["predicted"] = list(map(plain_label, tags.labels))
     if tags.marginals is not None:

@@ -22,13 +22,13 @@ from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STATIONARY
 def fit(
     data: str, model: str, format: str | None, templates: str | None, named: Mapping[str, object], settings: list[str]
 ) -> None:
-    """Fit a model to the sequences of a file, and write it; a terminal shows the progress."""
+    """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal."""
     started = time.perf_counter()
     check_apart(model, [data, templates])
     records = list(read(data, format))
     unlabelled = next((record for record in records if record.labels is None), None)
     if unlabelled is not None:
-        raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels to learn from")
+        raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
     made = read_templates(records[0], templates)
     parameters: dict[str, object] = {"kernel": "rbf" if records[0].kind == "vectors" else "linear"}
     parameters |= {name: value for name, value in named.items() if value is not None} | _read_settings(settings)
@@ -36,7 +36,7 @@ def fit(
     weights = [record.weight for record in records]
     y = [record.labels for record in records]
     with warnings.catch_warnings():
-        # Reported below, unless the user has ended the fit.
+        # The warning is given below, unless the user has interrupted the fit.
         warnings.simplefilter("ignore", ConvergenceWarning)
         crf.fit(inputs(records, made), y, None if set(weights) == {1.0} else weights)
     certificate = crf.certificate_
@@ -44,7 +44,7 @@ def fit(
         raise KeyboardInterrupt
     if made is not None:
         made.attach(crf)
-    # The file does not depend on whether there was a terminal.
+    # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
     if certificate.status not in (OPTIMAL, STATIONARY):
         gap = crf.gap_curve_[-1, 0]
@@ -65,7 +65,7 @@ def fit(
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
-    """Return the parameters of NAME=VALUE; values that are not JSON are text."""
+    """Parse NAME=VALUE options into parameters; values are read as JSON if possible, else as text."""
     known, found = set(inspect.signature(ChainCRF).parameters), {}
     for setting in settings:
         name, equals, value = setting.partition("=")

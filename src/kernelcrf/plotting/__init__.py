@@ -1,6 +1,6 @@
-"""Pictures of models and their predictions, with the interface of scikit-learn's displays.
+"""Plots of models and their predictions, with the interface of scikit-learn's displays.
 
-A display holds numbers. `from_estimator` and `from_predictions` compute and draw them; `plot` draws them on `ax` or on
+A display stores numbers. `from_estimator` and `from_predictions` compute and draw them; `plot` draws them on `ax` or on
 a new figure, and sets `ax_` and `figure_`. Colour-blind readers can tell the colours apart, and no meaning depends on
 colour alone.
 """

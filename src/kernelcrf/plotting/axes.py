@@ -1,4 +1,4 @@
-"""The base of all displays: axes to draw on, colours, and ticks that stay legible."""
+"""The base class of all displays, with the colours and the legible ticks that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# An estimator of scikit-learn's kind, whose fitted attributes have no static type.
+# A scikit-learn estimator; its fitted attributes have no static type.
 Estimator: TypeAlias = Any
 MaybeAxes: TypeAlias = "Axes | None"
 
@@ -20,19 +20,19 @@ DIVERGING, SEQUENTIAL = "RdBu_r", "Blues"
 
 
 class Display:
-    """A picture of some numbers. `plot` draws it and sets `ax_` and `figure_`."""
+    """Base class of displays: a subclass stores numbers, and its `plot` draws them and sets `ax_` and `figure_`."""
 
     ax_: Axes
     figure_: Any
 
     def _use(self, ax: MaybeAxes, size: tuple[float, float] | None = None) -> Axes:
-        """Return `ax`, or the axes of a new figure of matplotlib's own size or larger."""
+        """Return `ax`, or if it is None the axes of a new figure, at least `size` and matplotlib's default size."""
         if ax is None:
             try:
                 import matplotlib.pyplot as plt
             except ImportError:
                 raise ImportError(
-                    "pictures need matplotlib, which is not installed: pip install 'kernelcrf[plot]'"
+                    "plots need matplotlib, which is not installed: pip install 'kernelcrf[plot]'"
                 ) from None
             usual = plt.rcParams["figure.figsize"]
             larger = [max(a, b) for a, b in zip(usual, size or usual, strict=True)]
@@ -42,12 +42,12 @@ class Display:
 
 
 def _font_size(n: int, inches: float) -> float:
-    """Return the points of n texts in a row, so that they do not touch."""
+    """Return the font size in points at which n lines of text fit side by side into `inches`."""
     return float(np.clip(72 * inches / max(n, 1) * 0.8, 4.0, 10.0))
 
 
 def matrix_ticks(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Name rows and columns; the names of columns are upright if they would not fit side by side."""
+    """Label the rows and columns of a matrix; rotate the column labels if they do not fit side by side."""
     box = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
     across = _font_size(len(columns), box.width)
     upright = max(map(len, columns), default=0) * 0.65 * across > 72 * box.width / max(len(columns), 1)

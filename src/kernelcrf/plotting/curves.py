@@ -1,6 +1,6 @@
 """Curves: the progress of a fit, the residual of a basis, and accuracy against confidence.
 
-The first k columns of F belong to a basis of the first k landmarks, so one F gives the whole curve of residuals:
+The first k columns of the features F are the features of the first k landmarks, so one F gives all residuals:
 
     residual(k) = tr(K - F F') / tr K = 1 - sum_{j <= k} |F_j|^2 / tr K.
 """
@@ -30,7 +30,7 @@ AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
 
 class CurveDisplay(Display):
-    """A curve, `line_`, which other curves may share the axes with."""
+    """Base class of curves; several curves may be drawn on the same axes. `line_` is matplotlib's line."""
 
     line_: Any
 
@@ -41,13 +41,13 @@ class CurveDisplay(Display):
         return ax
 
     def _add_legend(self, **options: Any) -> None:
-        """Add a legend that shows names unchanged: "$" begins no formula."""
+        """Add a legend in which names with "$" are not read as formulas."""
         for text in self.ax_.legend(**options).get_texts():
             text.set_parse_math(False)
 
 
 class GapDisplay(CurveDisplay):
-    """The curves `gap`, `passes` and `seconds`, each (n_iter + 1,), and `tol`, the gap that the fit was to reach.
+    """Plot of the certified `gap` (n_iter + 1,) against `passes` or `seconds`, with the tolerance `tol` of the fit.
 
     Examples
     --------
@@ -66,21 +66,21 @@ class GapDisplay(CurveDisplay):
     ) -> None:
         self.gap, self.passes, self.seconds = (np.asarray(values, np.float64) for values in (gap, passes, seconds))
         if not self.gap.shape == self.passes.shape == self.seconds.shape == (self.gap.size,):
-            raise ValueError(f"gap has shape {self.gap.shape}: expected one number for each of passes and of seconds")
+            raise ValueError(f"gap has shape {self.gap.shape}: expected (n,), the same as for passes and seconds")
         self.tol = tol
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, *, against: str = "passes", name: str | None = None, ax: MaybeAxes = None
     ) -> GapDisplay:
-        """Draw the gap of a fitted ChainCRF; with missing labels it measures how stationary the point is."""
+        """Draw the gap of a fitted ChainCRF; if labels were missing, the gap is a measure of stationarity."""
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
         return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
 
     @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
-        """Draw on `ax` with a logarithmic scale, against "passes" or "seconds"; `name` names the curve."""
+        """Draw on `ax`, on a logarithmic scale, against "passes" or "seconds"; the legend shows `name`."""
         ax = self._draw(ax, getattr(self, against), self.gap, "o-" if len(self.gap) <= 40 else "-", name)
         ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
         said = f"tol = {self.tol:g}" if self.tol is not None else ""
@@ -96,7 +96,7 @@ class GapDisplay(CurveDisplay):
 
 
 class ResidualDisplay(CurveDisplay):
-    """The share `residual` (n + 1,) of the trace that 0, ..., n landmarks leave out.
+    """Plot of `residual` (n + 1,), the share of the trace of K that 0, ..., n landmarks do not explain.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class ResidualDisplay(CurveDisplay):
     def from_estimator(
         cls, estimator: Estimator, X: UserData, *, name: str | None = None, ax: MaybeAxes = None
     ) -> ResidualDisplay:
-        """Draw the residual of the landmarks of a fitted ChainCRF on the distinct tokens of sequences X."""
+        """Draw the residual of the landmarks of a fitted ChainCRF, computed on the distinct tokens of X."""
         check_is_fitted(estimator)
         if not isinstance(estimator.model_.map, WhitenedMap):
             raise ValueError("kernel='linear' has no landmarks: fit a model with a basis, such as kernel='rbf'")
@@ -130,7 +130,7 @@ class ResidualDisplay(CurveDisplay):
         return cls(np.maximum(1 - np.concatenate(([0.0], kept)) / trace, 0)).plot(ax, name=name)
 
     def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ResidualDisplay:
-        """Draw on `ax` with a logarithmic scale; `name` names the curve."""
+        """Draw on `ax` with a logarithmic scale; `name` is the label of the curve in the legend."""
         shown = np.where(self.residual > 0, self.residual, np.nan)
         ax = self._draw(ax, np.arange(len(shown)), shown, "-", name)
         ax.set(yscale="log", xlabel="landmarks n", ylabel="relative residual, tr(K − F Fᵀ) / tr K")
@@ -141,7 +141,7 @@ class ResidualDisplay(CurveDisplay):
 
 
 class ReliabilityDisplay(CurveDisplay):
-    """The bins of `kernelcrf.metrics.reliability`: accuracy against confidence, and how often each confidence occurs.
+    """Reliability diagram: accuracy against confidence, and the share of tokens in each bin of confidence.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Draw the reliability of a fitted ChainCRF on labelled sequences; labels unknown to it are left out."""
+        """Draw the reliability of a fitted ChainCRF on labelled sequences; ignore labels that it does not know."""
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
         seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
@@ -185,11 +185,11 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Draw the reliability of probabilities (T_i, L) of several sequences."""
+        """Draw the reliability of predicted probabilities, one array (T_i, L) per sequence."""
         return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
 
     def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ReliabilityDisplay:
-        """Draw on `ax`; `name` names the curve."""
+        """Draw on `ax`; `name` is the label of the curve in the legend."""
         fresh, bins, n = ax is None, self.bins, len(self.bins.weight)
         filled = bins.weight > 0
         label = f"{name + ': ' if name else ''}calibration error {bins.error:.3f}"

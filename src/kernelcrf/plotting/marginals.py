@@ -1,4 +1,4 @@
-"""The probabilities p(y_t = label | x) along one sequence, labels by positions, with the true labels marked."""
+"""Plot of the probabilities p(y_t = label | x) along one sequence, with the true labels marked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEGIBLE = 60
 
 
 class MarginalsDisplay(Display):
-    """The probabilities `proba` (T, L) of one sequence, its true labels `y_true`, None if missing, and its words.
+    """Heatmap of the probabilities `proba` (T, L) of one sequence; `y_true` may have None for missing labels.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class MarginalsDisplay(Display):
         tokens = None if tokens is None else read_labels(tokens, "tokens", "a list of words")
         for name, given in (("y_true", y_true), ("tokens", tokens)):
             if given is not None and len(given) != len(self.proba):
-                raise ValueError(f"{name} has {len(given)} entries and proba {len(self.proba)} rows: expected the same")
+                raise ValueError(f"{name} has {len(given)} entries and proba has {len(self.proba)}: expected the same")
         self.y_true, self.tokens = y_true, tokens
 
     @classmethod
@@ -71,11 +71,11 @@ class MarginalsDisplay(Display):
         tokens: UserData = None,
         ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Draw probabilities (T, L) of one sequence."""
+        """Draw the predicted probabilities (T, L) of one sequence."""
         return cls(proba, classes, y_true, tokens).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> MarginalsDisplay:
-        """Draw on `ax`; true labels are circles, which are open if another label is more probable."""
+        """Draw on `ax`. Circles mark the true labels; a circle is open if another label is more probable."""
         from matplotlib.ticker import MaxNLocator
 
         T, L = self.proba.shape

@@ -1,6 +1,6 @@
-"""Matrices with a row and a column per label: tokens by true and predicted label, and weights between labels.
+"""Plots of matrices with one row and one column per label: confusion counts, and weights between labels.
 
-Both are heatmaps; weights are also drawn as a graph, with the strongest of them as arrows between labels.
+Both are drawn as heatmaps. Weights can also be drawn as a graph, in which arrows are the strongest weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INCHES_PER_LABEL = 0.24
 
 
 class MatrixDisplay(Display):
-    """A picture of a matrix with a row and a column per label."""
+    """Base class of heatmaps with one row and one column per label."""
 
     im_: AxesImage
     labels: list[str]
@@ -45,7 +45,7 @@ class MatrixDisplay(Display):
     def _draw(
         self, ax: MaybeAxes, values: Array, texts: list[list[str]], names: tuple[str, str, str], **colours: Any
     ) -> Axes:
-        """Draw the matrix with texts in its cells if they are few; `names` are those of colours, rows and columns."""
+        """Draw a heatmap, with `texts` in its cells if they are few; `names` are for colours, rows and columns."""
         side = INCHES_PER_LABEL * len(self.labels) + 1.8
         ax = self._use(ax, (side + 1.0, side))
         ticks = colours.pop("ticks", None)
@@ -58,7 +58,7 @@ class MatrixDisplay(Display):
         return ax
 
     def _write_cells(self, values: Array, texts: list[list[str]]) -> None:
-        """Write a text in each cell, dark on light and light on dark."""
+        """Write a text into each cell, black on light colours and white on dark ones."""
         size = min(9.0, 72 * self.ax_.get_window_extent().width / self.figure_.dpi / len(values) / 4)
         for (i, j), value in np.ndenumerate(values):
             r, g, b, _ = self.im_.cmap(self.im_.norm(value))
@@ -67,7 +67,7 @@ class MatrixDisplay(Display):
 
 
 class ConfusionDisplay(MatrixDisplay):
-    """The numbers of tokens `counts` (L, L), [true, predicted].
+    """Confusion matrix: `counts` (L, L) of tokens, indexed [true label, predicted label].
 
     Examples
     --------
@@ -81,23 +81,23 @@ class ConfusionDisplay(MatrixDisplay):
     def __init__(self, counts: npt.ArrayLike, labels: Sequence[object]) -> None:
         self.counts, self.labels = np.asarray(counts), list(map(str, labels))
         if self.counts.shape != (len(self.labels),) * 2:
-            raise ValueError(f"counts has shape {self.counts.shape}: expected {(len(self.labels),) * 2}")
+            raise ValueError(f"counts has shape {self.counts.shape}: expected {(len(self.labels),) * 2}, from labels")
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, X: UserData, y: UserData, *, ax: MaybeAxes = None
     ) -> ConfusionDisplay:
-        """Draw the confusion of a fitted ChainCRF on labelled sequences."""
+        """Draw the confusion matrix of a fitted ChainCRF on labelled sequences."""
         return cls.from_predictions(y, estimator.predict(X), ax=ax)
 
     @classmethod
     def from_predictions(cls, y_true: UserData, y_pred: UserData, *, ax: MaybeAxes = None) -> ConfusionDisplay:
-        """Draw the confusion of true and predicted label sequences; tokens without a known label are left out."""
+        """Draw the confusion matrix of label sequences; tokens without a known true label are ignored."""
         labels, counts = flat_confusion(y_true, y_pred)
         return cls(counts, labels).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> ConfusionDisplay:
-        """Draw on `ax`; a row's colours are shares of its tokens, its numbers are counts."""
+        """Draw on `ax`; numbers are counts of tokens, colours are shares of the tokens of the row."""
         from matplotlib.colors import PowerNorm
 
         totals = self.counts.sum(axis=1, keepdims=True)
@@ -111,7 +111,7 @@ class ConfusionDisplay(MatrixDisplay):
 
 
 class TransitionsDisplay(MatrixDisplay):
-    """The scores of steps `transitions` (L, L), [from, to]; constraints rule out the steps `forbidden` (L, L).
+    """Heatmap of the scores `transitions` (L, L), [from, to]; constraints exclude those where `forbidden` is true.
 
     Examples
     --------
@@ -138,11 +138,11 @@ class TransitionsDisplay(MatrixDisplay):
         return cls(estimator.transitions_, estimator.classes_, forbidden).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> TransitionsDisplay:
-        """Draw on `ax`; zero is white, forbidden steps are grey with a cross."""
+        """Draw on `ax`; a score of zero is white, and forbidden transitions are grey with a cross."""
         shown = np.where(self.forbidden, np.nan, self.transitions)
         most = (float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0) or 1.0
         texts = [["" if np.isnan(value) else f"{value:.1f}" for value in row] for row in shown.tolist()]
-        names = "score of the step", "from", "to"
+        names = "score of the transition", "from", "to"
         ax = self._draw(ax, shown, texts, names, cmap=DIVERGING, vmin=-most, vmax=most)
         ax.set_facecolor("#dddddd")
         rows, columns = np.nonzero(self.forbidden)
@@ -151,7 +151,7 @@ class TransitionsDisplay(MatrixDisplay):
 
 
 class LabelGraphDisplay(Display):
-    """The `weights` (L, L), [from, to], between `labels`; a symmetric matrix has lines, others have arrows.
+    """Graph of the `weights` (L, L), [from, to], between `labels`; edges are arrows unless the matrix is symmetric.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class LabelGraphDisplay(Display):
         self.weights, self.labels = np.asarray(weights, np.float64), list(map(str, labels))
         L = len(self.labels)
         if self.weights.shape != (L, L) or not np.isfinite(self.weights).all():
-            raise ValueError(f"weights has shape {self.weights.shape}: expected ({L}, {L}), finite numbers")
+            raise ValueError(f"weights has shape {self.weights.shape}: expected ({L}, {L}) of finite numbers")
 
     @classmethod
     def from_estimator(
@@ -173,7 +173,7 @@ class LabelGraphDisplay(Display):
     ) -> LabelGraphDisplay:
         """Draw the transitions of a ChainCRF, the edges of a GraphCRF, or the interactions of a MultiLabelCRF.
 
-        labels : names to show; None takes the classes.
+        labels : the names to show; None means the classes of the estimator.
         """
         check_is_fitted(estimator)
         names = estimator.classes_ if labels is None else labels
@@ -181,7 +181,7 @@ class LabelGraphDisplay(Display):
 
     @validated(n_edges=either(whole(least=0)))
     def plot(self, ax: MaybeAxes = None, *, n_edges: int = EDGES) -> LabelGraphDisplay:
-        """Draw the `n_edges` strongest weights on `ax`: solid and blue above zero, dashed and orange below."""
+        """Draw the `n_edges` largest weights by size: positive ones blue and solid, negative ones orange and dashed."""
         from matplotlib.lines import Line2D
         from matplotlib.patches import Circle, FancyArrowPatch
 
@@ -236,5 +236,5 @@ def _weights_of(estimator: Estimator) -> Floats:
             return np.asarray(getattr(estimator, name), np.float64)
     raise ValueError(
         f"{type(estimator).__name__} has neither transitions_ nor edge_potentials_ nor interactions_: expected a model "
-        "with weights between labels; LabelGraphDisplay(weights, labels) draws any matrix"
+        "with weights between labels; for other matrices, use LabelGraphDisplay(weights, labels)"
     )

@@ -1,4 +1,4 @@
-"""A report on a model and its predictions: one HTML file that needs nothing else."""
+"""A report on a model and its predictions, as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def make_report(
 ) -> str:
     """Return the HTML of a report on a fitted ChainCRF and labelled sequences.
 
-    tokens : words of X to show; None shows positions.
-    train_tokens : words of the training data, which explain the decisions of a model with landmarks.
-    decisions : (sequence, token) pairs to explain; None takes the least probable true label of the hardest three.
-    scheme : the scheme of spans; None takes the lenient one if labels look like tags of spans.
+    tokens : the words of X to show; None shows positions instead.
+    train_tokens : the words of the training data, to show the landmarks that explain a decision.
+    decisions : (sequence, token) pairs to explain; None means, in the three hardest sequences, the worst token of each.
+    scheme : the scheme of spans; None means "lenient" if the labels look like tags of spans, else no spans.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def make_report(
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
-        raise ValueError(f"X has {len(X)} sequences and y has {len(y)}: expected equally many in X, y and tokens")
+        raise ValueError(f"X has {len(X)} sequences and y has {len(y)}: expected the same number in X, y and tokens")
     y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
     words = [list(map(str, range(len(labels)))) for labels in y]
     if tokens is not None:
@@ -83,7 +83,7 @@ def make_report(
 
 
 def write_report(path: PathLike, html: str) -> None:
-    """Write a report to a file, which appears whole or not at all.
+    """Write a report to a file; a failed write leaves no partial file.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def write_report(path: PathLike, html: str) -> None:
     '<!DOCTYPE html>'
     """
     with whole_file(path) as file:
-        # JSON may hold half of a surrogate pair, which is not a character: it is shown by its number.
+        # Text from JSON may have half of a surrogate pair, which is not a character; its number is written.
         file.write(html.encode("utf-8", errors="backslashreplace"))
 
 
 def _hardest(crf: ChainCRF, X: list[object], y: list[list[object]]) -> list[int]:
-    """Return the sequences with a known label by log p(y|x) per token, the least probable first."""
+    """Sort the sequences with known labels by log p(y|x) per token, the least probable first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
     log_p = crf.log_prob(X, y) / np.maximum(known, 1)
     return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
@@ -118,7 +118,7 @@ def _decision(
 ) -> str:
     if not (0 <= i < len(X) and 0 <= t < len(words[i])):
         raise ValueError(
-            f"decision {i}:{t}: expected the numbers of a sequence below {len(X)} and of one of its tokens"
+            f"decision {i}:{t}: expected a sequence number below {len(X)}, and the number of one of its tokens"
         )
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()
@@ -131,8 +131,8 @@ def _word(tokens: UserData, sequence: int, token: int) -> str | None:
         return None
     if not (0 <= sequence < len(tokens) and 0 <= token < len(tokens[sequence])):
         raise ValueError(
-            f"train_tokens has no token {token} of sequence {sequence}, which is a landmark: expected the words of the "
-            "training data"
+            f"train_tokens has no token {token} in sequence {sequence}, which is a landmark of the model: expected the "
+            "words of the training data"
         )
     return str(read_labels(tokens[sequence], f"train_tokens[{sequence}]", "a list of words")[token])
 

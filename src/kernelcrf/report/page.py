@@ -1,6 +1,6 @@
-"""A self-contained HTML page with SVG charts: no scripts, no network, light or dark as the reader's system is.
+"""A self-contained HTML page with SVG charts: no scripts, no network, and a light and a dark theme.
 
-Everything from data goes through `text`, and a policy in the head also forbids scripts and loading.
+All text from data is escaped by `text`, and a policy in the head of the page forbids scripts and downloads.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def text(value: object) -> str:
-    """Return a value as text in HTML; markup and control characters are shown, not interpreted."""
+    """Escape a value for HTML, so that markup and control characters are shown, not interpreted."""
     return escape(CONTROL.sub(lambda match: chr(0x2400 + min(ord(match[0]), 0x21)), str(value)))
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return the HTML of the whole page."""
+    """Return the HTML of the whole page, with its style and its security policy."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -37,12 +37,12 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Return a heading with its parts."""
+    """Return a section of the page: a heading and its parts, which are HTML."""
     return f"<section><h2>{text(title)}</h2>\n" + "\n".join(parts) + "</section>"
 
 
 def cards(facts: Sequence[tuple[str, str]]) -> str:
-    """Return numbers with their names."""
+    """Return a row of boxes, each with a large value and its name."""
     return (
         '<div class="cards">'
         + "".join(f'<div class="card"><b>{text(value)}</b><span>{text(name)}</span></div>' for name, value in facts)
@@ -51,7 +51,7 @@ def cards(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
-    """Return a table of text on the left and numbers in the other columns; cells of HTML are `Markup`."""
+    """Return a table with text in the first column and numbers in the others; `Markup` cells are not escaped."""
     cells = "".join(f'<th{_number(j)} scope="col">{text(name)}</th>' for j, name in enumerate(header))
     lines = "".join(
         "<tr>" + "".join(f"<td{_number(j)}>{_cell(value)}</td>" for j, value in enumerate(row)) + "</tr>"
@@ -63,11 +63,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "
 
 
 class Markup(str):
-    """HTML whose content is already escaped."""
+    """HTML that is escaped already, so that `table` does not escape it again."""
 
 
 def _cell(value: object) -> str:
-    # A text that changes the direction of writing must not affect the text after it.
+    # <bdi> keeps right-to-left text from changing the direction of the text after it.
     return str(value) if isinstance(value, Markup) else f"<bdi>{text(value)}</bdi>"
 
 
@@ -76,7 +76,7 @@ def _number(column: int) -> str:
 
 
 def reliability_chart(bins: Reliability) -> str:
-    """Return a chart of accuracy against confidence, with the share of tokens of each bin."""
+    """Return a chart of accuracy against confidence, with bars for the share of tokens in each bin."""
     n, filled = len(bins.weight), bins.weight > 0
     share = bins.weight / bins.weight.sum()
     bars = "".join(
@@ -91,7 +91,7 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
-    """Return a chart of the relative certified gap against passes, with a logarithmic scale."""
+    """Return a chart of the relative certified gap, on a logarithmic scale, against passes over the data."""
     keep = gap > 0
     passes, levels = passes[keep], np.log10(gap[keep])
     if not len(passes):

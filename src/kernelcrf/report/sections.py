@@ -1,4 +1,4 @@
-"""The sections of a report as HTML."""
+"""The sections of a report; each function returns the HTML of one section or of a part of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST, LONGEST_LABEL = 60, 24
 
 
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
-    """Return sizes, and how far the fit is from the optimum."""
+    """Describe the model: its sizes, and how far its fit is from the optimum."""
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
@@ -69,7 +69,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
 
 
 def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, scheme: str | None) -> str:
-    """Return scores with intervals, and scores of each label or type of span."""
+    """Show all scores with confidence intervals, and the scores of each label or type of span."""
     rows = [
         (TITLES[name], f"{found[name].value:.4f}", f"{found[name].low:.4f} to {found[name].high:.4f}")
         for name in TITLES
@@ -97,7 +97,7 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
-    """Return the confusion matrix; of many labels, those with the most errors."""
+    """Show the confusion matrix; if there are many labels, only the labels with the most errors."""
     labels, counts = flat_confusion(y_true, y_pred)
     wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
     chosen = np.sort(np.argsort(-wrong, kind="stable")[:MATRIX_LABELS])
@@ -123,7 +123,7 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
 
 
 def calibration(bins: Reliability, crf: ChainCRF) -> str:
-    """Return the reliability diagram, and the certified gap during the fit."""
+    """Show the reliability diagram, and the certified gap during the fit."""
     gap, passes, _ = crf.gap_curve_.T
     return section(
         "Calibration, and the fit",
@@ -137,7 +137,7 @@ def calibration(bins: Reliability, crf: ChainCRF) -> str:
 def sequence(
     number: int, tokens: Sequence[object], gold: Sequence[object], proba: Floats, classes: Sequence[object]
 ) -> str:
-    """Return a sequence as coloured text: the warmer a token, the less probable its true label."""
+    """Show a sequence as coloured text: the warmer the colour of a token, the less probable its true label."""
     code, best = {label: j for j, label in enumerate(classes)}, proba.argmax(axis=1)
     items = []
     for t, (token, label) in enumerate(zip(tokens, gold, strict=True)):
@@ -153,7 +153,7 @@ def sequence(
 
 
 def hardest(blocks: Sequence[tuple[str, str]]) -> str:
-    """Return the sequences whose true labels are the least probable."""
+    """Show the sequences whose true labels are the least probable."""
     parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
     return section(
         "Hardest sequences",
@@ -165,7 +165,7 @@ def hardest(blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
-    """Return the landmarks or features behind one decision, largest first; `words` are the tokens of landmarks."""
+    """Show the contributions of landmarks or features to one decision; `words` are the words of the landmarks."""
     most = max([abs(value) for value in why.contributions.tolist()], default=1.0) or 1.0
     rows: list[tuple[str, str, str]] = []
     for k, (term, value) in enumerate(zip(why.terms, why.contributions.tolist(), strict=True)):
@@ -191,7 +191,7 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
 
 
 def settings(crf: ChainCRF) -> str:
-    """Return the parameters of the model and the versions of packages."""
+    """Show the parameters of the model, the versions of packages and the system."""
     versions = [(name, version(name)) for name in PACKAGES]
     system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
     parameters = [(name, _short(repr(value))) for name, value in crf.get_params().items()]
