@@ -297,7 +297,7 @@ def test_a_temperature_divides_the_scores():
 def test_both_parts_of_uncertainty():
     stated(uncertainty, "H(p) = mean_s H(p_s) + [H(p) - mean_s H(p_s)]")
     draws = softmax(RNG.normal(size=(7, 5, 3)), axis=2)
-    p, epistemic, aleatoric = uncertainty.averaged(iter(draws))
+    p, epistemic, aleatoric = uncertainty.average_draws(iter(draws))
     np.testing.assert_allclose(p, draws.mean(axis=0))
     np.testing.assert_allclose(aleatoric, entr(draws).sum(axis=2).mean(axis=0))
     np.testing.assert_allclose(epistemic + aleatoric, entr(p).sum(axis=1))

@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_refused_by_name():
     model = GraphCRF("linear", inference="gibbs").fit(X, y)
     with pytest.raises(ValueError, match="log_prob is not available with inference='gibbs'"):
         model.log_prob(X, y)
-    with pytest.raises(ValueError, match="inference='gibbs' cannot"):
+    with pytest.raises(ValueError, match="decode is not available with inference='gibbs'"):
         model.decode(X)
     with pytest.raises(ValueError, match="expected 2, as in training"):
         model.predict([(np.zeros((2, 3)), [[0, 1]])])

@@ -161,7 +161,7 @@ def test_a_variable_with_one_value_has_no_interactions():
 
 
 def test_a_kernel_that_takes_all_values_for_one_is_refused():
-    with pytest.raises(ValueError, match="kernel='cosine' does not tell the values of variable 0 apart"):
+    with pytest.raises(ValueError, match="kernel='cosine' does not distinguish the values of variable 0"):
         MarkovNetwork("cosine").fit([[1, 2], [2, 3], [3, 1]])
 
 

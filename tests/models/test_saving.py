@@ -252,7 +252,7 @@ def test_a_file_says_neither_where_a_later_fit_runs_nor_where_it_writes(data, tm
     assert loaded.checkpoint is None
     assert loaded.engine is None
     rewritten(tmp_path / "model", lambda config: {**config, "parameters": {**config["parameters"], **setting}})
-    with pytest.raises(ModelFileError, match=f"the file sets {next(iter(setting))}, which no model file may"):
+    with pytest.raises(ModelFileError, match=f"the file sets {next(iter(setting))}, which a model file must not do"):
         kernelcrf.load(tmp_path / "model")
 
 

@@ -1,1 +1,1 @@
-"""Answers of a fitted model beyond labels: explanations, uncertainty, what to label next, summaries."""
+"""Results of a fitted model beyond labels: explanations, uncertainty, sequences to label next, summaries."""

@@ -1,6 +1,6 @@
-"""Explain the label of a token: what each landmark or feature adds to its score, and what the neighbours add.
+"""Explain the label of a token: compute how much each landmark or feature, and the neighbours, add to its score.
 
-The score of label j at token t is a sum over terms, landmarks b or, for the linear kernel, features f:
+The score of label j at token t is a sum over terms: landmarks b or, for the linear kernel, features f:
 
     s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_           or           s_t(j) = sum_f x_tf coef_fj.
 
@@ -8,13 +8,13 @@ Only differences between labels matter, so a label is compared with the mean ove
 
     k(x_t, b) (a_b(label) - mean_j a_b(j)),
 
-and the contributions sum to score = s_t(label) - mean_j s_t(j). What the rest of the sequence adds to the token's own
-evidence, by transitions, other tokens and constraints, is
+and the contributions sum to score = s_t(label) - mean_j s_t(j). The rest of the sequence (transitions, other tokens,
+constraints) changes the log-probability of the label by
 
     neighbours = log p(y_t = label | x) - log softmax(s_t)_label.
 
-Where landmarks lie close to each other under the kernel, a_b is large with alternating signs and contributions cancel:
-the sum is sharp, its split among such landmarks is not. A larger gamma or fewer landmarks give a plainer table.
+If landmarks are close to each other under the kernel, their a_b are large with alternating signs, and contributions
+cancel: their sum is accurate, but the split among these landmarks is not. A larger gamma or fewer landmarks help.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from kernelcrf.validation import is_whole, shown
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The terms that contribute most to a label, largest first; `str` makes a table of them.
+    """The terms that contribute most to the score of a label, largest first; `str` formats them as a table.
 
-    terms : names of the features, or of the landmarks by their row in `landmarks_`.
+    terms : names of the features, or "landmark b", where b is a row of `landmarks_`.
     positions : (n, 2), sequence and token of each landmark as in `landmark_positions_`; None for the linear kernel.
-    values, weights, contributions : (n,), k(x_t, b) or x_tf; the weight of the label less the mean over labels; their
-        product.
-    n_rest, rest : number of terms that are not shown, and the sum of their contributions.
+    values, weights : (n,), k(x_t, b) or x_tf; the weight of the label minus the mean over labels.
+    contributions : (n,), values times weights.
+    n_rest, rest : number of terms that are not listed, and the sum of their contributions.
     score : s_t(label) - mean_j s_t(j), the sum of all contributions.
-    p_alone, p : probability of the label by the token's own scores, and in the sequence.
+    p_alone, p : probability of the label given only the scores of this token, and given the whole sequence.
     neighbours : log p - log p_alone; -inf if constraints forbid the label.
 
     Examples
@@ -73,7 +73,7 @@ class Explanation:
     neighbours: float
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return columns with one row per term and one for the rest, whose position is -1 and value NaN."""
+        """Return columns with one row per term; a last row sums the other terms, with position -1 and value NaN."""
         columns: dict[str, list[Any]] = {"term": list(self.terms)}
         if self.positions is not None:
             columns["sequence"], columns["token"] = self.positions.T.tolist()
@@ -86,19 +86,19 @@ class Explanation:
         return columns
 
     def to_frame(self) -> Any:
-        """Return `to_dict` as a pandas.DataFrame."""
+        """Return the columns of `to_dict` as a pandas.DataFrame."""
         try:
             import pandas as pd
         except ImportError:
             raise ImportError(
-                "to_frame needs pandas, which is not installed: pip install pandas, or take the columns of to_dict()"
+                "to_frame needs pandas, which is not installed: pip install pandas, or use the columns of to_dict()"
             ) from None
         return pd.DataFrame(self.to_dict())
 
     def __str__(self) -> str:
         columns = {name: [name, *map(printable, map(_cell, column))] for name, column in self.to_dict().items()}
         widths = {name: max(map(len, column)) for name, column in columns.items()}
-        # Names are read from the left, numbers compared from the right.
+        # Names are aligned left, numbers right.
         aligned = [
             [cell.ljust(widths[name]) if name == "term" else cell.rjust(widths[name]) for cell in column]
             for name, column in columns.items()
@@ -115,15 +115,15 @@ class Explanation:
 def explain(
     model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
 ) -> Explanation:
-    """Return why token t of the sequence x has the label; None is the label that decoding by the rule predicts."""
+    """Explain the score of a label at token t of the sequence x; None means the label that decoding by `rule` gives."""
     if _is_batch(x):
-        raise ValueError(f"x is a batch of {len(x)} sequences: expected a single one; pass one of them, such as x[0]")
+        raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     found = model.distribution([x], None, engine)
     s, chains = found.s, found.chains
     if not is_whole(t) or not 0 <= t < chains.n_nodes:
         raise ValueError(
-            f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, for x has {chains.n_nodes} token(s); "
-            "the last one is t=len(x) - 1"
+            f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, because x has {chains.n_nodes} token(s); "
+            "t=len(x) - 1 is the last one"
         )
     classes = model.labels.classes.tolist()
     j = int(found.best(rule)[t]) if label is None else _index(label, classes)
@@ -160,7 +160,7 @@ def explain(
 
 
 def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, Floats]:
-    """Return names, values (n,) and weights (n, L) of the terms of s_t, in float64, without features that are 0."""
+    """Return the names, values (n,) and weights (n, L) of the terms of the scores s_t, without features that are 0."""
     row = model.reader.read([x])[0][[t]].astype(np.float64)
     if isinstance(model.map, WhitenedMap):
         B = model.map.landmarks.astype(np.float64)
@@ -175,7 +175,7 @@ def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, F
 def _index(label: UserData, classes: list[UserData]) -> int:
     try:
         return {known: j for j, known in enumerate(classes)}[label]
-    except Exception:  # a label that cannot be hashed or compared is none of the classes
+    except Exception:  # A label that cannot be hashed or compared is not a class.
         listing = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
         raise ValueError(
             f"label={shown(label)}: expected one of the classes {listing}, or None for the predicted label"
@@ -183,7 +183,7 @@ def _index(label: UserData, classes: list[UserData]) -> int:
 
 
 def _is_batch(x: UserData) -> bool:
-    """Return whether the items of x are sequences of tokens, not tokens."""
+    """Return whether the items of x are whole sequences rather than tokens."""
     if is_sparse(x) or not hasattr(x, "__iter__"):
         return False
     if isinstance(x, np.ndarray) and x.dtype != object:

@@ -1,15 +1,15 @@
-"""Active learning: choose the sequences of a pool to label next, those that the model is least sure of, and diverse.
+"""Active learning: choose the sequences of a pool to label next, such that they are uncertain and diverse.
 
-A sequence i has a score q_i, divided by its number of tokens if labelling is paid per token:
+A sequence i has a score q_i, divided by its number of tokens if the cost of labelling is per token:
 
     entropy       H(y | x), of whole labellings
     margin        p(second best labelling) / p(best labelling)
-    information   sum_t of the epistemic part of `uncertainty`: what the labels would tell about the weights
+    information   sum_t of the epistemic part of `uncertainty`: the information of the labels about the weights
 
-Let phi_i be the mean of its tokens' features, scaled to length one. A batch is drawn by random pivots of the matrix
-q_i q_j <phi_i, phi_j>: each next sequence with a probability in proportion to the part of q_i^2 that lies outside of
-the span of those drawn. `basis.pivots` draws landmarks in the same way. Taking the largest score instead would pick
-outliers.
+Let phi_i be the mean of the features of its tokens, scaled to length one. A batch is drawn by random pivots of the
+matrix q_i q_j <phi_i, phi_j>: the probability of each next sequence is proportional to the part of q_i^2 outside the
+span of the sequences already drawn. `basis.pivots` draws landmarks in the same way. Always choosing the largest score
+would select outliers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.answers.uncertainty import averaged
+from kernelcrf.answers.uncertainty import average_draws
 from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.chain import ChainModel
@@ -39,17 +39,17 @@ def select_sequences(
     rng: np.random.Generator,
     engine: LocalEngine,
 ) -> Places:
-    """Return the places (k,) of the sequences of a pool to label next."""
+    """Return the indices (k,) of the sequences of a pool to label next."""
     flat, chains = model.reader.read(X, lengths)
     if k > chains.n_samples:
-        raise ValueError(f"k={shown(k)}: expected at most the {chains.n_samples} sequences of the pool")
+        raise ValueError(f"k={shown(k)}: expected at most {chains.n_samples}, the number of sequences in the pool")
     if strategy == "entropy":
         scores = model.distribution(X, lengths, engine).entropy()
     elif strategy == "margin":
         ranked = model.distribution(X, lengths, engine).k_best(2)
         scores = np.array([np.exp(best[1][1] - best[0][1]) if len(best) > 1 else 0.0 for best in ranked])
     else:
-        _, epistemic, _ = averaged(model.draw_marginals(flat, chains, None, 1.0, 0, engine))
+        _, epistemic, _ = average_draws(model.draw_marginals(flat, chains, None, 1.0, 0, engine))
         scores = np.array([part.sum() for part in Ragged.cut(epistemic, chains.offsets)])
     tokens = np.maximum(chains.lengths, 1)
     samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
@@ -60,7 +60,7 @@ def select_sequences(
 
 
 def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) -> Places:
-    """Return the places (k,) of the sequences drawn, in order; phi (m, n) is dense or CSR."""
+    """Draw k sequences by random pivots and return their indices (k,) in order; phi (m, n) is dense or CSR."""
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
     norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
     q = np.maximum(scores, 0.0)
@@ -70,7 +70,7 @@ def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) ->
     for step in range(k):
         weights = np.where(free & (left > least), left, 0.0)
         if not weights.any():
-            # No direction is left, as among equal sequences: draw by the scores alone, or evenly if all are zero.
+            # The span contains all sequences left, such as duplicates: draw by score, or uniformly if all are zero.
             weights = np.where(free, np.square(q), 0.0) if q[free].any() else free.astype(np.float64)
         place = int(rng.choice(len(q), p=weights / weights.sum()))
         if left[place] > least:

@@ -1,4 +1,4 @@
-"""A summary of a fitted ChainCRF: sizes, certificate and settings, as plain values and as HTML for notebooks."""
+"""Summarise a fitted ChainCRF: sizes, certificate and settings, as plain values and as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLE = (
 
 
 def summarise(crf: BaseEstimator) -> dict[str, Any]:
-    """Return sizes, certificate and settings of a fitted ChainCRF as plain values, by name."""
+    """Return a dict with the sizes, the certificate and the changed settings of a fitted ChainCRF, as plain values."""
     certificate = crf.certificate_
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
@@ -43,7 +43,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
 
 
 def text_of(value: object) -> str:
-    """Return a value of the summary as a line of text that a terminal may show."""
+    """Return a value of the summary as one line of text that is safe to show on a terminal."""
     text = str(value)
     if isinstance(value, dict):
         text = ", ".join(f"{name}={own}" for name, own in value.items()) or "defaults"
@@ -56,7 +56,7 @@ def text_of(value: object) -> str:
 
 
 def summary_html(crf: BaseEstimator) -> str:
-    """Return the summary as an HTML table, with everything escaped."""
+    """Return the summary as an HTML table in which all names and values are escaped."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in summarise(crf).items()
     )

@@ -1,13 +1,12 @@
-"""Two parts of the uncertainty about the label of a token or row: that of the model, and that of the label itself.
+"""Split the uncertainty about a label in two parts: not knowing the weights, and randomness of the label itself.
 
-With p_s the probabilities under draws s of the weights and p = mean_s p_s,
+Let p_s be the probabilities of the labels of a token or row under draw s of the weights, and p = mean_s p_s. Then
 
     H(p) = mean_s H(p_s) + [H(p) - mean_s H(p_s)]
            aleatoric       epistemic
 
-The aleatoric part is the entropy that would remain if the weights were known. The epistemic part is the information
-in nats that the label holds about the weights (Houlsby et al. 2011). It is never negative, and goes to zero as data
-grow.
+The aleatoric part is the entropy that would remain if the weights were known. The epistemic part is the information,
+in nats, that the label would give about the weights (Houlsby et al. 2011); more training data make it go to zero.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kernelcrf.arrays import Array, Floats
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """Epistemic and aleatoric parts of entropies in nats: (N,) for rows, or a list of (T_i,) for sequences.
+    """Epistemic and aleatoric uncertainty in nats; each is (N,) for rows, or a list of (T_i,) for sequences.
 
     Examples
     --------
@@ -41,8 +40,8 @@ class Uncertainty:
     aleatoric: Any
 
 
-def averaged(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
-    """Return the mean of probabilities (N, L), and the epistemic and aleatoric parts of its entropy (N,)."""
+def average_draws(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
+    """Return the mean (N, L) of drawn probabilities, and the epistemic and aleatoric parts (N,) of its entropy."""
     p, within, count = np.zeros(1), np.zeros(1), 0
     for one in draws:
         p, within, count = p + one, within + entr(one).sum(axis=1), count + 1

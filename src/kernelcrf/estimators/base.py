@@ -1,7 +1,7 @@
-"""What all estimators share: their parameters, the run of a fit, the model that it makes, and files.
+"""Base classes of the estimators: common parameters, fitting, the fitted model, and model files.
 
-An estimator holds its parameters and, once it is fitted, one frozen model. `fit` ends in the assignment of `model_`, so
-that a fit that fails or is interrupted leaves the estimator as it was. Public fitted attributes read from the model.
+An estimator holds its parameters and, once it is fitted, one frozen model. `fit` assigns `model_` at its very end: if
+it fails or is interrupted, the estimator does not change. Public fitted attributes are read from the model.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from kernelcrf.validation import (
 
 POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
-OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 is the mode alone")}
-N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None takes every distinct input")
-CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict of labels and weights"))
+OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
+N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
+CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
@@ -68,7 +68,7 @@ Chained = TypeVar("Chained", bound=KernelModel)
 
 
 class Fitted(Generic[T]):
-    """A read-only attribute of a fitted estimator, found at a path in its model; it does not exist before `fit`."""
+    """A read-only attribute of an estimator that is read from its model, at the given path; before `fit` it raises."""
 
     def __init__(self, path: str) -> None:
         self._read = attrgetter(path)
@@ -85,12 +85,12 @@ class Fitted(Generic[T]):
         return value
 
     def __set__(self, estimator: object, value: object) -> None:
-        raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: only fit changes it")
+        raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: only fit can change it")
 
 
 @dataclass(eq=False, repr=False)
 class Estimator(ValidatedEstimator, Generic[Model]):
-    """Parameters of all estimators, and the fitted model."""
+    """Base class of all estimators: their common parameters and fitted attributes, and model files."""
 
     kernel: Annotated[Any, KERNEL] = "rbf"
     _: KW_ONLY
@@ -114,23 +114,23 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     log_marginal_likelihood_error_ = Fitted[float]("evidence.error")
 
     def log_marginal_likelihood(self) -> float:
-        """Return log p(y | X) of the training data by Laplace's approximation; `fit` needs laplace=True for it."""
+        """Return log p(y | X) of the training data by Laplace's approximation; this needs a fit with laplace=True."""
         return float(self._model.evidence.log_evidence)
 
     @validated(path=PATH)
     def save(self, path: PathLike) -> None:
-        """Write the fitted model to a file that `kernelcrf.load` reads; nothing in it is executable."""
+        """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code."""
         config, arrays = self._model.to_arrays()
         write(path, {"parameters": plain_parameters(self), **config}, arrays)
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the fitted estimator that the content of a model file describes; `kernelcrf.load` reads files."""
+        """Return the fitted estimator from the content of a model file; to read a file, use `kernelcrf.load`."""
         try:
             estimator = cls()
             estimator.model_ = cls._model_type.from_arrays(config, arrays)
             set_parameters(estimator, config["parameters"], estimator.model_.kernels)
-            # Parameters may have been set after the fit: only the next fit checks whether they exclude each other.
+            # Parameters may have been changed after the fit: the next fit checks whether they can be combined.
             estimator._validate_params(*estimator.get_params(deep=False))
         except ModelFileError:
             raise
@@ -147,7 +147,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _earlier(self) -> Model | None:
-        """Return the model that a warm start goes on from, or None."""
+        """Return the previous model if `warm_start` is set and there is one, else None."""
         return self._model if self.warm_start and "model_" in vars(self) else None
 
     @property
@@ -159,7 +159,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         return isinstance(self.C, str)
 
     def _first_C(self) -> float:
-        """Return the prior variance that a fit begins with."""
+        """Return the prior variance C at the start of a fit, before a search changes it."""
         if not self._by_evidence:
             return float(self.C)
         return FIRST_C if self._earlier is None else float(self.C_)
@@ -169,12 +169,12 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        """Return the parameters that may ask for a search, which makes several fits, and whether they do."""
+        """Return, for each parameter that can request a search (a series of several fits), whether it does."""
         return {"C": self._by_evidence}
 
     def _check_combinations(self) -> None:
         if self.checkpoint is not None:
-            self._exclude("checkpoint", self._searches, "a checkpoint keeps one fit, and this search makes several")
+            self._exclude("checkpoint", self._searches, "a checkpoint can store one fit, but a search makes several")
 
     def _settings(self, seed: int) -> Settings:
         return Settings(
@@ -194,11 +194,11 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         seed: int,
         structure: SearchSettings | None = None,
     ) -> Trained:
-        """Fit a problem as the parameters ask for, and warn if the fit fell short.
+        """Fit a problem with the settings that the parameters define; warn if the fit does not reach `tol`.
 
         by_evidence : the names of the terms whose prior variance is C.
-        start : an earlier fit to go on from, or None.
-        structure : a search for the templates that matter, or None.
+        start : an earlier fit to start from, or None.
+        structure : settings of a structure search, which chooses templates, or None.
         """
         optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
         plan = Plan(
@@ -216,7 +216,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @contextmanager
     def _progress(self, where: Callable[[], str]) -> Iterator[Callable[[Record], None] | None]:
-        """Show a bar of the objective and its certified gap if `verbose` is set; `where` tells of the workers."""
+        """If `verbose`, show the objective and its certified gap in a progress bar; `where` describes the workers."""
         if not self.verbose:
             yield None
             return
@@ -230,19 +230,19 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             yield show
 
     def _warn_if_short(self, certificate: Certificate, last: Record) -> None:
-        """Warn if a fit did not reach `tol`; `last` is the last point of its run."""
+        """Warn if a fit did not reach `tol`; `last` is the record of its last iteration."""
         if certificate.status in (OPTIMAL, STATIONARY):
             return
         if certificate.gap_full is not None:
-            kind = "gap in the kernel's whole space"
+            kind = "gap in the kernel's whole function space"
             gap = certificate.gap_full / max(abs(certificate.objective), np.finfo(np.float64).tiny)
         else:
             kind = "certified gap" if np.isfinite(certificate.lower_bound) else "size of the gradient"
             gap = last.relative_gap
         above = f", above tol={self.tol:g}" if gap > self.tol else ""
-        remedy = "raise max_iter or tol"
+        remedy = "increase max_iter or tol"
         if certificate.rounding * max(1.0, abs(certificate.objective)) > self.tol * abs(certificate.objective):
-            remedy = f"rounding alone may exceed tol={self.tol:g}, so raise tol, or pass float64 inputs"
+            remedy = f"rounding alone may exceed tol={self.tol:g}, so increase tol, or pass float64 inputs"
         warnings.warn(
             f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: {remedy}",
             ConvergenceWarning,
@@ -252,7 +252,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputEstimator(Estimator[Model]):
-    """An estimator whose samples have inputs, which a kernel compares."""
+    """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
 
     gamma: Annotated[float | str, either(one_of("scale", "auto"), positive)] = "scale"
     degree: Annotated[int, DEGREE] = 3
@@ -275,14 +275,14 @@ class InputEstimator(Estimator[Model]):
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
 
     def _make_kernel(self, argument: str, n_features: int, by_scale: Callable[[], float]) -> InputKernel:
-        """Return the kernel of a parameter with its gamma as a number; `by_scale` computes it if it is "scale"."""
+        """Return the kernel that the parameter `argument` defines; `by_scale` computes gamma if it is "scale"."""
         kernel = getattr(self, argument)
         return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelEstimator(InputEstimator[Chained]):
-    """An estimator whose fit is that of sequences, or of rows as sequences of one token."""
+    """Base class of estimators that are fitted to sequences. Separate rows are treated as sequences of one token."""
 
     label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
@@ -295,9 +295,9 @@ class KernelEstimator(InputEstimator[Chained]):
     n_features_in_ = Fitted[int]("reader.n_features")
 
     def _train_chain(self, data: Corpus, n_labels: int, n_features: int, by_scale: Callable[[], float]) -> Trained:
-        """Fit the terms of a chain, with the kernels and from the weights of an earlier fit if there is one.
+        """Fit a chain; a warm start uses the kernels of the earlier fit and starts from its weights.
 
-        by_scale : computes gamma="scale" of the inputs.
+        by_scale : a function that computes gamma from the inputs if gamma="scale".
         """
         start, earlier, C = None, self._earlier, self._first_C()
         if earlier is None:

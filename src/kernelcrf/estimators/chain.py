@@ -15,7 +15,7 @@ import numpy as np
 from kernelcrf.answers.explanation import Explanation, explain
 from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.summary import summary_html
-from kernelcrf.answers.uncertainty import Uncertainty, averaged
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
@@ -38,8 +38,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences: (T_i, d) arrays, sparse matrices or lists of feature dicts. With `lengths`, X holds the
-    tokens of all sequences one after the other. y is a list of label sequences. A label None is missing, and so is -1
-    if the other labels are not negative; a set of labels stands for one of them.
+    tokens of all sequences one after the other. y is a list of label sequences. None is a missing label; so is -1 if
+    all other labels are strings or integers >= 0. A set of labels means that the label is one of its elements.
 
     Parameters
     ----------
@@ -47,69 +47,69 @@ class ChainCRF(KernelEstimator[ChainModel]):
         "linear" is fitted in input space, dense or sparse, and needs no landmarks. All others, such as "rbf", "poly",
         "laplacian", "cosine" and "chi2", use `n_components` landmarks.
     gamma, degree, coef0 : "scale", "auto" or float; int; float
-        Gamma as in sklearn.svm.SVC; degree and constant of the polynomial kernel.
+        Gamma of the kernel, as in sklearn.svm.SVC; degree and constant term of the polynomial kernel.
     C : float or "evidence"
-        Prior variance of all weights, transitions included. CRFsuite's c2 is 1 / (2 C). "evidence" finds the C under
-        which the labels are most probable.
+        Prior variance of all weights, including transitions. CRFsuite's c2 is 1 / (2 C). "evidence" chooses the C that
+        maximises the evidence, the probability of the training labels.
     optimize_kernel, n_restarts_optimizer : bool, int
-        Maximise the evidence over the kernel's hyperparameters, starting from those given: within the bounds of a
-        kernel of sklearn.gaussian_process, or gamma of a named kernel within a factor of 1,000. Further searches start
-        from hyperparameters drawn at random within their bounds.
+        Whether to maximise the evidence over the kernel's hyperparameters, starting from the given values, and the
+        number of further searches from random values. A kernel of sklearn.gaussian_process has its own bounds; gamma
+        of a named kernel may change by a factor of 1,000.
     n_components, pivots : int, None or "auto"; str or rule of kernelcrf.basis
-        Number of landmarks, and the rule that chooses them. None uses every distinct input, "auto" as many as `tol`
-        needs in the kernel's whole space.
+        Number of landmarks, and the rule that chooses them. None uses every distinct input; "auto" adds landmarks
+        until the gap in the kernel's whole function space is at most `tol`.
     label_kernel : "delta", "centred" or (L, L) array
-        Kernel on labels. With a positive semi-definite matrix, similar labels share strength.
+        Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
-        Kernel of steps (x_t, y_{t-1}, y_t), which then depend on the input beside the constant transitions.
+        Kernel for transitions that depend on the input x_t, in addition to the constant ones; None for no such kernel.
     constraints : None, "BIO", "IOB1", "BIOUL", "BMES" or pairs of labels
-        Labels that may follow each other; a labelling that breaks the constraints has probability 0.
+        Which labels may follow each other; a labelling that breaks the constraints has probability 0.
     classes : None or labels
-        All labels, if y may lack some of them.
+        All labels, if some of them may not occur in y.
     class_weight : None, "balanced" or dict
-        Weights of labels. A sequence has the mean weight of its observed labels and is left out if it is 0.
+        Weights of labels. The weight of a sequence is the mean over its observed labels; 0 leaves the sequence out.
     laplace : bool
-        Keep the evidence and the posterior of the weights, for `log_marginal_likelihood`, `uncertainty` and
-        `predict_proba(posterior="laplace")`.
+        Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
+        `predict_proba(posterior="laplace")` need.
     decoding : "viterbi" or "marginal"
         Whether `predict` returns the likeliest labelling, or the likeliest label of each token.
     hash_features : int or None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
-        "auto" is "dual" for the linear kernel on sparse inputs with all labels observed, else "lbfgs".
+        "auto" is "dual" for the linear kernel on sparse inputs if all labels are observed, else "lbfgs".
     tol, max_iter : float, int
-        The fit ends at the relative certified gap `tol`, or after `max_iter` iterations.
+        The fit ends when the relative certified gap is at most `tol`, or after `max_iter` iterations.
     certify_full : bool
-        Compute `certificate_.gap_full`, the distance to the optimum in the kernel's whole space, at any n_components.
+        Compute `certificate_.gap_full`, the gap to the optimum in the kernel's whole space, for any n_components.
     warm_start : bool
-        Start from kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and the
-        solver may change between fits.
+        Start from the kernels, landmarks, labels and weights of the previous fit. C, class weights, constraints and
+        the solver may change between fits.
     n_jobs : int or None
         Number of threads; -1 uses all cores. Results do not depend on it.
     engine : None or kernelcrf.distributed.DaskEngine
-        Cluster on which the fit runs; None is this process. Partitioned Dask data use the current client by themselves.
+        Cluster on which the fit runs; None uses this process, or, for partitioned Dask data, the current client.
     checkpoint : None, str or kernelcrf.fitting.checkpoints.Checkpoint
-        File or URL that the fit writes while it runs, and from which a fit of the same problem resumes.
+        File or URL to which the fit saves its progress, and from which an interrupted fit of the same problem resumes.
     random_state : int, RandomState or None
-        Seed for the choice of landmarks and, if labels are missing, for the point where the fit starts.
+        Seed for the choice of landmarks and, if labels are missing, for the starting point of the fit.
     verbose : int
         1 shows the objective and its certified gap while the fit runs.
 
     Attributes
     ----------
-    classes_ : (L,) labels; columns of probabilities are in their order.
-    coef_ : (n_features, L) weights of the linear kernel; (n_landmarks, L), in the whitened basis, of others.
-    transitions_ : (L, L), [from, to].
-    edge_coef_ : (n_edge_features, L, L) weights of `edge_kernel`, or None without one.
+    classes_ : (L,) labels, in the order of the columns of probabilities.
+    coef_ : weights; (n_features, L) for the linear kernel, else (n_landmarks, L), in the whitened basis.
+    transitions_ : (L, L), scores of transitions, [from, to].
+    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), the sequence and token in X of each landmark or of the input nearest to it;
         None for the linear kernel.
     C_, kernel_ : the prior variance and the input kernel of the fit.
-    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`, 0 up to 5,000 weights.
-    certificate_ : objective, bounds and status of the fit; with missing labels "stationary", and no lower bound.
+    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
+    certificate_ : objective, bounds and status of the fit; with missing labels, "stationary" without a lower bound.
     objective_curve_ : (n_iter_ + 1,) the objective at each iteration.
     gap_curve_ : (n_iter_ + 1, 3) relative certified gap, passes over the data and seconds at each iteration.
-    metadata_ : a dict of plain values that `save` keeps with the model, such as how its features were made.
+    metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_ : number of columns of the inputs.
 
     Examples
@@ -156,7 +156,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @property
     def metadata_(self) -> dict[str, Any]:
-        """Return the plain values that `save` keeps with the model."""
+        """Return the dict of plain values that `save` stores with the model."""
         return self._model.metadata
 
     @metadata_.setter
@@ -165,9 +165,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
-        """Fit to labelled sequences; `sample_weight` (m,) weighs sequences.
+        """Fit to labelled sequences; `sample_weight` (m,) has one weight per sequence.
 
-        A sequence of weight 0 does not change the fit, but it is checked and its labels are among the classes.
+        A sequence of weight 0 does not affect the fit, but it is checked, and its labels are among the classes.
         """
         self._validate_params()
         earlier = self._earlier
@@ -180,7 +180,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def _read(
         self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, earlier: ChainModel | None
     ) -> TrainingData:
-        """Read training data here or on a cluster, with the readers of the previous fit if this one continues it."""
+        """Read training data here or on a cluster; a warm start reuses the readers of the `earlier` model."""
         settings: UserData = {
             "hash_features": self.hash_features,
             "classes": self.classes,
@@ -193,7 +193,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         from kernelcrf.distributed.training_data import current_cluster, read_parts
 
         if lengths is not None:
-            raise ValueError("lengths was passed with data on a cluster: expected a list of sequences, and no lengths")
+            raise ValueError("lengths was passed with data on a cluster: expected a list of sequences; omit lengths")
         n_expected = self.n_components if is_whole(self.n_components) else 500
         settings["n_components"] = 0 if InputKernel(self.kernel).is_linear else n_expected
         return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)
@@ -216,9 +216,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
     ) -> list[Array]:
         """Return p(y_t = classes_[j] | x), (T_i, L) for each sequence.
 
-        posterior : "map" uses the mode of the posterior of the weights, "laplace" the mean over draws from it.
-        n_samples : number of draws; None is 100, or as many as the fit kept if it has more than 5,000 weights.
-        variance_temperature : factor of the posterior's covariance.
+        posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
+        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all that the fit kept.
+        variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
         """
         if posterior == "laplace":
@@ -236,7 +236,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return epistemic and aleatoric parts of the entropy of averaged marginals in nats, (T_i,) per sequence."""
+        """Return epistemic and aleatoric uncertainty of labels in nats, (T_i,) per sequence; see `predict_proba`."""
         return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
@@ -250,11 +250,11 @@ class ChainCRF(KernelEstimator[ChainModel]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Return the places (k,) of the sequences of a pool to label next: the least certain ones, and diverse.
+        """Choose k sequences of a pool to label next, uncertain and diverse ones; return their indices (k,).
 
-        strategy : "entropy" of whole labellings, "margin" between the best two, or "information" about the weights,
-            for which the fit needs laplace=True.
-        cost : "token" if labelling is paid per token, "sequence" if per sequence.
+        strategy : how uncertainty is measured: "entropy" of whole labellings, "margin" between the best two, or
+            "information" of the labels about the weights, which needs a fit with laplace=True.
+        cost : "token" if the cost of labelling is per token, "sequence" if it is per sequence.
         random_state : seed of the draws. Over several rounds pass one RandomState, or None: the same number in every
             round would draw from the same part of the pool.
         """
@@ -262,12 +262,12 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
 
     def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
-        """Return the probabilities of each token as a dict from labels, as CRFsuite returns them."""
+        """Return one dict from labels to probabilities per token, in the format of CRFsuite."""
         classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
         return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return p(y_{t-1} = i, y_t = j | x), (T_i, L, L) for each sequence, zero at first tokens."""
+        """Return p(y_{t-1} = i, y_t = j | x), (T_i, L, L) for each sequence; first tokens have zeros."""
         found = self._distribution(X, lengths)
         return Ragged.cut(found.edge_marginals(), found.chains.offsets)
 
@@ -278,7 +278,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
-        """Return log p(y|x) of each sequence, (m,); if labels are missing, of all labellings that agree with y."""
+        """Return log p(y|x) of each sequence, (m,); if labels are missing, p sums over all labellings that fit y."""
         found = self._distribution(X, lengths)
         tokens = flat_labels(y, found.chains, flat=lengths is not None)
         return found.log_prob(*self._model.labels.encode(tokens, found.chains))
@@ -297,7 +297,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged.cut(draws, found.chains.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
-        """Return the share of right labels among the known ones; `sample_weight` (m,) weighs sequences."""
+        """Return the share of known labels predicted correctly; `sample_weight` (m,) has one weight per sequence."""
         found = self._distribution(X, lengths)
         best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
         right, known = self._model.labels.compare(best, tokens)
@@ -306,10 +306,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @validated(n_terms=COUNT)
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
-        """Explain why token t of one sequence x gets its label, or would get another one.
+        """Explain the score of a label, by default the predicted one, at token t of one sequence x.
 
-        The result has the `n_terms` landmarks, or features of the linear kernel, that contribute most. It prints as a
-        table. Contributions of landmarks that are close to each other under the kernel may be large and cancel.
+        The result lists the `n_terms` landmarks (features for the linear kernel) that contribute most, and prints as a
+        table. If landmarks are close to each other, their contributions may be large and cancel each other.
         """
         return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
 
@@ -324,7 +324,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # No estimator_type: for a "classifier", cv=3 would stratify by y, one label per sample, and refuse sequences.
+        # No estimator_type: for a "classifier", cv=3 would stratify by y, which fails for sequences of labels.
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         tags.input_tags.dict = True
@@ -336,9 +336,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return self.decoding
 
     def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
-        """Return averaged marginals, and the epistemic and aleatoric parts of their entropy, of each sequence."""
+        """Return, per sequence, the marginals averaged over draws, and epistemic and aleatoric uncertainty."""
         flat, chains = self._model.reader.read(X, lengths)
-        parts = averaged(self._model.draw_marginals(flat, chains, *draws, self._engine))
+        parts = average_draws(self._model.draw_marginals(flat, chains, *draws, self._engine))
         return [Ragged.cut(part, chains.offsets) for part in parts]
 
     def _distribution(self, X: UserData, lengths: UserData) -> ChainDistribution:

@@ -2,12 +2,12 @@
 
     p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x)),      f_l independent Gaussian processes with covariance C k_x (14), (16)
 
-This is the multinomial model of Williams and Barber (1998), at the mode of its posterior and, by Laplace's
-approximation, around it. With two classes only f = f_1 - f_0 matters, whose prior covariance is 2 C k_x. Then
+This is the multinomial model of Williams and Barber (1998); Laplace's approximation is used around the mode of its
+posterior. With two classes only f = f_1 - f_0 matters, whose prior covariance is 2 C k_x. Then
 
-    KernelClassifier(kernel, C=C)   is   GaussianProcessClassifier(2 * C * kernel, optimizer=None)
+    KernelClassifier(kernel, C=C)   is   GaussianProcessClassifier(2 * C * kernel, optimizer=None):
 
-in mode, evidence and predictive moments of f, if every input is a landmark (n_components=None).
+if every input is a landmark (n_components=None), both have the same mode, evidence and predictive moments of f.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
-from kernelcrf.answers.uncertainty import Uncertainty, averaged
+from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -33,30 +33,30 @@ from kernelcrf.validation import shown_list, validated
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ignore[misc]
-    """Gaussian process classification of rows, binary or multinomial, low-rank and certified.
+    """Gaussian process classifier of rows, binary or multinomial, with a low-rank kernel and a certified fit.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
-        Kernel of rows. "scale" uses the variance of X weighed by `sample_weight`.
+        Kernel of rows. gamma="scale" uses the variance of X weighted by `sample_weight`.
     C : float or "evidence"
-        Prior variance of the latent function of each class, times the kernel. With two classes this is
-        GaussianProcessClassifier with the kernel 2 C k. "evidence" finds the C of the greatest evidence.
+        The prior covariance of the latent function of each class is C times the kernel. With two classes this is
+        GaussianProcessClassifier with the kernel 2 C k. "evidence" chooses the C that maximises the evidence.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     label_kernel : "delta", "centred" or (L, L) array
-        Kernel on classes. With a positive semi-definite matrix, similar classes share strength.
+        Kernel on classes. A positive semi-definite matrix lets similar classes learn from each other.
     class_weight : None, "balanced" or dict
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
     laplace : bool
-        Keep the evidence and the posterior of the weights, for `log_marginal_likelihood`, `latent_mean_and_variance`,
-        `uncertainty` and `predict_proba(posterior="laplace")`.
+        Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty`,
+        `latent_mean_and_variance` and `predict_proba(posterior="laplace")` need.
     solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
-    classes_ : (L,) labels; columns of probabilities are in their order.
+    classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_, landmarks_, C_, kernel_, objective_curve_, certificate_, log_marginal_likelihood_error_ : as in ChainCRF
-    n_features_in_, feature_names_in_, n_iter_ : the columns of X, and the number of iterations.
+    n_features_in_, feature_names_in_, n_iter_ : number and names of the columns of X, and the number of iterations.
 
     Examples
     --------
@@ -89,8 +89,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
-                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; set "
-                "warm_start=False"
+                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; pass the same classes, "
+                "or set warm_start=False"
             )
         weights = read_weights(sample_weight, len(labels), "row")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
@@ -102,7 +102,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return self
 
     def decision_function(self, X: UserData) -> Array:
-        """Return f = f_1 - f_0 of two classes, (N,), or f_l of more, (N, L)."""
+        """Return the latent functions at the rows: f_1 - f_0, (N,), for two classes, else f_l, (N, L)."""
         scores = self._model.scores(X, self._engine)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
@@ -121,11 +121,11 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Array:
-        """Return p(y = classes_[j] | x) of rows, (N, L); the parameters are those of ChainCRF.predict_proba."""
+        """Return p(y = classes_[j] | x) of each row, (N, L); ChainCRF.predict_proba explains the parameters."""
         if posterior == "map":
             return np.asarray(softmax(self._model.scores(X, self._engine), axis=1))
         draws = n_samples, variance_temperature, random_state
-        return averaged(self._model.draw_probabilities(X, *draws, self._engine))[0]
+        return average_draws(self._model.draw_probabilities(X, *draws, self._engine))[0]
 
     @validated(**OF_POSTERIORS)
     def uncertainty(
@@ -136,20 +136,20 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return the epistemic and aleatoric parts of the entropy of averaged probabilities, (N,) each, in nats."""
+        """Return the uncertainty of each row's label, in nats: epistemic and aleatoric part, (N,) each."""
         draws = n_samples, variance_temperature, random_state
-        _, epistemic, aleatoric = averaged(self._model.draw_probabilities(X, *draws, self._engine))
+        _, epistemic, aleatoric = average_draws(self._model.draw_probabilities(X, *draws, self._engine))
         return Uncertainty(epistemic, aleatoric)
 
     def latent_mean_and_variance(self, X: UserData) -> tuple[Floats, Floats]:
-        """Return mean and variance of the latent functions at rows of X, under the posterior.
+        """Return the posterior mean and variance of the latent functions at the rows of X.
 
-        Each is (N,), of f = f_1 - f_0, for two classes as in GaussianProcessClassifier; (N, L), of f_l, for more.
+        For two classes both are (N,), for f = f_1 - f_0 as in GaussianProcessClassifier; else (N, L), for each f_l.
         """
         return self._model.latent_mean_and_variance(X, self._engine)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the accuracy over the rows, weighed by `sample_weight` (N,)."""
+        """Return the share of rows whose label is predicted correctly, weighted by `sample_weight` (N,)."""
         return row_accuracy(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:

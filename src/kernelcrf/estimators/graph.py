@@ -1,9 +1,9 @@
-"""GraphCRF: labels of the nodes of graphs, as a scikit-learn estimator.
+"""GraphCRF: a scikit-learn estimator that labels the nodes of graphs.
 
     p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x)
 
-Potentials are tied over nodes, over edges and, if asked for, over pairs at distance two and paths of three nodes.
-Sequences are graphs too: chains.
+All nodes share one potential, and so do all edges and, if requested, all pairs of nodes at distance two and all paths
+of three nodes. Sequences are graphs too: chains.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     X is a list of graphs, each of one of these kinds:
 
     - a tuple (features, edges) or (features, edges, edge_features) of arrays (V_i, d), (E_i, 2) and (E_i, k);
-    - a networkx graph whose nodes, and edges if they have features, carry them in the attribute "x";
+    - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x";
     - a sequence (T_i, d), which is a chain.
 
-    y is a list of label arrays (V_i,); None, or -1 among other labels, is a missing label.
+    y is a list of label arrays (V_i,). None is a missing label; so is -1 if all others are strings or integers >= 0.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
-        Kernel of the nodes' features.
+        Kernel of the node features.
     C, C_label : float or "evidence", float
-        Prior variances of weights on inputs, and of constant potentials; "evidence" maximises the evidence over C.
+        Prior variances of the weights of inputs, and of constants; "evidence" chooses C to maximise the evidence.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
-        Kernel of the edges' features, or of those of both ends if edges have none; None keeps potentials constant.
+        Kernel of the edge features or, if there are none, of the features of both nodes; None ignores inputs of edges.
     directed : bool
-        Whether T(a, b) of an edge (i, j) differs from T(b, a); sequences are always directed.
+        Whether T(a, b) of an edge (i, j) may differ from T(b, a); sequences are always directed.
     cliques : tuple of "edges", "skips" and "paths", or "auto"
-        Cliques with a potential beside nodes: edges, pairs at distance two, paths of three nodes. "auto" starts from
-        edges and lets the others, and `edge_kernel` if it is given, join if they matter (structure search).
+        Cliques that have a potential, besides nodes: edges, pairs at distance two, paths of three nodes. "auto" starts
+        with edges; a structure search adds the others, and `edge_kernel` if it is given, if they improve the fit.
     classes : None or labels
-        All labels, if y may lack some of them.
+        All labels, if some of them may not occur in y.
     inference : "exact", "loopy" or "gibbs"
-        "exact" uses clique trees and refuses graphs that are too wide. "loopy" fits and labels by a convex upper bound
-        on the log-partition. "gibbs" fits by the pseudo-likelihood and labels by samples. The evidence
-        needs "exact", and cliques="auto" all but "loopy".
+        "exact" uses clique trees and refuses graphs that are too wide. "loopy" uses a convex upper bound on the
+        log-partition function. "gibbs" fits by pseudo-likelihood and predicts from samples. The evidence needs
+        "exact"; cliques="auto" needs "exact" or "gibbs".
     structure_tol, min_gain, laplace : as in MultiLabelCRF
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
@@ -83,11 +83,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     Attributes
     ----------
     classes_ : (L,) labels.
-    cliques_ : cliques with a potential beside nodes.
-    edge_potentials_ : (L, L), T, [from, to]; None without edges.
-    certificate_ : certificate of the fit, whose objective `covers_` names.
-    covers_ : the objective: the negative log posterior, or what "loopy" or "gibbs" minimise in its place.
-    search_ : rounds of cliques="auto", and the cliques left out with bounds on their gains; else None.
+    cliques_ : the kinds of cliques that have a potential, besides nodes.
+    edge_potentials_ : (L, L), the scores T of edges, [from, to]; None without edges.
+    certificate_ : certificate of the fit, for the objective that `covers_` names.
+    covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
+    search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
     landmarks_, n_features_in_, n_iter_
 
     Examples
@@ -128,7 +128,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     covers_ = Fitted[str]("covers")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> GraphCRF:
-        """Fit to labelled graphs; `sample_weight` (m,) says what each graph counts for."""
+        """Fit to labelled graphs; `sample_weight` (m,) has one weight per graph."""
         self._validate_params()
         seed = self._seed()
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
@@ -144,7 +144,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             labels.reshape(m, -1),
             inputs,
             graphs.samples if m < graphs.n_samples else None,
-            # A union ends with the last graph that has a node.
+            # Graphs without nodes at the end are not part of the union.
             None if weights is None else weights[: int(graphs.samples.max(initial=-1)) + 1],
             inference_named(self.inference, seed),
         )
@@ -162,12 +162,12 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return self
 
     def predict(self, X: UserData) -> list[Array]:
-        """Return the labels of each graph: the likeliest labelling, or the likeliest single labels unless exact."""
+        """Return the likeliest labelling of each graph; unless inference="exact", the likeliest label of each node."""
         graphs, found = self._distribution(X)
         return self._model.labels.decode(found.best()[0], Chains(graphs.offsets))
 
     def predict_proba(self, X: UserData) -> list[Array]:
-        """Return p(y_v = classes_[j] | x), (V_i, L) for each graph; approximations of it unless inference="exact"."""
+        """Return p(y_v = classes_[j] | x), (V_i, L) for each graph; it is approximate unless inference="exact"."""
         graphs, found = self._distribution(X)
         return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(self.classes_)), graphs.offsets)
 
@@ -175,10 +175,10 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
         """Return the `n_best` likeliest labellings of each graph with their log-probabilities, best first.
 
-        It needs inference="exact".
+        This needs inference="exact".
         """
         if self.inference != "exact":
-            raise ValueError(f"decode ranks labelings by exact inference: inference={self.inference!r} cannot")
+            raise ValueError(f"decode is not available with inference={self.inference!r}: expected 'exact'")
         classes, ranked = self.classes_, []
         for x in read_graphs(X):
             ((labels, log_p),) = self._distribution([x])[1].k_best(n_best)
@@ -186,27 +186,27 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return ranked
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each graph, (m,), of all labellings that agree with y if labels are missing.
+        """Return log p(y|x) of each graph, (m,); if labels are missing, p sums over all labellings that fit y.
 
-        If inference="loopy" it is a lower bound.
+        With inference="loopy" the result is a lower bound.
         """
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         return found.log_prob(self._model.labels.encode_single(flat_labels(y, order), order)[None])
 
     def entropy(self, X: UserData) -> Floats:
-        """Return -sum_y p(y|x) log p(y|x) of each graph, (m,); if inference="loopy", an approximation of it."""
+        """Return -sum_y p(y|x) log p(y|x) of each graph, (m,); with inference="loopy" it is approximate."""
         return self._distribution(X)[1].entropy()
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> list[Array]:
-        """Return labels drawn from p(y|x), (n_samples, V_i) for each graph: exactly, or by Gibbs sampling."""
+        """Return labels drawn from p(y|x), (n_samples, V_i) for each graph, exactly or by Gibbs sampling."""
         graphs, found = self._distribution(X)
         draws = found.sample(n_samples, rng_of(random_state))[0]
         return Ragged.cut(self.classes_[draws], graphs.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the share of right labels among the known ones; `sample_weight` (m,) weighs graphs."""
+        """Return the share of known labels predicted correctly; `sample_weight` (m,) has one weight per graph."""
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))
@@ -221,11 +221,11 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def _check_combinations(self) -> None:
         super()._check_combinations()
         wanted = self._wanted()
-        advice = "edges have inputs where they have a potential; add 'edges' to cliques, or drop edge_kernel"
+        advice = "edge_kernel needs potentials of edges; add 'edges' to cliques, or set edge_kernel=None"
         self._exclude("edge_kernel", {"cliques": self.edge_kernel is not None and EDGES not in wanted}, advice)
-        advice = "the bound takes pairs, not paths of three nodes, which a search asks for too; use 'exact' or 'gibbs'"
+        advice = "'loopy' cannot handle paths of three nodes, which 'auto' tries too; use 'exact' or 'gibbs'"
         self._exclude("inference", {"cliques": self.inference == "loopy" and PATHS in wanted}, advice)
-        advice = f"the evidence is that of {COVERS['exact']}, and this fit is by {COVERS[self.inference]}"
+        advice = f"the evidence needs {COVERS['exact']}, but this fit minimises {COVERS[self.inference]}; use 'exact'"
         by_evidence = {
             "laplace": bool(self.laplace),
             "C": self._by_evidence,
@@ -235,7 +235,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             self._exclude("inference", by_evidence, advice)
 
     def _wanted(self) -> tuple[str, ...]:
-        """Return the cliques beside nodes that are in the model, or may be."""
+        """Return the kinds of cliques, besides nodes, that are in the model or that a search may add."""
         if self._is_learned:
             return CLIQUES
         wanted = (self.cliques,) if isinstance(self.cliques, str) else self.cliques
@@ -259,7 +259,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
 
 def _rows(graphs: GraphSamples) -> int:
-    """Return m if all samples have the same graph, so that each is a row of the network; else 1, one row for all."""
+    """Return the number of rows of the network: m, one per sample, if all samples have the same graph, else 1."""
     m, sizes = graphs.n_samples, np.diff(graphs.offsets)
     if (sizes != sizes[0]).any() or sizes[0] == 0 or len(graphs.edges) % m:
         return 1

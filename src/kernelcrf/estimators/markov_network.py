@@ -1,10 +1,10 @@
-"""MarkovNetwork: a density on discrete variables that depend on each other, without inputs (section 7 of the paper).
+"""MarkovNetwork: the joint distribution of dependent discrete variables, without inputs (section 7 of the paper).
 
     p(z) = exp(sum_v f_v(z_v) + sum_(u,v) f_uv(z_u, z_v)) / Z
 
-with f_v and f_uv in the RKHS of kernels on the values. With "delta" each value, and each pair of values, has a weight
-of its own. With a kernel of numbers, such as "rbf", close values share strength. Pairs have interactions only, without
-main effects.
+with f_v and f_uv in the RKHS of kernels on the values. With "delta" each value and each pair of values has a separate
+weight. With a kernel on numbers, such as "rbf", close values have similar potentials. The potentials of pairs contain
+only interactions, no main effects.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ SAME = 1e-12
 class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore[misc]
     """Markov random field on the columns of a table of discrete values, with kernels on cliques.
 
-    X is (m, n_variables) of any values: numbers, strings, a data frame; None and NaN are missing. A column of
-    fractional numbers with more than 20 different values, each seen fewer than five times on average, is continuous
-    and refused: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of variables that interact has
-    a table of all pairs of their values.
+    X is a table (m, n_variables) of numbers or strings, such as a data frame; None and NaN are missing values. A column
+    of fractional numbers is refused as continuous if it has more than 20 different values and each occurs fewer than
+    five times on average: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of interacting
+    variables has a table of potentials for all pairs of their values.
 
     Parameters
     ----------
     kernel : "delta", or the name of a kernel as in ChainCRF
-        Kernel on the values of a variable: "delta" tells them apart, others compare numbers.
+        Kernel on the values of a variable: "delta" treats all values as unrelated; the others need numbers.
     gamma : float or None
-        Gamma of kernels that have one.
+        Gamma of the kernel, if it has one.
     C : float or "evidence"
-        Prior variance of all potentials; "evidence" maximises the evidence over it.
+        Prior variance of all potentials; "evidence" chooses the C that maximises the evidence.
     structure : "auto", "full", "tree", "none" or pairs of column numbers
-        Pairs of variables that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the
-        given.
+        Pairs of variables that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the
+        pairs of a Chow-Liu tree, "none" no pair; or a list of pairs.
     structure_tol, min_gain, laplace, solver, tol, max_iter : as in MultiLabelCRF
     certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
@@ -65,8 +65,8 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     categories_ : list of arrays, the values of each variable.
     edges_ : (n_edges, 2), the pairs of variables that interact.
     potentials_ : list of the tables of these pairs, (n_values, n_values) each.
-    certificate_ : certificate of the fit, within the pairs that interact.
-    search_ : rounds of structure="auto", and the pairs left out with bounds on their gains; else None.
+    certificate_ : certificate of the fit, for the model with the pairs `edges_`.
+    search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
     n_features_in_, n_iter_
 
     Examples
@@ -89,7 +89,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     """
 
     kernel: Annotated[str, either(one_of("delta", *NAMED))] = field(default="delta", kw_only=False)
-    gamma: Annotated[float | None, either(positive, nothing, advice="None is scikit-learn's default")] = None
+    gamma: Annotated[float | None, either(positive, nothing, advice="None uses scikit-learn's default")] = None
     structure: Annotated[Any, STRUCTURE] = "auto"
     tol: Annotated[float, POSITIVE] = 1e-6
 
@@ -101,7 +101,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     n_features_in_ = Fitted[int]("n_features")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
-        """Fit to the rows of X; `sample_weight` (m,) says what each row counts for. y is ignored."""
+        """Fit to the rows of X; `sample_weight` (m,) has one weight per row. y is ignored."""
         self._validate_params()
         reader, labels = TableReader.fit(X)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
@@ -125,7 +125,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         return self
 
     def score_samples(self, X: UserData) -> Floats:
-        """Return log p(z) of each row, (m,), or of all rows that agree with it if values are missing."""
+        """Return log p(z) of each row z, (m,); if values are missing, p sums over all their possible values."""
         return self._model.log_prob(self._model.reader.read(X), self._engine)
 
     def score(self, X: UserData, y: UserData = None) -> float:
@@ -134,17 +134,17 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, n_samples: int = 1, random_state: UserData = None) -> Array:
-        """Return rows drawn exactly, (n_samples, n_variables)."""
+        """Return independent rows drawn from p(z), (n_samples, n_variables)."""
         return self._model.reader.decode(self._model.sample(n_samples, rng_of(random_state)))
 
     def impute(self, X: UserData) -> Array:
-        """Return X with its missing values filled in by the likeliest ones together, given the others."""
+        """Return X with the missing values of each row replaced by their jointly likeliest values."""
         return self._model.reader.decode(self._given(X).best())
 
     def predict_proba(self, X: UserData) -> list[Floats]:
-        """Return the probabilities of values given the others that X shows in a row, (m, n_values) per variable.
+        """Return the probabilities of the values of each variable, (m, n_values), given the known values of the row.
 
-        A value that X shows has probability 1: hide it to have it predicted.
+        A known value has probability 1. To predict it, replace it by None in X.
         """
         found = self._given(X)
         return [found.marginals(variable_name(v)) for v in range(self.n_features_in_)]
@@ -153,7 +153,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         return self._model.distribution(self._model.reader.read(X), self._engine)
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
-        """Return the kernel on the values of variable v, without what is common to all of them (Lemma 13)."""
+        """Return the kernel on the values of variable v, centred so that potentials sum to zero (Lemma 13)."""
         if self.kernel == "delta" or len(values) == 1:
             return Contrasts(len(values))
         try:
@@ -163,11 +163,11 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
                 f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
                 "expected numbers, or kernel='delta'"
             ) from None
-        # Centring takes a common offset out of the linear kernel: best before its digits are lost.
+        # Centring removes a common offset from the linear kernel; doing so before the product avoids rounding errors.
         kernel = InputKernel(self.kernel, self.gamma)
         offset = numbers.mean() if kernel.is_linear else 0.0
         gram = np.asarray(kernel.gram(numbers - offset), np.float64)
-        # Potentials of two variables go by the product of their kernels.
+        # The kernel of a pair is the product of two such kernels, which must not overflow either.
         if not np.abs(gram).max() <= np.sqrt(np.finfo(np.float64).max) / len(gram):
             raise ValueError(
                 f"kernel={self.kernel!r} overflows on the values of variable {v}, which go up to "
@@ -176,7 +176,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
         if np.abs(centred).max() <= SAME * np.abs(gram).max():
             raise ValueError(
-                f"kernel={self.kernel!r} does not tell the values of variable {v} apart, {values[:3].tolist()} and "
+                f"kernel={self.kernel!r} does not distinguish the values of variable {v}, {values[:3].tolist()} and "
                 "others: expected a kernel that does, such as 'rbf' or 'delta'"
             )
         return LabelKernel.of(0.5 * (centred + centred.T), len(centred))

@@ -1,9 +1,9 @@
-"""MultiLabelCRF: labels that depend on each other, in no order, as a scikit-learn classifier.
+"""MultiLabelCRF: a scikit-learn classifier that predicts several labels per row, which may depend on each other.
 
     p(y|x) = exp(sum_j f_j(x, y_j) + sum_(j,k) [w_jk(y_j, y_k) + f_jk(x, y_j, y_k)]) / Z(x)
 
 with f_j in the RKHS of k_x plus constants, and interactions w on the pairs of a graph over the labels, which is given
-or learned. Interactions have no main effects: the labels have them.
+or learned. The interactions contain no main effects, which are part of f_j.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    y is scikit-learn's indicator matrix (m, n_labels), dense or sparse; -1 is a missing label. A y without zeros, such
-    as one of -1 and 1, has its own two values in each column, and none is missing.
+    y is an indicator matrix (m, n_labels) as in scikit-learn, dense or sparse; -1 is a missing label. If y contains no
+    zeros, for example only -1 and 1, each column has two values of any kind, and no label is missing.
 
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
     C, C_label : float or "evidence", float
-        Prior variances of the kernel's weights, and of constants; "evidence" maximises the evidence over C.
+        Prior variances of the weights of inputs, and of constants; "evidence" chooses C to maximise the evidence.
     structure : "auto", "full", "tree", "none" or pairs of label numbers
-        Pairs of labels that interact: learned by structure search, all, those of a Chow-Liu tree, none, or the given.
+        Pairs of labels that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the pairs
+        of a Chow-Liu tree, "none" no pair; or a list of pairs.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
-        Kernel by which interactions depend on inputs; None keeps them constant.
+        Kernel for interactions that depend on the inputs; None keeps interactions constant.
     decoding : "joint" or "marginal"
-        Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or each
-        label that is likelier than not, which is best for Hamming loss.
+        Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
+        labels of probability above 1/2, which is best for Hamming loss.
     structure_tol, min_gain : float, float or None
-        End of the search of structure="auto": when all interactions left out could together gain at most
-        `structure_tol` of the objective, or none is expected to gain `min_gain`. None is half the logarithm of the
-        number of samples per weight.
+        structure="auto" stops if all other interactions together could improve the objective by at most the share
+        `structure_tol`, or none is expected to improve it by `min_gain` (None: 1/2 log m for each of its weights).
     laplace : bool
-        Compute the evidence, for `log_marginal_likelihood`.
+        Compute the evidence, which `log_marginal_likelihood` needs.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
 
     Attributes
     ----------
-    classes_ : (n_labels,) numbers of the labels; the two values of the label if y is a single column.
-    edges_ : (n_edges, 2) the pairs of labels that interact.
-    interactions_ : (n_edges,) log odds ratios of each pair that do not depend on inputs.
-    intercept_ : (n_labels,) log odds of each label that do not depend on inputs.
+    classes_ : (n_labels,), the numbers of the labels; if y is a single column, its two values.
+    edges_ : (n_edges, 2), the pairs of labels that interact.
+    interactions_ : (n_edges,), the log odds ratio of each pair, without the part that depends on inputs.
+    intercept_ : (n_labels,), the log odds of each label, without the part that depends on inputs.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
-    certificate_ : certificate of the fit, within the pairs that interact.
-    search_ : rounds of structure="auto", and the pairs left out with bounds on their gains; else None.
+    certificate_ : certificate of the fit, for the model with the pairs `edges_`.
+    search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
     n_features_in_, n_iter_
 
     Examples
@@ -109,7 +109,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     feature_names_in_ = Fitted[Array]("rows.known_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
-        """Fit to rows of X with label sets y; `sample_weight` (m,) says what each row counts for."""
+        """Fit to the rows of X and their label sets y; `sample_weight` (m,) has one weight per row."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
         sets, labels = LabelSetReader.fit(y)
@@ -133,14 +133,14 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return self
 
     def predict(self, X: UserData) -> Array:
-        """Return the values of the labels, (m, n_labels)."""
+        """Return the predicted label sets in the format of y, (m, n_labels)."""
         self._validate_params("decoding")
         joint, model = self.decoding == "joint", self._model
         best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(X)]
         return model.sets.decode(np.concatenate(best).astype(np.intp))
 
     def predict_proba(self, X: UserData) -> Floats:
-        """Return p(y_j = 1 | x), (m, n_labels), or (m, 2) if y of the fit was a single column."""
+        """Return p(y_j = 1 | x), (m, n_labels); if the y of `fit` was a single column, return (m, 2)."""
         p = np.concatenate([self._model.marginals(found) for found in self._blocks(X)])
         return np.asarray(p[:, 0] if self._model.sets.one_column else p[:, :, 1])
 
@@ -152,10 +152,10 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return [list(zip(sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each row, (m,); if labels are missing, of all sets that agree with y."""
+        """Return log p(y|x) of each row, (m,); if labels are missing, p sums over all sets that fit y."""
         rows, labels = self._model.rows.read(X), self._model.sets.read(y)
         if rows.shape[0] != len(labels):
-            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected the same")
+            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected equal numbers")
         found, low = [], 0
         for block in self._model.distributions(rows, self._engine):
             found.append(block.log_prob(labels[low : low + block.n_samples]))
@@ -174,7 +174,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return np.stack([self._model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the accuracy of whole label sets over the rows, weighed by `sample_weight` (m,)."""
+        """Return the share of rows whose whole label set is correct, weighted by `sample_weight` (m,)."""
         return row_accuracy(y, self.predict(X), sample_weight)
 
     def _terms(
@@ -195,7 +195,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return terms
 
     def _blocks(self, X: UserData) -> Iterator[NetworkDistribution]:
-        """Return the distributions of rows, block by block."""
+        """Return an iterator over blocks of rows, with the distribution of the labels of each block."""
         return self._model.distributions(self._model.rows.read(X), self._engine)
 
     def __sklearn_tags__(self) -> Any:

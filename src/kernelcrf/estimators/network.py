@@ -1,4 +1,4 @@
-"""Parameters and the fit or structure search of the estimators on networks."""
+"""Base classes of GraphCRF, MarkovNetwork and MultiLabelCRF: their common parameters, fit and structure search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernelcrf.validation import either, nothing, real
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(Estimator[Model]):
-    """An estimator of the potentials of a graph of labels."""
+    """Base class of estimators that fit the potentials of a graph of labels."""
 
     structure_tol: Annotated[float, either(real(least=0))] = 1e-3
     min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
@@ -35,7 +35,7 @@ class NetworkEstimator(Estimator[Model]):
 
     @property
     def _is_learned(self) -> bool:
-        """Return whether the structure is to be found by a search."""
+        """Return whether a search chooses the structure."""
         structure = getattr(self, self._structure)
         return isinstance(structure, str) and structure == "auto"
 
@@ -45,24 +45,23 @@ class NetworkEstimator(Estimator[Model]):
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
-        advice = "a structure search keeps one basis; give n_components as a number"
+        advice = "a structure search needs a fixed number of landmarks; pass n_components as a number"
         if isinstance(getattr(self, "n_components", None), str):
             self._exclude("n_components", {self._structure: self._is_learned}, advice)
 
     def _train_network(
         self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None
     ) -> tuple[Fit, dict[str, Any]]:
-        """Fit all terms, or those of the templates present and of others that a search lets join.
+        """Return the fit, and the fields that all models of networks share.
 
-        earlier : the potentials that a warm start goes on from, or None.
-
-        Returns the fit, and the fields that all models of networks share.
+        present : if the structure is learned, the templates of the first model, to which the search adds others.
+        earlier : the potentials from which a warm start begins, or None.
         """
         problem = Problem(terms, data)
         start = None if earlier is None else earlier.start(problem.terms)
         min_gain = None if self.min_gain is None else float(self.min_gain)
         structure = SearchSettings(present, float(self.structure_tol), min_gain) if self._is_learned else None
-        # Constant potentials have the prior variance C_label if there are others.
+        # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
         names = [term.name for term in terms if term.input is not None]
         sharing_C = names or [term.name for term in terms]
         found = self._train(problem, sharing_C, start, seed, structure)
@@ -81,7 +80,7 @@ class NetworkEstimator(Estimator[Model]):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
-    """An estimator on networks whose potentials depend on inputs."""
+    """Base class of network estimators whose potentials depend on inputs."""
 
     C_label: Annotated[float, PRIOR_VARIANCE] = 1.0
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
@@ -89,7 +88,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     def _kernel_of(
         self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None
     ) -> InputKernel:
-        """Return the kernel that an earlier fit had for a term, or the one that a parameter asks for."""
+        """Return the kernel of a term in the earlier fit or, if there is none, the one that a parameter defines."""
         known = None if earlier is None else earlier.kernel(term)
         if known is not None:
             return known
@@ -97,7 +96,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
 
 
 def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
-    """Return the pairs of labels or variables that interact, or may if the structure is learned."""
+    """Return the pairs of labels or variables that interact; if the structure is learned, all that may interact."""
     if not isinstance(structure, str):
         return checked_pairs(structure, len(cards), "structure")
     if structure == "tree":

@@ -1,4 +1,4 @@
-"""Parameters of estimators: each is declared once, with its constraints and its default, and stored in model files.
+"""Declare the parameters of estimators once, with constraints and default; check them, and store them in model files.
 
 tol: Annotated[float, POSITIVE] = 1e-4
 """
@@ -33,26 +33,26 @@ OF_THE_RUN = ("engine", "checkpoint")
 
 @cache
 def declared_parameters(estimator: type) -> dict[str, Parameter]:
-    """Return the constraints of the parameters of an estimator, by name."""
+    """Return a dict from the names of the parameters of an estimator class to their constraints."""
     hints = get_type_hints(estimator, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that declares what its parameters may be, and which of them exclude each other."""
+    """An estimator that checks the values of its parameters, and which of them cannot be combined."""
 
     def _validate_params(self, *names: str) -> None:
-        """Raise a ParameterError if a parameter has a wrong value, or excludes another; by names, check these alone."""
+        """Raise a ParameterError if a parameter is wrong; check combinations too, unless only some names are given."""
         declared = declared_parameters(type(self))  # type: ignore[arg-type]
         check_parameters({name: getattr(self, name) for name in names or declared}, declared)
         if not names:
             self._check_combinations()
 
     def _check_combinations(self) -> None:
-        """Raise if two parameters, each right by itself, cannot go together."""
+        """Raise if the values of two parameters are valid but cannot be combined."""
 
     def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
-        """Raise, naming both, if one of the other parameters has the value that does not go with the one named."""
+        """Raise if the value of parameter `name` cannot be combined with one of `others`, whose flag is then True."""
         for other, excluded in others.items():
             if excluded:
                 raise ParameterError(
@@ -64,16 +64,16 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
 CLASSES = either(
     nothing,
     Constraint("a list of labels", lambda values: is_listed(values) and len({*values}) >= 1),
-    advice="None takes the labels of y",
+    advice="None uses the labels of y",
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
-STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("pairs of numbers in a list", is_listed))
+STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of pairs of numbers", is_listed))
 
 
 def plain_parameters(model: BaseEstimator) -> Config:
-    """Return the parameters of an estimator as JSON-able values, without those that say where a fit runs.
+    """Return the parameters of an estimator as JSON-able values, without `engine` and `checkpoint`.
 
-    A kernel that is not a name is None here: the model has it.
+    A kernel that is not a name becomes None, because the model itself stores it.
     """
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
     for name in {"kernel", "edge_kernel"} & set(parameters):
@@ -86,20 +86,20 @@ def plain_parameters(model: BaseEstimator) -> Config:
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
-    """Give a new estimator the parameters of the saved one; those that the file does not have keep their defaults.
+    """Set the parameters of a new estimator to those of a model file; missing ones keep their defaults.
 
-    kernels : by parameter; they are used for parameters that are not the names of kernels.
+    kernels : from parameters to the stored kernels, which are used if the file has no name of a kernel.
     """
     parameters = parameters | {name: own.kernel for name, own in kernels.items() if parameters.get(name) is None}
     if forbidden := [name for name in OF_THE_RUN if name in parameters]:
         raise ModelFileError(
-            f"the file sets {' and '.join(forbidden)}, which no model file may: expected a file written by save, "
-            "which leaves them out; set them by set_params after loading"
+            f"the file sets {' and '.join(forbidden)}, which a model file must not do: expected a file written by "
+            "save, which omits them; set them with set_params after loading"
         )
     defaults = model.get_params(deep=False)
     if unknown := set(parameters) - set(defaults):
-        raise ModelFileError(f"parameters {sorted(unknown)} are none of {type(model).__name__}'s: upgrade kernelcrf")
-    # JSON has lists only.
+        raise ModelFileError(f"{type(model).__name__} has no parameters {sorted(unknown)}: upgrade kernelcrf")
+    # JSON has no tuples: they were stored as lists.
     for name, value in parameters.items():
         if isinstance(value, list) and isinstance(defaults[name], tuple):
             parameters[name] = tuple(value)

@@ -1,10 +1,10 @@
-"""Calibration of a fitted model by one number, found on held-out data.
+"""Calibrate a fitted model with one number, a temperature, which is chosen on held-out data.
 
-posterior="map"       p(y|x) is proportional to exp(score(x, y) / T), with the T of the greatest likelihood of held-out
-                      labellings. The weights are divided by T, so that the model stays normalised, with marginals,
-                      entropies, samples and n-best. The best labelling of a sequence stays the best.
-posterior="laplace"   Probabilities are averaged over N(theta_hat, tau H^-1), with the variance temperature tau of the
-                      greatest mean log-probability of held-out labels; tau = 0 is the mode alone.
+posterior="map"       p(y|x) is proportional to exp(score(x, y) / T). T maximises the likelihood of held-out labellings.
+                      The weights are divided by T, so that the result is a complete model, with marginals, entropies,
+                      samples and n-best. The best labelling of a sequence does not change.
+posterior="laplace"   Probabilities are averaged over N(theta_hat, tau H^-1). The variance temperature tau maximises the
+                      mean log-probability of held-out labels; tau = 0 uses the mode theta_hat only.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ LEAST_TAU, MOST_TAU = 1e-3, 10.0
 
 @dataclass(eq=False, repr=False)
 class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
-    """Calibrate the probabilities of a fitted ChainCRF or KernelClassifier on data that it was not fitted to.
+    """Calibrate the probabilities of a fitted ChainCRF or KernelClassifier on held-out data.
 
     Parameters
     ----------
     estimator : ChainCRF or KernelClassifier
         Fitted estimator; posterior="laplace" needs one that was fitted with laplace=True.
     posterior : "map" or "laplace"
-        Divide the scores by a temperature, or average over the posterior with a variance temperature.
+        "map" divides the scores by a temperature T; "laplace" multiplies the posterior covariance by a temperature tau.
     n_samples : int or None
-        Number of draws from the posterior; None is 100, or as many as the estimator kept.
+        Number of draws from the posterior; None means 100, or as many as the estimator kept.
 
     Attributes
     ----------
-    temperature_ : T, or tau.
-    estimator_ : the estimator with its weights divided by T, or the estimator itself for posterior="laplace". Divided
-        weights are not an optimum: their certificate has the status "tempered", and no objective and bound.
+    temperature_ : the temperature T or, for posterior="laplace", tau.
+    estimator_ : a copy of the estimator with weights divided by T; for posterior="laplace", the estimator itself. The
+        divided weights are not an optimum: their certificate has the status "tempered", no objective and no bound.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     n_samples: Annotated[int | None, DRAWS["n_samples"]] = None
 
     def fit(self, X: UserData, y: UserData) -> TemperatureScaling:
-        """Find the temperature on held-out samples; the estimator does not change."""
+        """Find the temperature on held-out samples, without changing `estimator`."""
         self._validate_params()
         check_is_fitted(self.estimator)
         model, engine = self.estimator.model_, LocalEngine(self.estimator.n_jobs or 1)
@@ -81,7 +81,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         else:
 
             def loss(tau: float) -> float:
-                return -float(model.log_score(y, self._averaged(X, tau)))
+                return -float(model.log_score(y, self._average(X, tau)))
 
             tau = _minimum(loss, LEAST_TAU, MOST_TAU)
             temperature, calibrated = tau if loss(tau) < loss(0.0) else 0.0, self.estimator
@@ -94,21 +94,21 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         return self.estimator_.predict(X)
 
     def predict_proba(self, X: UserData) -> Any:
-        """Return calibrated probabilities, in the form of the estimator's own."""
+        """Return calibrated probabilities, in the format of `estimator.predict_proba`."""
         check_is_fitted(self)
-        return self.estimator_.predict_proba(X) if self.posterior == "map" else self._averaged(X, self.temperature_)
+        return self.estimator_.predict_proba(X) if self.posterior == "map" else self._average(X, self.temperature_)
 
     def score(self, X: UserData, y: UserData) -> float:
-        """Return the estimator's own score, of the calibrated model."""
+        """Return the score of the calibrated model, as `estimator.score` defines it."""
         check_is_fitted(self)
         return float(self.estimator_.score(X, y))
 
     @property
     def classes_(self) -> Array:
-        """Return the estimator's classes."""
+        """Return the classes of the estimator, in the order of the columns of probabilities."""
         return np.asarray(self.estimator.classes_)
 
-    def _averaged(self, X: UserData, tau: float) -> Any:
+    def _average(self, X: UserData, tau: float) -> Any:
         return self.estimator.predict_proba(X, posterior="laplace", n_samples=self.n_samples, variance_temperature=tau)
 
     def __sklearn_tags__(self) -> Any:
@@ -118,7 +118,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
 
 
 def _minimum(loss: Callable[[float], float], least: float, most: float) -> float:
-    """Return where the loss is least between two positive numbers, by Brent's method on the logarithm."""
+    """Return the minimiser of the loss between two positive numbers, by Brent's method on a logarithmic scale."""
     found = minimize_scalar(
         lambda x: loss(float(np.exp(x))),
         bounds=(np.log(least), np.log(most)),
