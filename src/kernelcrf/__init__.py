@@ -1,7 +1,7 @@
 """Conditional random fields with kernels, after Altun, Smola and Hofmann (UAI 2004).
 
-A name is loaded when it is first asked for (PEP 562): what the estimator stands on, scikit-learn and Numba, takes many
-times longer to load than the package itself.
+A name is imported when it is first used (PEP 562), because importing scikit-learn and Numba, which the estimators need,
+takes many times longer than importing the package itself.
 """
 
 from importlib import import_module

@@ -1,11 +1,11 @@
-"""Constraints on the parameters that users pass: declared once, with one error for every wrong value.
+"""Declare constraints on the parameters that users pass, and raise the same kind of error for every wrong value.
 
-A `Parameter` is a list of constraints, of which a value must satisfy one, in the manner of scikit-learn's
-`_parameter_constraints`. Estimators declare theirs with the defaults and check all of them at the start of `fit`;
-objects that users construct check theirs when they are made; `validated` declares those of functions and methods.
-scikit-learn's own checker is private, takes True for a number, and prints values of any length: it is not used.
+A `Parameter` is a list of constraints; a value must satisfy one of them, as in scikit-learn's
+`_parameter_constraints`. Estimators declare constraints next to the defaults, and check all of them at the start of
+`fit`. Other objects check their parameters when they are made, functions and methods by the decorator `validated`.
+scikit-learn's checker is not used: it is private, accepts True as a number, and prints values of any length.
 
-Every error has one line: the parameter, its value in at most `MOST_SHOWN` characters, what was expected, and advice.
+Every error is one line: the parameter, its value in at most `MOST_SHOWN` characters, what was expected, and advice.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxlong = SHORT.maxother = MOST_SHOWN - 10
 SHORT.maxlevel = 3
 LARGEST_SEED = 2**32 - 1
-# What file systems in use can hold, in bytes.
+# The longest path and the longest file name, in bytes, that common file systems accept.
 LONGEST_PATH, LONGEST_NAME = 4095, 255
 
 
 class ParameterError(ValueError, TypeError):
-    """A parameter has a value or a type that it may not have."""
+    """Raised if a parameter has a value or a type that is not allowed."""
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A set of values: whether a value is in it, how an error describes it, and what code uses for the value."""
+    """A set of allowed values, described by `text` in errors; `test` accepts its values and `convert` converts them."""
 
     text: str | tuple[str, ...]
     test: Callable[[UserData], UserData]
     convert: Callable[[UserData], UserData] | None = None
 
     def accepts(self, value: UserData) -> bool:
-        """Return whether the value is in the set; a value that cannot even be compared is not."""
+        """Return whether the value is in the set; if the test raises an exception, it is not."""
         try:
             return bool(self.test(value))
         except Exception:
@@ -59,20 +59,20 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Parameter:
-    """The constraints of a parameter, of which one must hold, and advice for whoever breaks them."""
+    """The constraints of a parameter, one of which must hold, and advice for the error message."""
 
     constraints: tuple[Constraint, ...]
     advice: str = ""
 
     def check(self, name: str, value: UserData) -> UserData:
-        """Return the value, numbers of NumPy as those of Python; raise a ParameterError if no constraint holds."""
+        """Return the value, with NumPy numbers converted to Python's; raise a ParameterError if no constraint holds."""
         for constraint in self.constraints:
             if constraint.accepts(value):
                 return value if constraint.convert is None else constraint.convert(value)
         raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
     def __str__(self) -> str:
-        """Return what an error says was expected."""
+        """Return the text that stands after "expected" in an error message."""
         texts: list[str] = []
         for constraint in self.constraints:
             texts += (constraint.text,) if isinstance(constraint.text, str) else constraint.text
@@ -81,17 +81,17 @@ class Parameter:
 
 
 def either(*constraints: Constraint, advice: str = "") -> Parameter:
-    """Return the parameter that satisfies one of the constraints."""
+    """Return a parameter whose value must satisfy one of the constraints."""
     return Parameter(constraints, advice)
 
 
 def check_parameters(values: Mapping[str, UserData], parameters: Mapping[str, Parameter]) -> dict[str, UserData]:
-    """Return the values as `Parameter.check` returns them; raise a ParameterError for the first that is wrong."""
+    """Check each value and return the converted values; raise a ParameterError for the first wrong value."""
     return {name: parameter.check(name, values[name]) for name, parameter in parameters.items() if name in values}
 
 
 def validated(**parameters: Parameter) -> Callable[[Function], Function]:
-    """Return a decorator that checks, and converts, these arguments of a function or method before each call."""
+    """Return a decorator that checks and converts the named arguments of a function or method before each call."""
 
     def decorate(function: Function) -> Function:
         takes = signature(function)
@@ -110,7 +110,7 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
 
 
 def shown(value: UserData, most: int = MOST_SHOWN) -> str:
-    """Return the value as an error shows it: in one line, in at most `most` characters, whatever its `repr` does."""
+    """Return the value as text for an error message: one line of at most `most` characters, even if `repr` fails."""
     if isinstance(value, np.generic) and value.dtype.kind in "biufUS":
         value = value.item()
     try:
@@ -125,28 +125,28 @@ def shown(value: UserData, most: int = MOST_SHOWN) -> str:
 
 
 def shown_list(values: Iterable[UserData], most: int = 10) -> str:
-    """Return the first values as an error shows them, joined by commas, with "..." if there are more."""
+    """Return the first `most` values as text for an error message, joined by commas, with "..." if there are more."""
     first = list(islice(values, most + 1))
     line = ", ".join(shown(value, 30) for value in first[:most])
     return f"{line}, ..." if len(first) > most else line
 
 
 def is_real(value: UserData) -> bool:
-    """Return whether the value is a finite number of Python or NumPy; True and False are not."""
+    """Return whether the value is a finite number of Python or NumPy; True and False do not count as numbers."""
     number = is_whole(value) or isinstance(value, float | np.floating)
     return number and math.isfinite(float(value))
 
 
 def is_whole(value: UserData) -> bool:
-    """Return whether the value is an integer of Python or NumPy; True and False are not."""
-    # To NumPy a time difference is an integer too.
+    """Return whether the value is an integer of Python or NumPy; True and False do not count as integers."""
+    # NumPy's time differences are a subclass of its integers.
     return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def real(
     *, least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
 ) -> Constraint:
-    """Return the constraint of finite numbers within bounds; `above` and `below` are not in the set themselves."""
+    """Return a constraint for finite numbers x: least <= x <= most and above < x < below, for the bounds given."""
     every = [(">=", least, ge), ("above", above, gt), ("<=", most, le), ("below", below, lt)]
     bounds = [(text, bound, holds) for text, bound, holds in every if bound is not None]
     limits = " and ".join(f"{text} {bound:g}" for text, bound, _ in bounds)
@@ -158,7 +158,7 @@ def real(
 
 
 def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
-    """Return the constraint of integers within bounds, which are in the set themselves."""
+    """Return a constraint for integers from `least` to `most`, both included."""
     limits = f"from {least} to {most}" if None not in (least, most) else f">= {least}" if least is not None else ""
 
     def test(value: UserData) -> bool:
@@ -168,32 +168,32 @@ def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
 
 
 def one_of(*options: str) -> Constraint:
-    """Return the constraint of some strings."""
+    """Return a constraint that allows only the given strings."""
     known = frozenset(options)
     return Constraint(tuple(map(repr, options)), lambda value: isinstance(value, str) and value in known)
 
 
 def instance_of(*types: type, text: str) -> Constraint:
-    """Return the constraint of objects of some types."""
+    """Return a constraint for instances of the given types; `text` describes them in errors."""
     return Constraint(text, lambda value: isinstance(value, types))
 
 
 def has_methods(*names: str, text: str) -> Constraint:
-    """Return the constraint of objects, not classes, with some methods."""
+    """Return a constraint for objects (not classes) with all the named methods; `text` describes them in errors."""
     return Constraint(
         text, lambda value: not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
     )
 
 
 def is_listed(values: UserData) -> bool:
-    """Return whether values can be listed again and again, in a certain order or in any, and are not text."""
+    """Return whether values are a collection, ordered or not, that can be read repeatedly; text and dicts are not."""
     if isinstance(values, np.ndarray):
         return values.ndim > 0
     return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
 
 
 def is_path(value: UserData) -> bool:
-    """Return whether the value names a file: a string or path that is not empty, has no NUL and is not too long."""
+    """Return whether the value can name a file: a non-empty string or path without NUL that is not too long."""
     if not isinstance(value, str | os.PathLike):
         return False
     text = os.fspath(value)
@@ -221,5 +221,5 @@ N_JOBS = either(
     whole(least=1),
     Constraint("-1", lambda value: is_whole(value) and value == -1, int),
     nothing,
-    advice="-1 takes all cores, None is 1",
+    advice="-1 uses all cores, None means 1",
 )
