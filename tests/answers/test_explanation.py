@@ -195,7 +195,7 @@ def test_it_prints_as_an_aligned_table(model, data):
     found = model.explain(data.X[0], 3, n_terms=3)
     first, second, *table = str(found).splitlines()
     assert first == f"label {found.label} at token 3: p = {found.p:.4g}, and {found.p_alone:.4g} without neighbours"
-    assert second == f"score beside the mean label {found.score:+.4g}, neighbours {found.neighbours:+.4g} in log p"
+    assert second == f"score above mean label {found.score:+.4g}; neighbours change log p by {found.neighbours:+.4g}"
     assert table[0].split() == ["term", "sequence", "token", "value", "weight", "contribution"]
     assert len({len(line) for line in table}) == 1
     assert table[1].split()[:4] == [*found.terms[0].split(), *map(str, found.positions[0])]

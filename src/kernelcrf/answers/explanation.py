@@ -106,7 +106,7 @@ class Explanation:
         return "\n".join(
             [
                 f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
-                f"score beside the mean label {self.score:+.4g}, neighbours {self.neighbours:+.4g} in log p",
+                f"score above mean label {self.score:+.4g}; neighbours change log p by {self.neighbours:+.4g}",
                 *("  ".join(row) for row in zip(*aligned, strict=True)),
             ]
         )

@@ -86,9 +86,9 @@ def plain_parameters(model: BaseEstimator) -> Config:
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
-    """Set the parameters of a new estimator to those of a model file; missing ones keep their defaults.
+    """Set the parameters of a new estimator from a model file; missing ones keep their defaults.
 
-    kernels : from parameters to the stored kernels, which are used if the file has no name of a kernel.
+    kernels : the stored kernel of each parameter, used if the file does not name a kernel.
     """
     parameters = parameters | {name: own.kernel for name, own in kernels.items() if parameters.get(name) is None}
     if forbidden := [name for name in OF_THE_RUN if name in parameters]:
