@@ -275,7 +275,7 @@ def test_classes_of_rows():
 
 
 def test_interactions_are_log_odds_ratios():
-    stated(multilabel.MultiLabelCRF, "interactions_ : (n_edges,) log odds ratios of each pair")
+    stated(multilabel.MultiLabelCRF, "interactions_ : (n_edges,), the log odds ratio of each pair")
     X = RNG.normal(size=(60, 2))
     Y = (X + RNG.normal(size=X.shape) > 0).astype(int)
     model = MultiLabelCRF("linear", structure=[(0, 1)]).fit(X, Y)
