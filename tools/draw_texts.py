@@ -22,10 +22,15 @@ def texts(path: Path) -> Iterator[tuple[str, str, str]]:
         place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}"
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             if docstring := ast.get_docstring(node):
-                signature = f"def {node.name}({ast.unparse(node.args)})\n" if isinstance(node, ast.FunctionDef) else ""
-                yield "docstring", signature + docstring.split("\n\nParameters\n")[0], place
+                if isinstance(node, ast.FunctionDef):
+                    name = f"def {node.name}({ast.unparse(node.args)})"
+                else:
+                    name = f"class {node.name}" if isinstance(node, ast.ClassDef) else f"module {path.stem}"
+                yield "docstring", f"{name}\n" + docstring.split("\n\nParameters\n")[0], place
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            if message := written(node.exc.args):
+            # A function in place of a class makes the message of parts, which are not read alone.
+            is_class = ast.unparse(node.exc.func).split(".")[-1][0].isupper()
+            if is_class and (message := written(node.exc.args)):
                 yield "message", message, place
         elif (
             isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn" and (message := written(node.args))

@@ -152,7 +152,7 @@ class Unpickled(Inline):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lengths": [1, 2]}, "lengths was passed with data on a cluster"),
+        ({"lengths": [1, 2]}, "lengths cannot be used with data on a cluster"),
         ({"y": None}, "expected a label for each token"),
         ({"sample_weight": [1.0]}, r"sample_weight has shape \(1,\)"),
     ],

@@ -61,7 +61,7 @@ class Lloyd:
     """Rule that finds a `share` of the atoms by Lloyd's iteration, and draws random pivots for the rest.
 
     The `steps` of the iteration use `rows` inputs per atom. They start from random pivots, drawn from `start_rows`
-    inputs per atom. Existing atoms do not move, and inputs that are nearest to one of them move no other centre.
+    inputs per atom. Existing atoms stay fixed, and inputs that are nearest to an existing atom do not move any centre.
     """
 
     steps: int = 3

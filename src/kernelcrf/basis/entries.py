@@ -37,7 +37,7 @@ class Entries:
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """Return the product X W of these rows X (N, d) with W (d, k), (N, k)."""
+        """Return X W, of shape (N, k), where X (N, d) are these rows and W has shape (d, k)."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
 

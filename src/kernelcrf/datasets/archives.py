@@ -100,7 +100,9 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     lengths, label = arrays["lengths"].astype(np.intp), arrays["label"].astype(np.int64)
     n_tags = len(TAGS.get(task, (0, 1)))
     if lengths.sum() != len(label) or len(arrays["indptr"]) != len(label) + 1:
-        raise ValueError(f"{path}: expected lengths with the sum {len(label)}, and one more entry in indptr")
+        raise ValueError(
+            f"{path}: expected lengths that add up to {len(label)}, and {len(label) + 1} entries in indptr"
+        )
     if label.min() < -1 or label.max() >= n_tags:
         raise ValueError(f"{path}: expected labels from 0 to {n_tags - 1}, or -1 for unknown tags")
     label = np.maximum(label, 0)

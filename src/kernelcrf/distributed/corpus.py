@@ -117,7 +117,7 @@ class DistributedSequences(Corpus):
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features that the feature map of an earlier fit gives these inputs."""
+        """Apply the feature map of an earlier fit to these inputs."""
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))

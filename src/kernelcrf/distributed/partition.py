@@ -41,7 +41,7 @@ class LazyHandles:
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """The scores of all parts: those in `start`, plus `step` times the scores in `direction` if there are any."""
+    """The scores of all parts of the data: start + step * direction, or `start` alone if direction is None."""
 
     start: LazyHandles
     direction: LazyHandles | None = None

@@ -103,7 +103,9 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
             "`weight`"
         )
     if y is None or not is_distributed(y):
-        raise TypeError(f"X is in parts, but y is of type {type(y).__name__}: expected y in the same parts as X")
+        raise TypeError(
+            f"X is a Dask collection, but y is of type {type(y).__name__}: expected y split into the same parts as X"
+        )
     others = cluster.load(_list_delayed(y))
     if len(parts) != len(others):
         raise ValueError(f"X has {len(parts)} parts and y has {len(others)}: expected the same number")

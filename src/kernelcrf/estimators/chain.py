@@ -193,7 +193,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         from kernelcrf.distributed.training_data import current_cluster, read_parts
 
         if lengths is not None:
-            raise ValueError("lengths was passed with data on a cluster: expected a list of sequences; omit lengths")
+            raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
         n_expected = self.n_components if is_whole(self.n_components) else 500
         settings["n_components"] = 0 if InputKernel(self.kernel).is_linear else n_expected
         return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)

@@ -70,7 +70,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features that the feature map of an earlier fit gives the input of a term."""
+        """Apply the feature map of an earlier fit to the input of a term."""
 
     @abstractmethod
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
@@ -155,7 +155,7 @@ class LocalCorpus(Corpus):
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
     def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
-        """Return the features that the feature map of an earlier fit gives the input of a term."""
+        """Apply the feature map of an earlier fit to the input of a term."""
         found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None
         if isinstance(earlier, WhitenedMap):

@@ -116,7 +116,7 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return up to how many weights determinants are exact: more if samples are single nodes, whose H is cheap."""
+    """Return for how many weights determinants are still exact: more if samples are single nodes (H is cheap)."""
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 

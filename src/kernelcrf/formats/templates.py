@@ -220,8 +220,8 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
 class TemplateColumns:
     """Applies templates and a vocabulary in one step, to tag long streams fast.
 
-    The column of a template with one macro depends on one cell only. It is stored by cell, so that repeated cells need
-    no feature name. For templates with several macros, columns are stored by feature name.
+    The column of a template with one macro depends on one cell only. It is cached under the cell, so that the name
+    of the feature is built once. Columns of templates with several macros are cached under the name of the feature.
     """
 
     def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:

@@ -111,7 +111,10 @@ class Chains:
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield (first, end) of runs of sequences with at most `n_nodes` tokens; a longer sequence is a run alone."""
+        """Split sequences into runs of at most `n_nodes` tokens in total and yield (first, end) of each run.
+
+        A sequence with more tokens is a run of its own.
+        """
         high = self.n_samples if high is None else high
         while low < high:
             end = int(np.searchsorted(self.offsets, self.offsets[low] + n_nodes, side="right")) - 1

@@ -26,7 +26,7 @@ from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scor
 
 @dataclass(frozen=True, eq=False)
 class PseudoCurvature:
-    """The conditionals p(y_v | y_others) at the labels, (m, sum of cards), for derivatives of the loss."""
+    """The probabilities p(y_v | y_others) of each node given the labels of all others, (m, sum of label counts)."""
 
     gibbs: Gibbs
     labels: Labels
@@ -89,7 +89,7 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Return sampled labelings (m, n_draws, V); there are `thin` sweeps from one to the next."""
+        """Return sampled labelings (m, n_draws, V), with `thin` sweeps between two draws."""
         tables = np.ascontiguousarray(tables, np.float64)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
         sweeps = self._sweeps(tables, rng, None)

@@ -89,7 +89,7 @@ class InfeasibleSampleError(ValueError):
 def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
     """Return tables that forbid all labels except the given ones; a node with a MISSING label keeps all of its labels.
 
-    Only tables of single nodes change. Every node with a given label must have one.
+    Only tables of single nodes change. Every node with a given label must have such a table.
     """
     tables = tables.copy()
     unseen = np.asarray(labels) < 0

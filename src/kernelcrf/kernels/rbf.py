@@ -86,7 +86,7 @@ def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Fill `out` more exactly: in float64 if it is float32, by single distances if it is float64."""
+    """Fill `out` with less rounding: by way of float64 if it is float32, pair by pair if it is float64."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:

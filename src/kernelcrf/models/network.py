@@ -119,7 +119,7 @@ class NetworkModel(FittedModel):
     """Base class of fitted models on graphs of labels.
 
     search : the structure search, or None if there was none.
-    kernels : the kernels that were not passed as a name, by parameter.
+    kernels : the kernels that were passed as objects, not by name; the keys are names of parameters.
     """
 
     search: Search | None
@@ -184,9 +184,12 @@ class GraphModel(NetworkModel):
         """Return the distribution p(y|x) of graphs, computed by "exact", "loopy" or "gibbs" inference."""
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
-        other_edges = len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features
-        if graphs.directed != self.directed or other_edges:
-            raise ValueError("X differs from the training data: expected sequences or edge features in both or neither")
+        if graphs.directed != self.directed:
+            own, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
+            raise ValueError(f"X has {own}, but the training data were {theirs}: expected X as in training")
+        if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
+            expected = "edge features" if self.has_edge_features else "no edge features"
+            raise ValueError(f"X must have {expected}, as in training: add them to every graph, or leave them out")
         graph = Graph(
             np.full(graphs.nodes.shape[0], len(self.labels.classes)),
             {name: graphs.members(name) for name in self.potentials.layout.cliques},

@@ -210,7 +210,7 @@ class ChainPartition:
         """Return the derivative of the gradient along v, from exact covariances (22)."""
         curvature = at.residuals.curvature
         if curvature is None:
-            raise ValueError("at was evaluated without curvature: pass curvature=True to evaluate")
+            raise ValueError("the point `at` has no curvature: call evaluate(..., curvature=True) first")
         if isinstance(curvature, FusedMessages):
             fused = self._fused(layout)
             if fused is None:

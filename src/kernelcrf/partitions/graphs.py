@@ -194,7 +194,7 @@ class GraphPartition:
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v."""
         if at.residuals.curvature is None:
-            raise ValueError("at was evaluated without curvature: pass curvature=True to evaluate")
+            raise ValueError("the point `at` has no curvature: call evaluate(..., curvature=True) first")
         tangents = at.residuals.curvature.tangents(self.tables(layout, v, n_jobs), n_jobs)
         return self.pull_back(layout, self._weighted(tangents), n_jobs)
 

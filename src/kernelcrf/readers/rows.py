@@ -217,8 +217,8 @@ class LabelSetReader:
         one_column = read_flag(config, "one_column")
         if any(own.shape != (2,) for own in values) or (one_column and len(values) != 1):
             raise ModelFileError(
-                f"values have the shapes {shown_list(own.shape for own in values)}: expected two values per label, "
-                "and exactly one label if one_column is true"
+                f"the values of labels have the shapes {shown_list(own.shape for own in values)}: expected (2,) for "
+                "each label, and a single label if one_column is true"
             )
         return cls(values, one_column)
 

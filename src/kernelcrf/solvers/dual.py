@@ -125,7 +125,7 @@ class Dual:
 
 
 def _rest(gains: list[float]) -> float:
-    """Estimate how much D can still gain, if each gain is as much smaller than the one before as in the last pass."""
+    """Estimate how much the dual objective D can still increase, if gains shrink by a constant factor per pass."""
     before, last = gains[-2:]
     return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
 

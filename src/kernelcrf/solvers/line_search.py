@@ -1,8 +1,8 @@
 """Line search along a descent direction d: find a step with Armijo's decrease and a small slope.
 
-phi(step) = P(theta + step d) is convex. Step 1 is tried first, with a whole evaluation: for Newton directions it is
-nearly always good. If it is not, the zero of phi' is bracketed and approached by secant steps that stay away from the
-ends of the bracket. Scores are cached, so that each trial costs only inference.
+phi(step) = P(theta + step d) is convex. The step length 1 is tried first, and evaluated with its gradient, because it
+is nearly always good for Newton directions. If it is not, the zero of phi' is bracketed and approached by secant steps
+that stay away from the ends of the bracket. Scores are cached, so that each trial costs only inference.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A run of a solver: start, history, stopping rule, and the loop of solvers that compute directions.
 
-A run ends as soon as the certified gap, P minus the greatest lower bound of all evaluated points, is at most `tol` |P|.
+Each evaluated point gives a lower bound on the optimum. The certified gap is P minus the largest of these bounds, and a
+run ends as soon as it is at most `tol` |P|.
 If labels are missing, P is not convex and has no such bound. Then sum_k |g_k|^2 / (2 lam_k) of the gradient g measures
 how close to stationary a point is, and a run that makes it small enough ends "stationary", never "optimal". In that
 case zero can be a saddle: labels that occur in the data in the same way have equal gradients there, and descent never
