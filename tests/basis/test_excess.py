@@ -138,5 +138,7 @@ def test_features_of_an_earlier_map_that_exceed_the_kernel_are_refused():
     residual, trace = residual_of(kernel, X, basis.F)
     np.testing.assert_allclose(residual, basis.residual, atol=1e-12)
     assert trace == pytest.approx(basis.trace)
-    with pytest.raises(ValueError, match=r"squared norm 1\.00\d+, above k\(x, x\) = 1: expected landmarks"):
+    with pytest.raises(
+        ValueError, match=r"squared norm 1\.00\d+: expected at most k\(x, x\) = 1\. The stored landmarks"
+    ):
         residual_of(kernel, X, 1.001 * basis.F)

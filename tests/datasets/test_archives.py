@@ -132,7 +132,7 @@ def test_gpstruct_by_hand(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lengths": np.array([1, 1])}, "expected lengths with the sum 3"),
+        ({"lengths": np.array([1, 1])}, "expected lengths that add up to 3"),
         ({"indptr": np.array([0, 2, 3])}, "entries in indptr"),
         ({"label": np.array([0, 1, 3])}, "expected labels from 0 to 2"),
         ({"splits": np.array([[0, 2]])}, "distinct indices below 2"),

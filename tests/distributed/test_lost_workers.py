@@ -33,12 +33,20 @@ def cluster():
 @pytest.fixture
 def mortal(cluster):
     """The client of a cluster whose workers may be killed; others take their place."""
-    cluster.wait_for_workers(2, timeout=120)
-    # Dask starts a worker in place of one that was killed, but now and then it does not.
-    timer = threading.Timer(30, cluster.cluster.scale, (4,))
+    while len(cluster.scheduler_info()["workers"]) < 2:
+        try:
+            cluster.wait_for_workers(2, timeout=20)
+        except TimeoutError:
+            add_worker(cluster)
+    timer = threading.Timer(30, add_worker, (cluster,))
     timer.start()
     yield cluster
     timer.cancel()
+
+
+def add_worker(client):
+    """Dask starts a worker in place of one that was killed, but now and then it does not."""
+    client.cluster.scale(len(client.cluster.worker_spec) + 1)
 
 
 class Watched(DaskEngine):

@@ -40,10 +40,10 @@ def test_a_row_is_a_token(tmp_path):
         ({"features": [[["a"]]]}, "expected 'labels' with the labels"),
         ({"features": ["a"], "labels": [["x"]]}, "a column is of type string: expected lists with one entry per token"),
         ({"features": [[["a"]], None], "labels": [["x"], []]}, "has null rows: expected a list in each"),
-        ({"vectors": [[[1.0], [1.0, 2.0]]], "labels": [["x", "y"]]}, r"vectors have \[1, 2\] numbers"),
+        ({"vectors": [[[1.0], [1.0, 2.0]]], "labels": [["x", "y"]]}, r"vectors have lengths \[1, 2\]"),
         (
             {"features": [[["a"], ["b"]]], "labels": [["x"]]},
-            "row 0: 1 labels and 2 tokens: expected one label per",
+            "row 0 has 1 labels and 2 tokens: expected one label per",
         ),
     ],
 )

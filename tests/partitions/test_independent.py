@@ -45,5 +45,5 @@ def test_tokens_without_edges_are_chains_with_edges_of_zero(lengths, weighted, s
 
 
 def test_scores_beyond_the_range_are_named():
-    with pytest.raises(ValueError, match="scores of row 1 are beyond the range of float64"):
+    with pytest.raises(ValueError, match="scores of row 1 overflow float64"):
         Softmax.of(np.array([[0.0, 1.0], [np.inf, 0.0]]))

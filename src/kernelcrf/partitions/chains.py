@@ -270,10 +270,8 @@ class ChainPartition:
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
         """Return omega times the largest finite |score| of each token and of the step into it, (N,)."""
-        s, w = (
-            np.where(np.isfinite(scores), np.abs(scores), 0).astype(np.float64) for scores in (at.scores.s, at.scores.w)
-        )
-        return self.weighted(s.max(axis=1, initial=0.0) + w.max(axis=(-2, -1), initial=0.0))
+        sizes = _largest(at.scores.s, (1,)) + _largest(at.scores.w, (-2, -1))
+        return self.weighted(sizes.astype(np.float64))
 
     def clique_weights(self, term: Term) -> Floats:
         """Return the weight of each token's sequence, (N,)."""
@@ -314,3 +312,10 @@ class ChainPartition:
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)
         return [self.part(low, high) for low, high in self.chains.runs(n_nodes)]
+
+
+def _largest(scores: Array, axis: tuple[int, ...]) -> Array:
+    """Return the largest finite |score| along some axes, without a copy of all scores."""
+    finite = np.isfinite(scores)
+    top, bottom = scores.max(axis=axis, initial=0.0, where=finite), scores.min(axis=axis, initial=0.0, where=finite)
+    return np.asarray(np.maximum(top, -bottom))

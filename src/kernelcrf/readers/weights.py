@@ -84,7 +84,7 @@ def weigh_samples(
     means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
     weights = means if sample_weight is None else means * sample_weight
     if not part and not weights.any():
-        raise ValueError(f"class_weight leaves no {noun} with a weight above zero: expected at least one {noun}")
+        raise ValueError(f"with this class_weight, every {noun} has weight 0: expected at least one above 0")
     return np.asarray(weights)
 
 
