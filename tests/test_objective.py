@@ -128,3 +128,13 @@ def test_a_product_without_curvature_is_refused():
     objective = random_objective(0)
     with pytest.raises(ValueError, match="curvature=True"):
         objective.hessian_product(objective.evaluate(point(objective)), point(objective))
+
+
+@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+def test_noise_is_estimated_at_scores_of_any_size(objective, size):
+    theta = point(objective) * size
+    at = objective.evaluate(theta)
+    pairs = zip(objective.partitions, at.parts, strict=True)
+    sizes = np.concatenate([partition.score_sizes(objective.layout, state) for partition, state in pairs])
+    expected = np.finfo(np.float64).eps * (sizes.sum() + 8 * sizes.max() * np.linalg.norm(sizes / sizes.max()))
+    assert objective.noise(at) == pytest.approx(expected, rel=1e-10, abs=0)

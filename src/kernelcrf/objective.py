@@ -130,9 +130,10 @@ class Objective:
 
     def noise(self, at: Evaluation) -> float:
         """Estimate the error of P at a point from the rounding of scores; the module docstring has the formula."""
-        sizes = partial(_score_sizes, self.layout)
+        size = max(abs(at.value), np.finfo(np.float64).tiny)
+        sizes = partial(_score_sizes, self.layout, size)
         total, squares = self.sum(lambda k: self.partitions[k].total(sizes, at.parts[k]))
-        return float(np.finfo(self.dtype).eps * (total + 8 * np.sqrt(squares)))
+        return float(np.finfo(self.dtype).eps * size * (total + 8 * np.sqrt(squares)))
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """Return the line that starts at an evaluated point along a direction. It costs half a pass."""
@@ -163,7 +164,12 @@ class Objective:
         return self.engine.reduce(lambda k: (function(k), None), range(len(self.partitions)), self.costs)[0]
 
 
-def _score_sizes(layout: Layout, rows: RowPartition, at: PartitionState) -> Floats:
-    """Return sum_c omega_c |s_c| and sum_c (omega_c s_c)^2 over the cliques c of a partition, for `noise`."""
-    sizes = rows.score_sizes(layout, at)
-    return np.array([sizes.sum(), np.dot(sizes, sizes)])
+def _score_sizes(layout: Layout, size: float, rows: RowPartition, at: PartitionState) -> Floats:
+    """Return sum_c a_c and sum_c a_c^2 with a_c = omega_c |s_c| / size over the cliques c of a partition, for `noise`.
+
+    Relative to the size of P their squares neither overflow nor vanish. Scores that exceed P by a factor of 1e150 count
+    as this factor: they leave P no correct digit in any case.
+    """
+    with np.errstate(over="ignore"):
+        relative = np.minimum(rows.score_sizes(layout, at) / size, 1e150)
+    return np.array([relative.sum(), np.dot(relative, relative)])

@@ -176,12 +176,10 @@ class Progress:
         if self.best is None:
             raise KeyboardInterrupt
         noise, size = self.objective.noise(self.best), abs(self.best.value)
-        if status == OPTIMAL and not self.solved:
-            status = STALLED
-        if status == OPTIMAL and not self.objective.is_convex:
-            status = STATIONARY
-        if status == OPTIMAL and max(self.best.value - self.lower_bound, 0.0) + noise > self.tol * size:
-            status = STALLED
+        if status == OPTIMAL and self.objective.is_convex:
+            status = OPTIMAL if max(self.best.value - self.lower_bound, 0.0) + noise <= self.tol * size else STALLED
+        elif status == OPTIMAL:
+            status = STATIONARY if self.history[-1].relative_gap <= self.tol else STALLED
         rounding = max(ROUNDING[self.objective.dtype], noise / max(1.0, size))
         certificate = Certificate(self.best.value, self.lower_bound, status, rounding=rounding)
         return Solution(self.best, certificate, tuple(self.history))
