@@ -147,7 +147,7 @@ def test_edge_features_decide_where_nodes_agree():
     blind = GraphCRF("linear", random_state=0).fit([x[:2] for x in X], y)
     seeing = GraphCRF("linear", edge_kernel="linear", random_state=0).fit(X, y)
     assert seeing.score(X, y) > blind.score([x[:2] for x in X], y) + 0.1
-    with pytest.raises(ValueError, match="X must have edge features, as in training"):
+    with pytest.raises(ValueError, match="X has no edge features, but the model was fitted with edge features"):
         seeing.predict([x[:2] for x in X])
 
 

@@ -85,10 +85,10 @@ def test_a_chain_distribution_is_that_of_enumeration(fits):
 
 def test_a_tempered_model_has_scores_over_the_temperature_and_no_certificate(fits):
     model = fits[ChainModel].model_
-    cool, warm = (own.distribution(DATA.X[:2], None, ENGINE) for own in (model, model.tempered(2.0)))
+    cool, warm = (own.distribution(DATA.X[:2], None, ENGINE) for own in (model, model.divide_weights(2.0)))
     np.testing.assert_allclose(warm.s, cool.s / 2, atol=1e-12)
     np.testing.assert_allclose(warm.w, cool.w / 2)
-    assert model.tempered(2.0).certificate.status == "tempered"
+    assert model.divide_weights(2.0).certificate.status == "tempered"
 
 
 def test_distributions_of_networks_say_what_estimators_return(fits):

@@ -116,7 +116,7 @@ class DistributedSequences(Corpus):
         basis = growth.finish()
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
-    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
         """Apply the feature map of an earlier fit to these inputs."""
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)

@@ -75,9 +75,9 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         check_is_fitted(self.estimator)
         model, engine = self.estimator.model_, LocalEngine(self.estimator.n_jobs or 1)
         if self.posterior == "map":
-            temperature = _minimum(lambda T: -model.tempered(T).log_likelihood(X, y, engine), COLDEST, HOTTEST)
+            temperature = _minimum(lambda T: -model.divide_weights(T).log_likelihood(X, y, engine), COLDEST, HOTTEST)
             calibrated = copy(self.estimator)
-            calibrated.model_ = model.tempered(temperature)
+            calibrated.model_ = model.divide_weights(temperature)
         else:
 
             def loss(tau: float) -> float:

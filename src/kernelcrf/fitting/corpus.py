@@ -69,7 +69,7 @@ class Corpus(ABC):
         """
 
     @abstractmethod
-    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
         """Apply the feature map of an earlier fit to the input of a term."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class LocalCorpus(Corpus):
         made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
-    def carried_over(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
+    def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
         """Apply the feature map of an earlier fit to the input of a term."""
         found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None

@@ -136,7 +136,7 @@ def choose_features(problem: Problem, settings: Settings, start: Start | None = 
         if earlier is None:
             own = corpus.features(terms[0], n, settings.rule, settings.random_state, settings.engine, None)
         else:
-            own = corpus.carried_over(terms[0], earlier, settings.engine)
+            own = corpus.apply_map(terms[0], earlier, settings.engine)
         found |= {term.name: own for term in terms}
     return found
 

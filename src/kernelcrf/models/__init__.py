@@ -1,1 +1,1 @@
-"""Fitted models: immutable objects that predict, and that files store as JSON-able values and arrays."""
+"""Fitted models: immutable objects that predict, and that can be saved to files."""

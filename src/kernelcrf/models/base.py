@@ -1,4 +1,4 @@
-"""Base classes of fitted models: one with certificate and evidence, and one with kernels and weights as well."""
+"""The base class of all fitted models, and its subclass for models of sequences and of rows."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedModel:
-    """Base class of the results of fits, from which estimators predict.
+    """Base class of fitted models, with which estimators predict.
 
-    C : prior variance of the weights of terms with inputs, or of all weights if no term has inputs.
-    laplace : evidence and posterior of the weights, or None if they were not computed.
-    kernels : input kernels, by the names of the parameters that set them.
+    C : prior variance of the weights of input features, or of all weights if the model has no inputs.
+    laplace : evidence and posterior of the weights by Laplace's approximation, or None if they were not computed.
+    kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
     """
 
     certificate: Certificate
@@ -57,13 +57,13 @@ class FittedModel:
 
     @property
     def evidence(self) -> Laplace:
-        """Return the evidence, or raise if it was not computed."""
+        """Return the evidence with its error; raise AttributeError if the evidence was not computed."""
         if self.laplace is None:
             raise AttributeError("the evidence was not computed: fit with laplace=True")
         return self.laplace
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config = {
             "certificate": {name: parts.plain(value, name) for name, value in asdict(self.certificate).items()},
             "n_iter": self.n_iter,
@@ -77,16 +77,16 @@ class FittedModel:
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         raise NotImplementedError
 
     @staticmethod
     def _read_shared(config: Config, posterior: Arrays, theta: Floats) -> Config:
-        """Return the fields that all models have from a file; `posterior` holds arrays, and theta is its mode."""
+        """Read the fields that all models have, given the arrays of the posterior of the weights and its mode theta."""
         # Files of earlier versions may have C among the parameters only.
         C = read_number(config if "C" in config else config["parameters"], "C")
         if C <= 0:
-            raise ModelFileError(f"C is {C:g}: expected a number above 0")
+            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0")
         return {
             "certificate": parts.certificate_from_config(config["certificate"]),
             "n_iter": read_count(config, "n_iter"),
@@ -97,11 +97,12 @@ class FittedModel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelModel(FittedModel):
-    """Base class of fitted models of sequences or rows: weights, and the feature maps that they belong to.
+    """Base class of fitted models of sequences or rows, whose score is a sum of terms.
 
-    layout, theta : the terms, and all their weights as one vector.
-    maps : the feature maps of the terms that have inputs, by name.
-    coefs : scores of labels per feature, by term: tokens (n, L), transitions (L, L), and with inputs (n, L, L).
+    layout, theta : the terms, and the weights of all terms as one vector.
+    maps : for each term that depends on inputs, the map from inputs to features.
+    coefs : for each term, the score of each label (or pair of labels) per feature. With n features and L labels, the
+        shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for transitions that depend on inputs.
     """
 
     layout: Layout
@@ -112,50 +113,56 @@ class KernelModel(FittedModel):
 
     @property
     def kernel(self) -> InputKernel:
-        """Return the kernel of the inputs of tokens or rows."""
+        """Return the kernel between the inputs of two tokens, or between two rows."""
         return self.kernels[KERNELS[TOKEN_TERM]]
 
     @property
     def map(self) -> FeatureMap:
-        """Return the feature map of `kernel`."""
+        """Return the map from inputs to features whose inner products approximate `kernel`."""
         return self.maps[TOKEN_TERM]
 
     @property
     def coef(self) -> Floats:
-        """Return the weights (n, L) of labels on the features."""
+        """Return the weights as an array with one row per feature and one column per label."""
         return self.coefs[TOKEN_TERM]
 
     @property
     def landmarks(self) -> Inputs | None:
-        """Return the landmarks (n, d), or None for the linear kernel."""
+        """Return the landmarks, one per row, or None for the linear kernel."""
         return self.map.landmarks if isinstance(self.map, WhitenedMap) else None
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return the weights of each term with inputs, multiplied by the whitening, for faster predictions."""
+        """Return, for each term that depends on inputs, weights that apply to kernel values instead of features.
+
+        Predictions are faster with these weights. With the linear kernel they apply to the inputs themselves.
+        """
         return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
     @property
     def dual_coef(self) -> Floats:
-        """Return the a (n, L) of f(x) = sum_b k(x, b) a_b over landmarks b; return `coef` for the linear kernel."""
+        """Return the coefficients a_b of the scores f(x) = sum_b k(x, b) a_b, one row per landmark b.
+
+        For the linear kernel, return `coef`.
+        """
         if not isinstance(self.map, WhitenedMap):
             return self.coef
         return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
 
     @property
     def score_posterior(self) -> ScorePosterior:
-        """Return the posterior of scores, or raise if the posterior of the weights was not kept."""
+        """Return the posterior of scores; raise AttributeError if the posterior of the weights was not kept."""
         if self.laplace is None or self.laplace.posterior is None:
             raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
 
     @property
     def end(self) -> Start:
-        """Return the maps and weights of this model as the starting point of a later fit."""
+        """Return the feature maps and weights of this model, from which a later fit can start."""
         return Start(self.maps, self.layout.split(self.theta))
 
-    def tempered(self, temperature: float) -> Self:
-        """Return the model with its weights divided by a temperature; it has no posterior and no certificate."""
+    def divide_weights(self, temperature: float) -> Self:
+        """Return a copy whose weights are divided by `temperature`, without posterior, objective and bound."""
         return replace(
             self,
             theta=self.theta / temperature,
@@ -167,14 +174,17 @@ class KernelModel(FittedModel):
     def draw_scores(
         self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield node and edge scores at inputs X for draws from the posterior, its covariance times `temperature`."""
+        """Yield token scores and transition scores of the inputs X for each draw from the posterior.
+
+        `temperature` multiplies the covariance of the posterior.
+        """
         posterior = self.score_posterior
         if n_samples is None:
             n_samples = posterior.posterior.n_kept or N_SAMPLES
         return posterior.draws(X, n_samples, rng_of(random_state), temperature, engine)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, arrays = super().to_arrays()
         config |= {name: own.to_config() for name, own in self.kernels.items()}
         config["layout"] = self.layout.to_config()
@@ -189,7 +199,7 @@ class KernelModel(FittedModel):
 
     @staticmethod
     def _fields_of(found: Trained, L: int) -> Config:
-        """Return the fields of this class from the result of training, with L labels."""
+        """Return the fields of KernelModel, given the result of training and the number of labels L."""
         fitted, terms = found.fit, found.fit.layout.terms
         shapes = _shapes(fitted.maps, L)
         coefs = {term.name: term.k_y.expand(fitted.weights[term.name]) for term in terms}
@@ -208,12 +218,12 @@ class KernelModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int, names: Sequence[str]) -> Config:
-        """Return the fields of this class from a model file; raise if they do not fit together or to the terms."""
+        """Read the fields of KernelModel; raise if they are inconsistent, or if the terms are not called `names`."""
         found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
         if found != [(name, NODES[name]) for name in names]:
-            raise ModelFileError(f"the terms are {shown(found)}: expected {', '.join(names)}")
+            raise ModelFileError(f"the model file has the terms {shown(found)}: expected {', '.join(names)}")
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError(f"the terms do not match the weights: expected {L} labels in each term")
+            raise ModelFileError(f"the terms and weights of the model file differ in size: expected {L} labels")
         layout = Layout.from_config(config["layout"])
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
@@ -232,15 +242,15 @@ class KernelModel(FittedModel):
 
 
 def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]]:
-    """Return the shape of the `coefs` of each term: features (if it has inputs), then labels of each node."""
+    """Return the shapes of the arrays in `coefs`, such as (L, L), or (n, L, L) for a term with n features."""
     labels = {name: (L,) * nodes for name, nodes in NODES.items()}
     return labels | {name: (own.n, *labels[name]) for name, own in maps.items()}
 
 
 def model_digest(model: FittedModel, decoding: str) -> str:
-    """Return a digest that is equal for two models if they make the same predictions with the same decoding rule.
+    """Return a digest of the decoding rule and of everything in the model on which predictions depend.
 
-    It covers everything in a model file except the records of how the fit went: fitting again with the same data and
+    The certificate, the evidence and the curves of the fit are left out: fitting again with the same data and
     parameters gives the same digest. If the model cannot be stored in a file, every call returns a new digest.
     """
     try:
@@ -253,5 +263,5 @@ def model_digest(model: FittedModel, decoding: str) -> str:
 
 
 def rng_of(random_state: UserData) -> np.random.Generator:
-    """Return a NumPy generator that is seeded by a `random_state` as in scikit-learn."""
+    """Return a NumPy generator with a seed from `random_state`, which may be whatever scikit-learn accepts."""
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,8 +1,11 @@
 """A fitted conditional random field on sequences, and the distribution of labels that it predicts.
 
-    p(y|x) = exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)) / Z(x)
+The probability of the labels y of a sequence x is
 
-with the token scores s_t = f(x_t, .), and the transition scores w_t = T + f'(x_t, ., .) of steps from t - 1 to t.
+    p(y|x) = exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)) / Z(x).
+
+The scores s_t of the labels of token t depend on the input x_t of the token. The scores w_t of the transition from
+token t - 1 to token t are the same for all tokens. With an `edge_kernel` they depend on x_t as well.
 """
 
 from __future__ import annotations
@@ -33,10 +36,12 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class ChainDistribution:
-    """The distribution p(y|x) of a batch of sequences with N tokens in all; labels are indices into the classes.
+    """The distribution p(y|x) of the labels of a batch of sequences, which have N tokens in all.
 
-    s : (N, L) token scores; -inf forbids a label.
-    w : (L, L) transition scores, or (N, L, L) if they depend on inputs; -inf forbids a transition.
+    Labels are integers from 0 to L - 1.
+
+    s : token scores of shape (N, L); -inf forbids a label.
+    w : transition scores of shape (L, L), or (N, L, L) if they depend on inputs; -inf forbids a transition.
     """
 
     s: Array
@@ -45,15 +50,18 @@ class ChainDistribution:
     n_threads: int = 1
 
     def marginals(self) -> Array:
-        """Return p(y_t = j | x), (N, L)."""
+        """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j."""
         return chain.moments(self.s, self.w, self.chains, n_threads=self.n_threads).nodes
 
     def edge_marginals(self) -> Array:
-        """Return p(y_{t-1} = i, y_t = j | x), (N, L, L), zero at first tokens."""
+        """Return p(y_{t-1} = i, y_t = j | x) as an array [t, i, j]; it is 0 if t is the first token of a sequence."""
         return chain.edge_marginals(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def best(self, rule: str = "viterbi") -> Array:
-        """Return the likeliest labelling, (N,); with rule="marginal", the likeliest label of each token."""
+        """Return the labels of the likeliest labelling of each sequence, one per token.
+
+        With rule="marginal", return the label that is likeliest at each token by itself.
+        """
         if rule == "marginal":
             return np.asarray(self.marginals().argmax(axis=1))
         return decoding.viterbi(self.s, self.w, self.chains, n_threads=self.n_threads)[0]
@@ -65,22 +73,26 @@ class ChainDistribution:
             yield [(y, float(score - log_z)) for y, score in zip(item.labelings, item.scores, strict=True)]
 
     def log_partition(self) -> Floats:
-        """Return log Z(x) of each sequence, (m,)."""
+        """Return log Z(x), the logarithm of the normalising constant of p(y|x), for each sequence."""
         return chain.log_partition(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
-        """Return log p(y|x) of each sequence, (m,); with `allowed` (N, L), of all its allowed labellings together."""
+        """Return log p(y|x) of the labels of each sequence.
+
+        With `allowed`, which says for each token which labels are allowed, ignore `labels`: return the log-probability
+        that all labels of a sequence are allowed.
+        """
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
         clamped = replace(self, s=np.where(allowed, self.s, self.s.dtype.type(-np.inf)))
         return np.asarray(clamped.log_partition() - self.log_partition())
 
     def entropy(self) -> Floats:
-        """Return the entropy of the labelling of each sequence, (m,), in nats."""
+        """Return the entropy of p(y|x) for each sequence, in nats."""
         return chain.entropy(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Return labellings drawn from p(y|x), (n_samples, N)."""
+        """Return labels drawn from p(y|x), one row per draw and one column per token."""
         return decoding.sample(self.s, self.w, self.chains, n_samples, rng, n_threads=self.n_threads)
 
 
@@ -88,10 +100,10 @@ class ChainDistribution:
 class ChainModel(KernelModel):
     """A fitted conditional random field on sequences.
 
-    legal : constraints on which labels may begin, follow each other and end; None if there are none.
-    landmark_positions : (n, 2), sequence and token of each landmark; None for the linear kernel.
-    gap_curve : (n_iter + 1, 3), relative certified gap, passes over the data and seconds at each iteration.
-    metadata : values of the user that are saved with the model.
+    legal : which labels may begin a sequence, follow each other, and end a sequence; None if all may.
+    landmark_positions : for each landmark, the indices of its sequence and its token; None for the linear kernel.
+    gap_curve : for each iteration of the fit, the relative certified gap, the passes over the data and the seconds.
+    metadata : values that the user saves with the model.
     """
 
     reader: SequenceReader
@@ -109,7 +121,7 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
         metadata: Config,
     ) -> Self:
-        """Return the model with the result of training and the readers of the training data."""
+        """Return the model, given the result of training and the readers of its inputs and labels."""
         fitted, (reader, labels, legal) = found.fit, readers
         token_term, history = fitted.layout.terms[0], fitted.solution.history
         return cls(
@@ -124,12 +136,15 @@ class ChainModel(KernelModel):
 
     @property
     def transitions(self) -> Floats:
-        """Return the scores (L, L) of transitions that do not depend on the input, [from, to]."""
+        """Return the transition scores that do not depend on inputs, as an array [from label, to label]."""
         return self.coefs[TRANSITION_TERM]
 
     @property
     def edge_coef(self) -> Floats | None:
-        """Return the weights (n, L, L) of transitions that depend on the input, or None if there are none."""
+        """Return the weights of transitions that depend on inputs, as an array [feature, from label, to label].
+
+        Return None if the model was fitted without `edge_kernel`.
+        """
         return self.coefs.get(STEP_TERM)
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
@@ -150,7 +165,7 @@ class ChainModel(KernelModel):
         random_state: UserData,
         engine: LocalEngine,
     ) -> Iterator[Array]:
-        """Yield the marginals (N, L) for draws from the posterior, given the inputs of sequences."""
+        """Yield, for each draw from the posterior of the weights, the label probabilities of all tokens."""
         for s, w in self.draw_scores(flat, n_samples, temperature, random_state, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
@@ -165,7 +180,7 @@ class ChainModel(KernelModel):
         return float(found.log_prob(*self.labels.encode(flat_labels(y, found.chains), found.chains)).mean())
 
     def log_score(self, y: UserData, proba: list[Array]) -> float:
-        """Return the mean log-probability per token of the known labels y, given the marginals `proba`."""
+        """Return the mean log-probability of the known labels in y, given the label probabilities of each sequence."""
         p = np.concatenate(proba)
         chains = Chains.from_lengths([len(rows) for rows in proba])
         indices, _ = self.labels.encode(flat_labels(y, chains), chains)
@@ -173,7 +188,7 @@ class ChainModel(KernelModel):
         return float(np.log(np.maximum(p[known, indices[known]], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, arrays = super().to_arrays()
         arrays["gap_curve"] = self.gap_curve
         if self.landmark_positions is not None:
@@ -190,7 +205,7 @@ class ChainModel(KernelModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
         L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM]
         if config["edge_kernel"] is not None:
@@ -206,7 +221,7 @@ class ChainModel(KernelModel):
         if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
             positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
         if not isinstance(config["metadata"], dict):
-            raise ModelFileError(f"metadata is {shown(config['metadata'])}: expected a JSON object")
+            raise ModelFileError(f"the model file has metadata={shown(config['metadata'])}: expected a JSON object")
         return cls(
             **shared,
             reader=reader,

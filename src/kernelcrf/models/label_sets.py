@@ -1,4 +1,4 @@
-"""Fitted models with pairwise interactions: sets of labels given inputs, and tables of variables without inputs."""
+"""Fitted models with interactions of pairs: `LabelSetModel` for sets of labels, `TableModel` for rows of a table."""
 
 from __future__ import annotations
 
@@ -26,29 +26,32 @@ LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 
 
 def label_name(j: int) -> str:
-    """Return the name of the clique of one label."""
+    """Return the name of the clique that consists of label j alone."""
     return f"label {j}"
 
 
 def variable_name(v: int) -> str:
-    """Return the name of the clique of one variable."""
+    """Return the name of the clique that consists of variable v alone."""
     return f"variable {v}"
 
 
 def pair_name(u: int, v: int) -> str:
-    """Return the name of the clique of two labels or variables."""
+    """Return the name of the clique of the two labels (or variables) u and v."""
     return f"edge {u} {v}"
 
 
 def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
-    """Return the graph of labels or variables with `cards` values each; `edges` are the pairs that interact."""
+    """Return the graph whose node v has `cards[v]` values and whose `edges` are pairs of nodes.
+
+    `name` returns the name of the clique of a single node.
+    """
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelSetModel(NetworkModel):
-    """A fitted conditional random field on sets of labels; `edges` (n_edges, 2) are the pairs that interact."""
+    """A fitted conditional random field on sets of labels; each row of `edges` is a pair of labels that interact."""
 
     rows: RowReader
     sets: LabelSetReader
@@ -57,28 +60,28 @@ class LabelSetModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return exact inference on the graph of the labels."""
+        """Return the object that does exact inference on the graph of the labels."""
         return Exact(pair_graph([2] * len(self.sets.values), self.edges.tolist(), label_name))
 
     @property
     def landmarks(self) -> Inputs | None:
-        """Return the landmarks, or None for the linear kernel."""
+        """Return the landmarks, one per row, or None for the linear kernel."""
         return self.potentials.landmarks(label_name(0))
 
     @cached_property
     def intercept(self) -> Floats:
-        """Return the part of each label's log odds that does not depend on inputs, (n_labels,)."""
+        """Return, for each label, the summand of its log odds that does not depend on inputs."""
         tables = [self.potentials.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
         return np.array([table[1] - table[0] for table in tables])
 
     @cached_property
     def interactions(self) -> Floats:
-        """Return the part of each pair's log odds ratio that does not depend on inputs, (n_edges,)."""
+        """Return, for each pair in `edges`, the summand of its log odds ratio that does not depend on inputs."""
         tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
     def distributions(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkDistribution]:
-        """Yield the distribution p(y|x) of the rows X in blocks; if there are no rows, yield one empty block."""
+        """Yield the distribution p(y|x) of the labels for blocks of rows of X; without rows, yield one empty block."""
         size = max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
         for low in range(0, max(X.shape[0], 1), size):
             own = X[low : low + size]
@@ -87,11 +90,11 @@ class LabelSetModel(NetworkModel):
             yield NetworkDistribution(self.exact, tables, len(tables), engine.n_threads)
 
     def marginals(self, found: NetworkDistribution) -> Floats:
-        """Return p(y_j = value | x), (m, n_labels, 2)."""
+        """Return the probabilities that row i lacks label j, [i, j, 0], and that it has label j, [i, j, 1]."""
         return np.stack([found.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {"estimator": "MultiLabelCRF", "potentials": potentials}
@@ -99,7 +102,7 @@ class LabelSetModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
         graph = pair_graph([2] * len(sets.values), edges, label_name)
@@ -114,10 +117,10 @@ class LabelSetModel(NetworkModel):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableModel(NetworkModel):
-    """A fitted probability distribution of the rows of a table.
+    """A fitted probability distribution of the rows of a table, whose columns are variables.
 
-    edges : (n_edges, 2), the pairs of variables that interact.
-    tables : (1, n_entries), the potentials of all cliques, one after the other.
+    edges : pairs of variables that interact, one per row.
+    tables : the scores of all values of single variables and of pairs, concatenated in an array of one row.
     """
 
     reader: TableReader
@@ -126,12 +129,12 @@ class TableModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return exact inference on the graph of the variables."""
+        """Return the object that does exact inference on the graph of the variables."""
         return Exact(pair_graph([len(values) for values in self.reader.categories], self.edges.tolist(), variable_name))
 
     @property
     def categories(self) -> list[Array]:
-        """Return the values of each variable."""
+        """Return the values that each variable can have."""
         return list(self.reader.categories)
 
     @property
@@ -141,17 +144,17 @@ class TableModel(NetworkModel):
 
     @property
     def as_potentials(self) -> Potentials:
-        """Return the tables as potentials, one term per clique."""
+        """Return `tables` as a Potentials object, with one term per clique."""
         return Potentials.of_tables({name: self.tables[:, own] for name, own in self.exact.graph.slices.items()})
 
     @cached_property
     def potentials(self) -> list[Floats]:
-        """Return the potential of each pair that interacts, one row per value of its first variable."""
+        """Return, for each pair in `edges`, the array of scores [value of the first variable, value of the second]."""
         cards, slices = self.exact.graph.cards, self.exact.graph.slices
         return [self.tables[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
 
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
-        """Return log p(z) of rows z (m, n_variables), (m,); values of -1 are unknown, and are summed over."""
+        """Return the log-probability of each row of `labels`; values of -1 are unknown and are summed over."""
         log_z = float(self.exact.log_partition(self.tables)[0, 0])
         tables = np.repeat(self.tables, len(labels), axis=0)
         if (labels >= 0).all():
@@ -160,16 +163,16 @@ class TableModel(NetworkModel):
         return np.asarray(agreeing[:, 0] - log_z)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
-        """Return rows drawn from p(z), (n_samples, n_variables)."""
+        """Return `n_samples` rows drawn from the distribution, with one column per variable."""
         return np.asarray(self.exact.calibrate(self.tables).sample(n_samples, rng)[0])
 
     def distribution(self, labels: Labels, engine: LocalEngine) -> NetworkDistribution:
-        """Return the distribution of the unknown values (-1) of rows (m, n_variables), given their known values."""
+        """Return, for each row of `labels`, the distribution of its unknown values (-1) given its known values."""
         tables = clamped(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
         return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, _ = super().to_arrays()
         return config | {"estimator": "MarkovNetwork"} | self.reader.to_config(), {
             "edges": self.edges,
@@ -178,7 +181,7 @@ class TableModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         model = cls(
             **cls._read_fields(config),
             reader=TableReader.from_config(config),

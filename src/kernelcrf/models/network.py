@@ -1,6 +1,10 @@
-"""Fitted models on graphs of labels: graphs as samples, sets of labels, and tables of variables.
+"""Fitted models on graphs, whose nodes have labels: their base class, and `GraphModel` for samples that are graphs.
 
-p(y|x) = exp(sum over cliques C of t_C(y_C)) / Z(x),      t_C the table of a clique, summed over terms
+The probability of the labels y given the inputs x is
+
+    p(y|x) = exp(sum over cliques c of t_c(y_c)) / Z(x),
+
+where the table t_c has one score for each way to label the nodes of the clique c.
 """
 
 from __future__ import annotations
@@ -42,17 +46,18 @@ COVERS = {
 
 
 def inference_named(name: str, seed: int) -> Callable[[Graph], Way]:
-    """Return the class that does "exact", "loopy" or "gibbs" inference on a graph; `seed` is for Gibbs sampling."""
+    """Return the class that does inference called "exact", "loopy" or "gibbs"; only Gibbs sampling uses `seed`."""
     ways: dict[str, Callable[[Graph], Way]] = {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=seed)}
     return ways[name]
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkDistribution:
-    """The distribution p(y|x) of m rows on one graph with `inference.graph.n_samples` samples; labels are indices.
+    """The distribution p(y|x) of the labels of all samples.
 
-    tables : (m, n_entries), the scores of the labellings of all cliques.
-    n_samples : number of samples; samples without nodes come last and have one labelling, of probability 1.
+    tables : scores of all labellings of all cliques. If it has several rows, each row is a sample on the same graph. If
+        it has one row, the graph may be the union of several samples.
+    n_samples : number of samples. Samples without nodes come last; their only labelling has probability 1.
     """
 
     inference: Way
@@ -61,34 +66,40 @@ class NetworkDistribution:
     n_threads: int = 1
 
     def marginals(self, template: str) -> Floats:
-        """Return the marginals of the cliques of a template, (m, n_cliques * n_labellings)."""
+        """Return the probabilities of all labellings of one kind of clique, with one row per row of `tables`."""
         return self.all_marginals[:, self.inference.graph.slices[template]]
 
     @cached_property
     def all_marginals(self) -> Floats:
-        """Return the marginals of all cliques, (m, n_entries)."""
+        """Return the probabilities of all labellings of all cliques, in the shape of `tables`."""
         return self.inference.moments(self.tables, self.n_threads).cliques
 
     def best(self) -> Array:
-        """Return the likeliest labelling of each row, (m, V); unless exact, the likeliest single labels."""
+        """Return the likeliest labelling, with one row per row of `tables` and one column per node.
+
+        If inference is not exact, return the likeliest label of each node instead.
+        """
         return self.inference.best(self.tables, self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
-        """Yield the k likeliest labellings (k, V) of each row with their log-probabilities; raise unless exact."""
+        """Yield, for each row of `tables`, the k likeliest labellings and their log-probabilities.
+
+        Raise ValueError if inference is not exact.
+        """
         if not isinstance(self.inference, Exact):
-            raise ValueError("the k best labellings need exact inference: fit or predict with inference='exact'")
+            raise ValueError("the k likeliest labellings need exact inference: pass inference='exact'")
         log_z = self.inference.log_partition(self.tables, self.n_threads)[:, 0]
         for (labels, scores), z in zip(self.inference.k_best(self.tables, k), log_z, strict=True):
             yield labels, [float(score - z) for score in scores]
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return log p(y|x) of each sample for labels y (m, V); labels of -1 are unknown, and are summed over.
+        """Return the log-probability of the labels of each sample; labels of -1 are unknown and are summed over.
 
-        With loopy inference, return a lower bound.
+        With loopy inference, return a lower bound on the log-probability.
         """
         if isinstance(self.inference, Gibbs):
             raise ValueError(
-                "log_prob is not available with inference='gibbs': expected 'exact', or 'loopy' for a lower bound"
+                "log_prob is not available with inference='gibbs': pass inference='exact', or 'loopy' for a lower bound"
             )
         log_z = self.inference.log_partition(self.tables, self.n_threads)
         if (labels >= 0).all():
@@ -100,11 +111,14 @@ class NetworkDistribution:
         return self._by_sample(self.inference.log_partition(target, self.n_threads) - log_z)
 
     def entropy(self) -> Floats:
-        """Return the entropy of the labelling of each sample, in nats."""
+        """Return the entropy of p(y|x) for each sample, in nats."""
         return self._by_sample(self.inference.entropy(self.tables, self.n_threads))
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Return labellings drawn from p(y|x), (m, n_samples, V); by Gibbs sampling unless inference is exact."""
+        """Return labels drawn from p(y|x) as an array [row of `tables`, draw, node].
+
+        If inference is not exact, Gibbs sampling draws the labels.
+        """
         if isinstance(self.inference, Exact):
             return self.inference.calibrate(self.tables).sample(n_samples, rng)
         return Gibbs(self.inference.graph).sample(self.tables, n_samples, rng)
@@ -116,16 +130,16 @@ class NetworkDistribution:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NetworkModel(FittedModel):
-    """Base class of fitted models on graphs of labels.
+    """Base class of fitted models on graphs, whose nodes have labels.
 
-    search : the structure search, or None if there was none.
-    kernels : the kernels that were passed as objects, not by name; the keys are names of parameters.
+    search : the record of the search for edges, or None if the edges were given.
+    kernels : the kernels that the user passed as objects, not by name; each key is the name of the parameter.
     """
 
     search: Search | None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
         config["kernels"] = {name: own.to_config() for name, own in self.kernels.items()}
@@ -133,7 +147,7 @@ class NetworkModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config) -> Config:
-        """Return the fields of this class from a model file, which does not hold the posterior of the weights."""
+        """Read the fields of NetworkModel from a model file, in which the posterior of the weights is not stored."""
         return cls._read_shared(config, {}, np.empty(0)) | {
             "search": search_from_config(config["search"]),
             "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
@@ -144,10 +158,10 @@ class NetworkModel(FittedModel):
 class GraphModel(NetworkModel):
     """A fitted conditional random field on graphs.
 
-    directed : whether the edges of the training data have a direction, as in sequences.
+    directed : whether the training data were sequences, whose edges have a direction.
     has_edge_features : whether the edges of the training data have features.
     seed : the seed of Gibbs sampling.
-    covers : which objective the fit minimised.
+    covers : the objective that the fit minimised, in words.
     """
 
     labels: LabelReader
@@ -160,36 +174,36 @@ class GraphModel(NetworkModel):
 
     @property
     def landmarks(self) -> Inputs | None:
-        """Return the landmarks of the nodes' kernel, or None for the linear kernel."""
+        """Return the landmarks of the kernel on node inputs, or None for the linear kernel."""
         return self.potentials.landmarks(NODES)
 
     @property
     def cliques(self) -> tuple[str, ...]:
-        """Return the kinds of cliques that have a potential, without nodes."""
+        """Return the names of the kinds of cliques that are scored, such as "edges", without single nodes."""
         return tuple(name for name in self.potentials.layout.cliques if name != NODES)
 
     @property
     def edge_potentials(self) -> Floats | None:
-        """Return the scores (L, L) of pairs of labels on edges, [from, to]; None if edges have no potential."""
+        """Return the scores of label pairs on edges, as an array [from label, to label]; None without such scores."""
         L = len(self.labels.classes)
         return self.potentials.potential(constant_term(EDGES)).reshape(L, L) if EDGES in self.cliques else None
 
     @property
     def empty_samples(self) -> GraphSamples:
-        """Return an empty list of graphs with the number of features and the direction of the training data."""
+        """Return an empty collection of graphs that is valid input of this model."""
         none = np.empty((0, 2), np.int64)
         return GraphSamples(np.empty((0, self.n_features)), np.zeros(1, np.int64), none, None, self.directed)
 
     def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
-        """Return the distribution p(y|x) of graphs, computed by "exact", "loopy" or "gibbs" inference."""
+        """Return the distribution p(y|x) of the labels of graphs, for inference="exact", "loopy" or "gibbs"."""
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         if graphs.directed != self.directed:
             own, theirs = ("sequences", "graphs") if graphs.directed else ("graphs", "sequences")
-            raise ValueError(f"X has {own}, but the training data were {theirs}: expected X as in training")
+            raise ValueError(f"X has {own}, but the model was fitted on {theirs}: pass {theirs}")
         if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
-            expected = "edge features" if self.has_edge_features else "no edge features"
-            raise ValueError(f"X must have {expected}, as in training: add them to every graph, or leave them out")
+            has, lacks = ("no edge features", "with") if self.has_edge_features else ("edge features", "without")
+            raise ValueError(f"X has {has}, but the model was fitted {lacks} edge features: pass graphs {lacks} them")
         graph = Graph(
             np.full(graphs.nodes.shape[0], len(self.labels.classes)),
             {name: graphs.members(name) for name in self.potentials.layout.cliques},
@@ -202,7 +216,7 @@ class GraphModel(NetworkModel):
         return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {
@@ -219,19 +233,19 @@ class GraphModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         sizes = {NODES: L, EDGES: L**2, EDGE_INPUTS: L**2, SKIPS: L**2, PATHS: L**3}
         potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, {NODES: n_features})
         if NODES not in potentials.maps:
             raise ModelFileError(
-                f"the terms with inputs are {list(potentials.maps)[:8]}: expected {NODES!r} among them"
+                f"the model file has inputs for {list(potentials.maps)[:8]}: expected {NODES!r} among them"
             )
         # Files of earlier versions do not name the objective; it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
-            raise ModelFileError(f"covers={str(covers)[:80]!r}: expected one of {', '.join(COVERS.values())}")
+            raise ModelFileError(f"the model file has covers={str(covers)[:80]!r}: expected {list(COVERS.values())}")
         if covers != COVERS["exact"]:
             shared["laplace"] = None
         return cls(

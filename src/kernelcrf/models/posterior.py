@@ -1,14 +1,15 @@
-"""The posterior of scores at new inputs, inside and outside the span of the basis.
+"""The posterior of scores at new inputs.
 
-The kernel's Gaussian process is the sum of two independent ones. One is F_x w, in the span of the basis, where the data
-give the posterior N(w_hat, H^-1). The other, the rest, keeps its prior variance C (k(x, x) - |F_x|^2), because the data
-say nothing about it. The covariance of the scores at a token is
+Under the prior, the score function is a Gaussian process, which is the sum of two independent processes. The first is
+F_x w, where F_x are the features of the input x, and the weights w have the posterior N(w_hat, H^-1). The second is
+orthogonal to the features. The training data say nothing about it, so that it keeps its variance under the prior,
+C (k(x, x) - |F_x|^2). With a factor A of the label kernel k_y = A A', the covariance of the scores s(x) at a token is
 
-    Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     Sigma_x = (F_x (x) I) H^-1 (F_x (x) I)',
+    Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     where Sigma_x = (F_x (x) I) H^-1 (F_x (x) I)'.
 
-with the factor A of the label kernel k_y = A A'. If every distinct input is a landmark, this is the predictive
-covariance of Gaussian process classification. The rests of two tokens are treated as independent. The temperature tau
-scales the covariance: 1 gives the posterior itself, 0 only its mode.
+If every distinct input is a landmark, this is the predictive covariance of Gaussian process classification. The second
+process is treated as independent between tokens. The temperature tau multiplies the covariance: with tau = 1, scores
+have their posterior, and with tau = 0, they are fixed at its mode.
 """
 
 from __future__ import annotations
@@ -32,14 +33,21 @@ N_DRAWS = 1000
 
 @dataclass(frozen=True, eq=False)
 class ScorePosterior:
-    """The posterior of scores: the posterior of the weights, and the feature maps of terms with inputs, by name."""
+    """The posterior of scores at any inputs.
+
+    posterior : the posterior of the weights.
+    maps : for each term that depends on inputs, the map from inputs to features.
+    """
 
     layout: Layout
     posterior: Posterior
     maps: Mapping[str, FeatureMap]
 
     def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
-        """Return Var[<b, s(x)>] of token scores s(x), for each row x of X and each row b of contrasts, (rows, k)."""
+        """Return the variance of the inner product of b and the token scores s(x).
+
+        The result has one row for each row x of X, and one column for each row b of `contrasts`.
+        """
         term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
@@ -49,7 +57,10 @@ class ScorePosterior:
         return np.asarray(found + outside)
 
     def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the exact variances F_x S F_x' for each row c of weights, where S (n, n) is the covariance of W c."""
+        """Return the variances of F_x W c, with one row per row F_x of F, and one column per row c of `weights`.
+
+        W has the posterior of the weights of `term`, whose covariance is known exactly.
+        """
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
         covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
@@ -64,7 +75,7 @@ class ScorePosterior:
         return found
 
     def _sampled_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Estimate the variances from draws, with a relative error of about (2 / draws)^1/2."""
+        """Estimate the variances that `_exact_variances` returns from n draws, with a relative error of sqrt(2 / n)."""
         n = self.posterior.n_kept or N_DRAWS
         deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
         found = np.zeros((F.shape[0], len(weights)))
@@ -75,7 +86,11 @@ class ScorePosterior:
     def draws(
         self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield `n_samples` draws of token scores (N, L) and transition scores (L, L), or (N, L, L) with inputs."""
+        """Yield `n_samples` draws of token scores and transition scores.
+
+        With N rows in X and L labels, token scores have the shape (N, L). Transition scores have the shape (L, L), or
+        (N, L, L) if they depend on inputs. `temperature` multiplies the covariance of the posterior.
+        """
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
         features = {name: own.transform(X, engine) for name, own in self.maps.items()}
         L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
@@ -106,7 +121,12 @@ class ScorePosterior:
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
     ) -> Floats:
-        """Return F W plus a draw of the rest, (N, draws, r); if a term has no inputs, its weights W, (draws, r)."""
+        """Return the scores of one term for several draws `theta` of the weights, before the label kernel is applied.
+
+        The result has the axes [token, draw, column]. `rest` is, for each token, the standard deviation of the process
+        that is orthogonal to the features F; one value of this process is added to each score. If the term has no
+        inputs, return its weights with the axes [draw, column].
+        """
         W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
         if F is None or rest is None:
             return W[:, 0]
@@ -117,7 +137,7 @@ class ScorePosterior:
         return Z.reshape(Z.shape[0], *W.shape[::2])
 
     def _rest(self, term: Term, X: Inputs, F: Inputs) -> Floats:
-        """Return the prior variance C (k(x, x) - |F_x|^2) of each row of X outside the span, (rows,)."""
+        """Return, for each row x of X, the prior variance C (k(x, x) - |F_x|^2) that its features F_x leave out."""
         if term.kernel is None or isinstance(self.maps[term.name], PrimalMap):
             return np.zeros(X.shape[0])
         squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Potentials: the fitted functions of the terms of a network, without the training data."""
+"""Potentials: the fitted functions that score the cliques of a graph."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kernelcrf.validation import shown
 
 @dataclass(frozen=True, eq=False)
 class Potentials:
-    """The fitted functions of all terms, which give the tables of new samples.
+    """The fitted functions that score the labellings of cliques; each function is called a term.
 
-    layout, theta : terms and their weights (n, S), where S is the number of labellings of a clique. The weights are
-        multiplied by the factors of the label kernels.
-    maps : the feature maps of the terms that have inputs, by name.
+    layout, theta : the terms, and the weights of all terms as one vector. A term has one weight for each feature and
+        each labelling of its clique; the label kernel is already multiplied in.
+    maps : for each term that depends on inputs, the map from inputs to features.
     """
 
     layout: Layout
@@ -38,24 +38,28 @@ class Potentials:
 
     @classmethod
     def of(cls, fitted: Fit) -> Potentials:
-        """Return the potentials of a fit."""
+        """Return the functions that a fit has found, with the label kernels multiplied in."""
         terms, weights = fitted.layout.terms, fitted.weights
         layout = Layout(tuple(_plain_term(term.name, term.cliques, term.n, term.k_y.L) for term in terms))
         return cls(layout, layout.join({term.name: term.k_y.expand(weights[term.name]) for term in terms}), fitted.maps)
 
     @classmethod
     def of_tables(cls, tables: Mapping[str, Floats]) -> Potentials:
-        """Return potentials that do not depend on inputs: one term per clique, from its table (1, S)."""
+        """Return potentials without inputs; `tables` has, for each clique, the scores of its labellings in one row."""
         layout = Layout(tuple(_plain_term(name, name, *table.shape) for name, table in tables.items()))
         return cls(layout, layout.join(tables), {})
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights (n, S) of each term, by name."""
+        """Return the weights of each term as an array [feature, labelling of the clique]; the key is its name."""
         return self.layout.split(self.theta)
 
     def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
-        """Return the tables (m, n_entries) of new samples, given the inputs of each template's cliques."""
+        """Return the scores of all labellings of all cliques, with one row per sample.
+
+        inference : inference on the graph that the m samples share.
+        inputs : for each kind of clique, such as "edges", the inputs of its cliques.
+        """
         known: dict[int, TokenFeatures] = {}
         features = {}
         for term in self.layout.terms:
@@ -72,7 +76,10 @@ class Potentials:
         return tables
 
     def start(self, terms: Iterable[Term]) -> Start:
-        """Return the starting point of a later fit: the maps and weights of those `terms` that have potentials here."""
+        """Return the feature maps and weights from which a later fit of `terms` can start.
+
+        Terms that these potentials do not have, or that have another number of labellings, are left out.
+        """
         sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
         for term in terms:
             if sizes.get(term.name) == term.k_y.L:
@@ -83,21 +90,21 @@ class Potentials:
         return Start({name: own for name, own in self.maps.items() if name in weights}, weights)
 
     def kernel(self, term: str) -> InputKernel | None:
-        """Return the input kernel of a term, or None if there is no such term with inputs."""
+        """Return the kernel of the inputs of a term, or None if no term with inputs has this name."""
         own = self.maps.get(term)
         return own.kernel if isinstance(own, WhitenedMap) else None if own is None else InputKernel("linear")
 
     def potential(self, term: str) -> Floats:
-        """Return the table of a term without inputs."""
+        """Return the scores of a term without inputs, one per labelling of its clique."""
         return np.asarray(self.weights[term][0])
 
     def landmarks(self, term: str) -> Inputs | None:
-        """Return the landmarks of a term with inputs, or None for the linear kernel."""
+        """Return the landmarks of a term with inputs, one per row, or None for the linear kernel."""
         own = self.maps[term]
         return own.landmarks if isinstance(own, WhitenedMap) else None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes equal potentials."""
+        """Return the potentials as values for JSON and named arrays, which `from_arrays` reads."""
         configs, arrays = maps_to_arrays(self.maps.values())
         places = list(dict.fromkeys(map(id, self.maps.values())))
         terms = [
@@ -116,10 +123,10 @@ class Potentials:
     def from_arrays(
         cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], columns: Mapping[str, int]
     ) -> Potentials:
-        """Return the potentials that `to_arrays` wrote; raise if their parts do not fit together.
+        """Return the potentials that `to_arrays` wrote; raise if the values and arrays are inconsistent.
 
-        sizes : the number of labellings of a clique, for each template that the model may have.
-        columns : the number of columns of a template's input, for the templates for which it is known.
+        sizes : for each kind of clique that the model may have, the number of labellings of one clique.
+        columns : for each kind of clique for which it is known, the number of columns of its inputs.
         """
         maps: dict[str, FeatureMap] = {}
         known: dict[tuple[int, int | None], FeatureMap] = {}
@@ -127,7 +134,7 @@ class Potentials:
         for one in config["terms"]:
             name, template, n = read_text(one, "name"), read_text(one, "template"), 1
             if template not in sizes:
-                raise ModelFileError(f"the template is {shown(template)}: expected one of {list(sizes)[:8]}")
+                raise ModelFileError(f"the model file has cliques {shown(template)}: expected {list(sizes)[:8]}")
             if one["map"] is not None:
                 key = read_count(one, "map"), columns.get(template)
                 if key not in known:
@@ -139,7 +146,9 @@ class Potentials:
             terms.append(_plain_term(name, template, n, sizes[template]))
         layout = Layout(tuple(terms))
         if config["templates"] != list(layout.cliques):
-            raise ModelFileError(f"the templates are {shown(config['templates'])}: expected {layout.cliques[:8]}")
+            raise ModelFileError(
+                f"the model file has templates={shown(config['templates'])}: expected {layout.cliques[:8]}"
+            )
         return cls(layout, np.asarray(read_array(arrays, "weights", (layout.size,), "f"), np.float64), maps)
 
 

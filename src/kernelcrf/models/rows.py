@@ -1,4 +1,4 @@
-"""A fitted classifier of rows: p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x))."""
+"""A fitted classifier of rows: a row x has class y with probability exp(f_y(x)) / sum_l exp(f_l(x))."""
 
 from __future__ import annotations
 
@@ -28,22 +28,25 @@ class RowModel(KernelModel):
 
     @classmethod
     def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
-        """Return the model with the result of training, the reader of the rows, and the classes."""
+        """Return the model, given the result of training, the reader of the rows, and the classes."""
         return cls(**cls._fields_of(found, len(classes)), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
-        """Return the scores f_l(x) of each row x and each class l, (N, L)."""
+        """Return the scores f_l(x), with one row per row x of X and one column per class l."""
         return self.folded[TOKEN_TERM].scores(self.reader.read(X), engine)
 
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
-        """Yield the class probabilities (N, L) for each draw from the posterior."""
+        """Yield, for each draw from the posterior, the probabilities of the classes, one column per class."""
         for scores, _ in self.draw_scores(self.reader.read(X), n_samples, temperature, random_state, engine):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
-        """Return mean and variance of the scores f_l, (N, L) each; for two classes, of f_1 - f_0, (N,) each."""
+        """Return the mean and the variance of the scores f_l(x), each with one column per class l.
+
+        With two classes, return the mean and the variance of f_1(x) - f_0(x), one number per row x of X.
+        """
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
@@ -55,19 +58,19 @@ class RowModel(KernelModel):
         return self.log_score(y, softmax(self.scores(X, engine), axis=1))
 
     def log_score(self, y: UserData, proba: Array) -> float:
-        """Return the mean log-probability of the labels y (N,), given the probabilities `proba` (N, L)."""
+        """Return the mean log-probability of the labels y, given the class probabilities of each row."""
         labels = read_classes(y, self.classes, len(proba))
         return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return a JSON-able config and named arrays, from which `from_arrays` makes an equal model."""
+        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, arrays = super().to_arrays()
         config |= {"estimator": "KernelClassifier", "classes": values_to_config(self.classes)}
         return config | self.reader.to_config(), arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if its parts do not fit together."""
+        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
         shared = cls._read_fields(config, arrays, reader.n_features, len(classes), [TOKEN_TERM])
         return cls(**shared, reader=reader, classes=classes)

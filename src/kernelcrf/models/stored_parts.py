@@ -1,7 +1,4 @@
-"""Convert certificates, structure searches and posteriors to JSON-able values and arrays, and back.
-
-Types, shapes and numbers are checked when they are read.
-"""
+"""Convert certificates, structure searches and posteriors to values for JSON and arrays, and read and check them."""
 
 from __future__ import annotations
 
@@ -25,14 +22,14 @@ STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, OUT_OF_COMPONENTS, STALLED, 
 
 
 def plain(value: Any, name: str) -> Any:
-    """Return the value with arrays as lists, or raise if JSON cannot hold it."""
+    """Return the value, as a list if it is an array; raise TypeError if JSON cannot store it."""
     value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         raise TypeError(
-            f"{name}={shown(value)} cannot be written to a file: expected text, numbers, or lists and dicts of these; "
-            "joblib.dump stores any object"
+            f"{name}={shown(value)} cannot be written to a file: expected text, numbers, or lists and dicts of these. "
+            "Change the value, or save the estimator with joblib.dump, which stores any object."
         ) from None
     return value
 
@@ -56,11 +53,13 @@ METADATA = either(
 
 
 def certificate_from_config(config: Config) -> Certificate:
-    """Return a certificate from the values of its fields."""
+    """Return the certificate whose fields have the values in `config`."""
     # Files of version 0.1.0.dev0 may not have these two fields.
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
-        raise ModelFileError(f"status is {shown(config['status'])}: expected one of {', '.join(STATUSES)}")
+        raise ModelFileError(
+            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}"
+        )
     certificate = Certificate(
         objective=read_number(config, "objective", finite=config["status"] != TEMPERED),
         lower_bound=read_number(config, "lower_bound", finite=False),
@@ -69,7 +68,7 @@ def certificate_from_config(config: Config) -> Certificate:
         rounding=read_number(config, "rounding", least=0.0),
     )
     if math.isnan(certificate.lower_bound):
-        raise ModelFileError("lower_bound is nan: expected a number, or -Infinity")
+        raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity")
     if certificate.status == OPTIMAL and not certificate.is_certified:
         # Files of earlier versions call a fit with missing labels optimal.
         return replace(certificate, status=STATIONARY)
@@ -77,7 +76,7 @@ def certificate_from_config(config: Config) -> Certificate:
 
 
 def search_from_config(config: Config | None) -> Search | None:
-    """Return a structure search from the values of its fields, or None if there was none."""
+    """Return the structure search whose fields have the values in `config`, or None if `config` is None."""
     if config is None:
         return None
     rounds = tuple(
@@ -104,7 +103,7 @@ def _read_list(config: Config, name: str) -> list[Any]:
 
 
 def posterior_arrays(posterior: Posterior) -> Arrays:
-    """Return the arrays to store for a posterior, without its mode."""
+    """Return the arrays of a posterior that a model file stores, by name; the mode is not among them."""
     if isinstance(posterior, PartialPosterior):
         own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
         return own | posterior_arrays(posterior.inner)
@@ -114,7 +113,7 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
 
 
 def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:
-    """Return the evidence and the posterior with the mode theta from a file; None if they were not computed."""
+    """Read the evidence and the posterior of the weights, whose mode is theta; return None if `config` is None."""
     if config is None:
         return None
     error, n_effective = _numbers(config, "error", "n_effective").values()
@@ -123,10 +122,14 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
         return replace(evidence, posterior=_posterior(arrays, theta))
     kept = read_array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
     if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
-        raise ModelFileError(f"tensor 'partial.kept' has indices outside the range of the {len(theta)} weights")
+        raise ModelFileError(
+            f"tensor 'partial.kept' has weight indices outside the expected range 0 to {len(theta) - 1}"
+        )
     inner = _posterior(arrays, theta[kept])
     if inner is None:
-        raise ModelFileError("the file has the tensor 'partial.kept' but no posterior of these weights: expected both")
+        raise ModelFileError(
+            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well"
+        )
     scale = read_array(arrays, "partial.scale", theta.shape, "f")
     return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))
 
