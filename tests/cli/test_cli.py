@@ -334,7 +334,10 @@ def test_parquet_that_cannot_be_read_is_named_in_one_line(folder, tmp_path):
     path = tmp_path / "a.parquet"
     model = tmp_path / "m.kcrf"
     assert run("fit", folder / "train.txt", model).exit_code == 0
-    for content, said in ((b"nothing", "its end is missing"), (b"PAR1" + b"\x1b" * 40 + b"PAR1", "a.parquet")):
+    for content, said in (
+        (b"nothing", "expected a complete Parquet file"),
+        (b"PAR1" + b"\x1b" * 40 + b"PAR1", "a.parquet"),
+    ):
         path.write_bytes(content)
         for command in (("tag", model, path), ("evaluate", model, path), ("convert", path, tmp_path / "b.jsonl")):
             line = fails(run(*command))

@@ -56,7 +56,7 @@ def test_files_that_are_none_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"expected a Parquet file, or a folder with \.parquet files"):
         read_parquet(tmp_path)
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(FormatError, match=r"b\.parquet: expected a Parquet file"):
+    with pytest.raises(FormatError, match=r"b\.parquet: .* expected a complete Parquet file"):
         read_parquet(tmp_path)
 
 
@@ -65,5 +65,5 @@ def test_a_file_that_was_damaged_since_is_named(tmp_path):
     (part,) = read_parquet((tmp_path / "a.parquet").as_uri()).sources
     assert part().lengths.tolist() == [1]
     (tmp_path / "a.parquet").write_bytes(b"nothing")
-    with pytest.raises(FormatError, match=r"a\.parquet: expected a Parquet file"):
+    with pytest.raises(FormatError, match=r"a\.parquet: .*expected a complete Parquet file"):
         part()

@@ -51,8 +51,8 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"a O\nb\n", r"a.txt, line 2: got the cells \['b'\]: expected 2 cells, none empty"),
-        ("a.txt", b"a\tO\n\nb\t\n", r"a.txt, line 3: got the cells \['b', ''\]: expected 2 cells, none empty"),
+        ("a.txt", b"a O\nb\n", r"a.txt, line 2: got the cells \['b'\]: expected 2 cells, .* no empty cell"),
+        ("a.txt", b"a\tO\n\nb\t\n", r"a.txt, line 3: got the cells \['b', ''\]: expected 2 cells, .* no empty cell"),
         ("a.txt", b"a O\nb\xe9 O\n", "a.txt, line 2: expected UTF-8 text, got 0xe9 at byte 2"),
         ("a.txt", b"", "a.txt: the file has no sequence"),
         ("a.txt", b"\n\n \n", "a.txt: the file has no sequence"),
@@ -66,17 +66,21 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.jsonl", b'{"tokens": ["a"]}\n{"tokens": [1]}\n', r"line 2: tokens are \[1\]: expected strings"),
         ("a.jsonl", b'{"tokens": ["a"]\n', "line 1: expected a JSON object"),
         ("a.jsonl", b'["a"]\n', "line 1: expected an object"),
-        ("a.jsonl", b'{"labels": ["a"]}\n', "expected tokens, or either"),
-        ("a.jsonl", b'{"vectors": [[1]], "features": [["a"]]}\n', "either features or vectors"),
+        ("a.jsonl", b'{"labels": ["a"]}\n', "expected tokens, features or vectors, but not both"),
+        ("a.jsonl", b'{"vectors": [[1]], "features": [["a"]]}\n', "but not both features and vectors"),
         ("a.jsonl", b'{"tokens": ["a"], "labels": []}\n', "expected equal lengths"),
         ("a.jsonl", b'{"vectors": [[1], [2, 3]]}\n', "lists of numbers, all of the same length"),
         ("a.jsonl", b'{"vectors": [[1], [NaN]]}\n', r"the vector of token 1 is \[nan\]: expected finite"),
-        ("a.jsonl", b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n', "line 2: the sequence has vectors with 2 entries"),
+        (
+            "a.jsonl",
+            b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n',
+            "line 2: the tokens of this sequence have vectors with 2 entries",
+        ),
         ("a.jsonl", b'{"tokens": ["a"], "weight": -1}\n', "weight is -1: expected a number >= 0"),
         ("a.jsonl", b'{"tokens": ["a"], "labels": [{}]}\n', "a label is {}: expected"),
-        ("a.crfsuite", b"A\tx:y\n", "line 1: 'y' after a colon: expected a finite number"),
+        ("a.crfsuite", b"A\tx:y\n", "line 1: got 'y' after a colon: expected a finite number"),
         ("a.crfsuite", b"A\tx\nB\tx\\\n", "line 2: .* ends in a single backslash"),
-        ("a.parquet", b"PAR1", "expected a Parquet file"),
+        ("a.parquet", b"PAR1", "expected a complete Parquet file"),
         ("a.npz", b"PK", "expected an .npz file"),
         ("a.doc", b"", r"the extension '.doc' is not known"),
     ],
@@ -186,7 +190,7 @@ def test_formats_hold_what_they_are_given(tmp_path, name, kinds):
                 back = [(k, [t if isinstance(t, dict) else dict.fromkeys(t, 1.0) for t in x], *r) for k, x, *r in back]
             assert back == list(map(plain, records))
         elif name in ("a.txt", "a.npz"):
-            with pytest.raises(FormatError, match="which can store every kind"):
+            with pytest.raises(FormatError, match=r"files can only store .*: write \.jsonl"):
                 write(tmp_path / name, records)
 
 
@@ -201,9 +205,12 @@ def test_an_archive_that_does_not_fit_together_is_named(tmp_path):
     X = np.ones((3, 2))
     for arrays, message in [
         ({"X": X}, "expected an array lengths"),
-        ({"X": X, "lengths": np.array([1, 1])}, "the lengths sum to 2 and X has 3 rows"),
-        ({"X": X, "lengths": np.array([3]), "y": np.array([1])}, r"y has shape \(1,\) and type int64: expected \(3,\)"),
-        ({"y": X}, r"expected an array X \(N, d\)"),
+        ({"X": X, "lengths": np.array([1, 1])}, "the lengths sum to 2, but X has 3 rows"),
+        (
+            {"X": X, "lengths": np.array([3]), "y": np.array([1])},
+            r"y has shape \(1,\) and type int64: expected shape \(3,\)",
+        ),
+        ({"y": X}, r"expected an array X with one row of numbers per token"),
         ({"X": np.array([object()])}, "plain arrays"),
     ]:
         np.savez(tmp_path / "a.npz", **arrays)
@@ -294,7 +301,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     write(tmp_path / "a.txt", RECORDS["text"])
     before = (tmp_path / "a.txt").read_bytes()
-    with pytest.raises(FormatError, match="expected text for"):
+    with pytest.raises(FormatError, match="files can only store text"):
         write(tmp_path / "a.txt", [*RECORDS["text"], *RECORDS["names"]])
     assert (tmp_path / "a.txt").read_bytes() == before
     assert os.listdir(tmp_path) == ["a.txt"]

@@ -170,7 +170,7 @@ def test_a_sequence_without_labels_comes_back_without_labels(tmp_path):
         ('{"tokens": ["a"], "labels": [NaN]}', "a label is nan"),
         ('{"tokens": ["a"], "labels": [[]]}', r"a label is \[\]"),
         ('{"tokens": ["a"], "labels": [["b", null]]}', "a label is"),
-        ('{"vectors": [[9007199254740993]]}', "an integer of a vector is not exact"),
+        ('{"vectors": [[9007199254740993]]}', "vectors have an integer that float64 cannot represent exactly"),
     ],
 )
 def test_json_that_no_model_can_read_is_named_with_its_line(tmp_path, line, message):

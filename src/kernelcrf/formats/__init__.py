@@ -1,7 +1,7 @@
-"""Labelled sequences in files: column files, JSON lines, CRFsuite's text format, Parquet and .npz.
+"""Read and write labelled sequences as column files, JSON lines, CRFsuite's text format, Parquet or .npz.
 
-The format follows from the file extension, with or without ".gz" after it; "-" is standard input or output. Files are
-read in batches, so that streams of any length fit in memory. Errors name the file and the line.
+The file extension, with or without ".gz" after it, determines the format; the path "-" means standard input or output.
+Text is read in batches, so that a stream of any length needs little memory. Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
-    """Return `format` if given, else the format that belongs to the file extension; standard input is "columns".
+    """Return `format` if it is given, else the format of the file extension, or "columns" if `path` is "-".
 
     Examples
     --------
@@ -55,17 +55,18 @@ def format_of(path: PathLike, format: str | None = None) -> str:
     known = ", ".join(extension for extensions in EXTENSIONS.values() for extension in extensions)
     raise FormatError(
         f"{display_name(path)}: the extension {extension!r} is not known: expected one of {known}; or pass the "
-        f"format: {', '.join(EXTENSIONS)}"
+        f"format, one of {', '.join(EXTENSIONS)}"
     )
 
 
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    r"""Yield lists of records, so that a stream is processed as it arrives; raise if there is no sequence.
+    r"""Yield lists of `Record`, one record per sequence, as a file or stream is read; raise if it has no sequence.
 
-    n_columns : the number of cells that describe a token in a column file; a further cell is its label. None means
-        all cells except the last, or all cells if `labels` is False.
+    n_columns : the number of cells per token in a column file, without the label; one more cell on a line is the
+        label. None means all cells except the last, or all cells if `labels` is False.
+    labels : whether the last cell of a token is its label, if `n_columns` is None; only for column files.
 
     Examples
     --------
@@ -87,8 +88,9 @@ def read_batches(
             first = first or record
             if (record.kind, record.width) != (first.kind, first.width):
                 raise FormatError(
-                    f"{record.place}: the sequence has {record.kind} with {record.width} entries per token, the first "
-                    f"one has {first.kind} with {first.width}: expected one kind and one width in the whole file"
+                    f"{record.place}: the tokens of this sequence have {record.kind} with {record.width} entries, but "
+                    f"in the first sequence they have {first.kind} with {first.width} entries: expected the same in "
+                    "the whole file"
                 )
         if batch:
             yield batch
@@ -99,7 +101,7 @@ def read_batches(
 def read(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[Record]:
-    r"""Yield the records one by one; the arguments are the same as for `read_batches`.
+    r"""Yield the sequences of a file one by one, each as a `Record`; `read_batches` explains the arguments.
 
     Examples
     --------
@@ -114,7 +116,7 @@ def read(
 
 
 def write(path: PathLike, records: Iterable[Record], format: str | None = None) -> None:
-    r"""Write records to a file, or to standard output if `path` is "-"; a failed write leaves no partial file.
+    r"""Write records to a file, or to standard output if `path` is "-"; if writing fails, no partial file is left.
 
     Examples
     --------
@@ -150,8 +152,8 @@ def _check_kinds(records: Iterable[Record], name: str) -> Iterator[Record]:
     for record in records:
         if record.kind != KINDS.get(name, record.kind):
             raise FormatError(
-                f"{record.place}: the sequence has {record.kind}: expected {KINDS[name]} for {EXTENSIONS[name][0]}; "
-                "write .jsonl, which can store every kind, or turn text into features with templates"
+                f"{record.place}: the input of the sequence is {record.kind}, but {EXTENSIONS[name][0]} files can only "
+                f"store {KINDS[name]}: write .jsonl, or turn text into features with templates"
             )
         yield record
 

@@ -1,4 +1,4 @@
-"""Import Arrow only when a Parquet file is read or written, and add the name of the file to its errors."""
+"""Import pyarrow when a Parquet file is first read or written, and add the name of the file to pyarrow's errors."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
 
 @contextmanager
 def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterator[None]:
-    """Replace Arrow's errors inside the block by errors that name the file: FormatError, or OSError from the system.
+    """Replace errors of Arrow in a `with` block by errors that begin with `name`, the name of the file.
 
-    A damaged file makes Arrow raise ArrowInvalid, OSError, NotImplementedError, UnicodeDecodeError and others.
+    Errors of the operating system and MemoryError keep their type. Other errors become FormatError, since a damaged
+    file makes Arrow raise ArrowInvalid, NotImplementedError, UnicodeDecodeError and others.
     """
     try:
         yield
     except FormatError:
         raise
     except MemoryError:
-        raise MemoryError(f"{name}: not enough memory to read a row group: write smaller row groups") from None
+        raise MemoryError(f"{name}: a row group does not fit in memory: write smaller row groups") from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), name) from None

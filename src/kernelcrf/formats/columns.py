@@ -1,7 +1,7 @@
 """Column files, as in the CoNLL shared tasks: one token per line, with cells separated by tabs or blanks.
 
-An empty line ends a sequence. All lines must have the separator and the number of cells of the first line. The last
-cell is the label, unless the options of `read` say otherwise. A line has at most MOST_CELLS cells.
+An empty line ends a sequence. All lines must use the same separator and have the same number of cells as the first
+line, at most MOST_CELLS. The last cell is the label, unless the options of `read` say otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT = "a column file"
 
 
 def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -> Iterator[list[Record]]:
-    """Yield batches of records of kind "text"; `read_batches` explains the options."""
+    """Yield lists of records with text as their input; `kernelcrf.formats.read_batches` explains the options."""
     name, separator, width, n = display_name(path), "", 0, 0
     for batch in paragraphs(path):
         found = []
@@ -34,15 +34,15 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 width = len(cells[0])
                 n = width - labels if n_columns is None else n_columns
                 if n < 1 or not n <= width <= n + 1:
-                    expected = f"{n_columns} or {n_columns + 1}" if n_columns is not None else "2 or more"
-                    raise FormatError(
-                        f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected} cells, which "
-                        "describe the token and give its label"
-                    )
+                    expected = "2 or more cells, of which the last is the label"
+                    if n_columns is not None:
+                        expected = f"{n_columns} or {n_columns + 1} cells: n_columns={n_columns}, and possibly a label"
+                    raise FormatError(f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected}")
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
                 raise FormatError(
-                    f"{name}, line {number + t}: got the cells {shown(cells[t])}: expected {width} cells, none empty"
+                    f"{name}, line {number + t}: got the cells {shown(cells[t])}: expected {width} cells, as on the "
+                    "first line, and no empty cell"
                 )
             x = cells if n == width else [row[:n] for row in cells]
             own = None if n == width else [row[n] for row in cells]
@@ -51,7 +51,10 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
 
 
 def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Return the lines of a sequence, as they were if read from a column file, with a cell added for each `extra`."""
+    """Return the lines of a sequence, one per token; each column in `extra` adds one cell at the end of each line.
+
+    A sequence that was read from a column file keeps its original lines before the added cells.
+    """
     columns = [list(map(str, column)) for column in extra]
     separator, known = "\t", list[str]()
     if record.kind != "text":
@@ -64,14 +67,14 @@ def lines_of(record: Record, extra: Iterable[Sequence[object]]) -> Iterator[str]
     for cell in {cell for column in columns for cell in column}:
         if not cell or separator in cell or set(cell) & set("\t\n\r"):
             raise FormatError(
-                f"{record.place}: {shown(cell)} cannot be written as a cell: expected text that is not empty and has "
-                "no tabs or line ends, and no blanks if blanks separate the cells; use --json"
+                f"{record.place}: {shown(cell)} cannot be written as a cell: expected text that is not empty, without "
+                "tabs and line ends, and without blanks if blanks separate the cells of this file; use --json instead"
             )
     return map(separator.join, zip(*([known] if known else []), *columns, strict=True))
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
-    """Write records of kind "text" to an open text file, with tabs between cells."""
+    """Write records with text as their input to an open text file, with tabs between the cells."""
     labels, first = TextLabels(FORMAT), None
     for record in records:
         if record.weight != 1.0:
@@ -88,22 +91,22 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
             first = first or (len(row), line)
             if len(row) != first[0]:
                 raise FormatError(
-                    f"{record.place}: a line has {len(row)} cells, and the first one {first[0]}: expected the same "
-                    f"number, and labels for all sequences or for none; {HOLDS_ALL}"
+                    f"{record.place}: a line would have {len(row)} cells, but the first line has {first[0]}: expected "
+                    f"equally many cells for all tokens, and labels for all sequences or for none; {HOLDS_ALL}"
                 )
             # If the first line has one cell, the reader splits lines at blanks.
             cells = line.split("\t" if "\t" in first[1] else " ")
             if cells != row or "" in cells or not is_line(line) or first[1].startswith(MARK):
                 raise FormatError(
                     f"{record.place}: the cells {shown(row)} cannot be written as a line: expected cells that are not "
-                    f"empty, without tabs and line ends, and without blanks if they are the only cell; {HOLDS_ALL}"
+                    f"empty, without tabs and line ends, and without blanks if a token has one cell; {HOLDS_ALL}"
                 )
             lines.write(line + "\n")
         lines.write("\n")
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has too many cells; checked before the split, which would need much memory."""
+    """Raise if a line has more than MOST_CELLS cells; splitting such a line first would need much memory."""
     for t, line in enumerate(lines):
         # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:

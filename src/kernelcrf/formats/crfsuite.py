@@ -1,8 +1,8 @@
 """CRFsuite's text format: one token per line, with its label and its attributes separated by tabs.
 
-An empty line ends a sequence. An attribute is `name` or `name:value`; in names and labels, a backslash stands before
-each colon and backslash. A first line `@weight:2.5` gives the weight of the sequence. If all labels of a sequence are
-empty, it counts as unlabelled.
+An empty line ends a sequence. An attribute is written as `name` or `name:value`; in names and labels, colons and
+backslashes are escaped by a backslash. If the first line of a sequence is `@weight:2.5`, the sequence has that weight.
+A sequence is unlabelled if all its labels are empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPECIAL = re.compile(r"([:\\])")
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield batches of records of kind "features"; a token is a list of names, or a dict if any name has a value."""
+    """Yield lists of records with features as input: per token a list of names, or a dict if a name has a value."""
     name = display_name(path)
     for batch in paragraphs(path):
         found = []
@@ -47,9 +47,10 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
-    """Write records of kind "features" to an open text file; tokens of unlabelled sequences get an empty label.
+    """Write records with features as their input to an open text file.
 
-    The words `record.tokens` are not written, since the format cannot store them.
+    Tokens of unlabelled sequences get an empty label.
+    The words `record.tokens` are not written, since CRFsuite's format cannot store them.
     """
     labels, begun = TextLabels(FORMAT), False
     for record in records:
@@ -103,7 +104,7 @@ def _number(text: str, place: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise FormatError(f"{place}: {text!r} after a colon: expected a finite number; write a colon in a name as \\:")
+        raise FormatError(f"{place}: got {text!r} after a colon: expected a finite number; in names, write \\: for :")
     return value
 
 

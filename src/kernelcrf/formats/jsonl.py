@@ -1,4 +1,4 @@
-"""JSON lines: one JSON object per sequence and line; kernelcrf.formats.records describes the objects."""
+"""JSON lines: each line is a JSON object that describes one sequence; `kernelcrf.formats.records` lists its entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelcrf.persistence import PathLike
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield batches of records; blank lines are skipped."""
+    """Yield lists of records, one record per line; skip blank lines."""
     name = display_name(path)
     for first, lines in line_batches(path):
         batch = []
@@ -36,7 +36,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 
 def write(lines: TextIO, records: Iterable[Record]) -> None:
-    """Write records to an open text file."""
+    """Write records to an open text file, one line per record."""
     for record in records:
         try:
             line = json.dumps(object_of(record), ensure_ascii=False)
@@ -48,7 +48,7 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a dict; raise if a name occurs twice, where Python's JSON reader would drop the first value."""
+    """Convert the pairs of a JSON object to a dict; raise if a name occurs twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

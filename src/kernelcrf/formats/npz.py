@@ -1,10 +1,10 @@
-""".npz files: a few arrays, in which the tokens of all sequences follow one another.
+"""Read and write .npz files with the following arrays, in which the tokens of all sequences follow one another.
 
-X           (N, d); or data, indices, indptr and shape of a CSR matrix, as scipy.sparse.save_npz writes them
-lengths     (m,) numbers of tokens per sequence
-y           (N,) labels, optional
-tokens      (N,) words to show, optional
-weight      (m,) weights of sequences, optional
+X           one row of numbers per token; instead of X, a CSR matrix as data, indices, indptr and shape (scipy.sparse)
+lengths     the number of tokens of each sequence
+y           one label per token (optional)
+tokens      one word per token, to be displayed (optional)
+weight      one weight per sequence (optional)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load_arrays(path: PathLike) -> dict[str, Array]:
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield all records, of kind "vectors", in one batch."""
+    """Yield a single list with all records; the input of each token is a vector."""
     name = display_name(path)
     try:
         found = load_arrays(path)
@@ -56,16 +56,17 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
     X, lengths = _inputs(found, name), found.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise FormatError(
-            f"{name}: expected an array lengths (m,) of integers above 0, got the arrays {shown_list(sorted(found))}"
+            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected an array lengths with one integer "
+            "above 0 per sequence"
         )
     m, n_tokens = len(lengths), sum(lengths.tolist())
     if n_tokens != X.shape[0]:
-        raise FormatError(f"{name}: the lengths sum to {n_tokens} and X has {X.shape[0]} rows: expected the same")
+        raise FormatError(f"{name}: the lengths sum to {n_tokens}, but X has {X.shape[0]} rows: expected one per token")
     for key, length, kinds in (("y", n_tokens, "biufSU"), ("tokens", n_tokens, "biufSU"), ("weight", m, "biuf")):
         if key in found and (found[key].shape != (length,) or found[key].dtype.kind not in kinds):
             raise FormatError(
-                f"{name}: {key} has shape {found[key].shape} and type {found[key].dtype}: expected ({length},) "
-                + ("numbers or strings" if "U" in kinds else "numbers")
+                f"{name}: {key} has shape {found[key].shape} and type {found[key].dtype}: expected shape ({length},) "
+                + ("and numbers or strings" if "U" in kinds else "and numbers")
             )
     weight = found.get("weight", np.ones(m))
     if not (np.isfinite(weight) & (weight >= 0)).all():
@@ -86,11 +87,11 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
 
 
 def write(file: BinaryIO, records: Iterable[Record]) -> None:
-    """Write records of kind "vectors" to an open binary file."""
+    """Write records with vectors as their input to an open binary file."""
     records = list(records)
     widths = {record.width for record in records}
     if len(widths) > 1:
-        raise FormatError(f"{records[0].place}: vectors have {sorted(widths)} entries: expected the same number in all")
+        raise FormatError(f"{records[0].place}: vectors have {sorted(widths)} entries: expected equally many")
     found: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
     if any(sp.issparse(record.x) for record in records):
         X = sp.csr_array(sp.vstack([record.x for record in records]))
@@ -101,7 +102,8 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
         missing = [record for record in records if getattr(record, entry) is None]
         if missing and len(missing) < len(records):
             raise FormatError(
-                f"{missing[0].place}: the sequence has no {entry}: expected {entry} for all or for none; write .jsonl"
+                f"{missing[0].place}: the sequence has no {entry}: expected {entry} for all sequences or for none; "
+                "otherwise write .jsonl"
             )
         if not missing:
             found[key] = _array(records, entry)
@@ -120,38 +122,38 @@ def _inputs(found: dict[str, Array], name: str) -> Inputs:
             X = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
             check_rows(X)
         except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"{name}: expected the parts of a CSR matrix ({one_line(error)})") from None
+            raise FormatError(f"{name}: {', '.join(CSR)} are not a CSR matrix ({one_line(error)})") from None
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise FormatError(
-            f"{name}: expected an array X (N, d) of numbers, or {', '.join(CSR)} of a CSR matrix, got the arrays "
-            f"{shown_list(sorted(found))}"
+            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected an array X with one row of numbers "
+            f"per token, or {', '.join(CSR)} of a CSR matrix"
         )
     return X
 
 
 def _array(records: list[Record], entry: str) -> Array:
-    """Return all labels or all tokens as one array."""
+    """Return the attribute `entry`, "labels" or "tokens", of all records as one array."""
     values = [plain(one) for record in records for one in getattr(record, entry)]
     if len(set(map(type, values))) == 1 and isinstance(values[0], str | int | float):
         return np.array(values)
     raise FormatError(
-        f"{records[0].place}: {entry} are missing or have several types: expected strings, integers or floats only; "
-        "use -1 for a missing integer label, or write .jsonl"
+        f"{records[0].place}: some {entry} are missing or have different types: expected only strings, only integers "
+        "or only floats; use -1 for a missing integer label, or write .jsonl"
     )
 
 
 def _check_sizes(file: BinaryIO, packed: int) -> None:
-    """Raise if the archive would unpack to too many bytes, or if an array states more bytes than are stored."""
+    """Raise if a zip file of `packed` bytes unpacks to too many bytes, or if an array claims more bytes than it has."""
     with zipfile.ZipFile(file) as archive:
         total = sum(member.file_size for member in archive.infolist())
         if total > allowed(packed):
             raise ValueError(
-                f"{packed:,} packed bytes unpack to {total:,}: expected at most {allowed(packed):,}; if you trust the "
-                "file, write it with np.savez, which does not compress"
+                f"{packed:,} packed bytes unpack to {total:,} bytes: expected at most {allowed(packed):,}; if you "
+                "trust the file, write it again with np.savez, which does not compress"
             )
         for info in archive.infolist():
             with archive.open(info) as member:
                 read_head = npy.read_array_header_1_0 if npy.read_magic(member)[0] == 1 else npy.read_array_header_2_0
                 shape, _, dtype = read_head(member)
             if math.prod(shape) * dtype.itemsize > info.file_size:
-                raise ValueError(f"array {info.filename!r} of shape {shape} needs more bytes than the file has for it")
+                raise ValueError(f"array {info.filename!r} of shape {shape} needs more bytes than the file stores")

@@ -1,8 +1,8 @@
-"""Parquet files: one row per sequence, with the columns that `records` describes. Features are lists of names, or maps.
+"""Read and write Parquet files with one row per sequence; `kernelcrf.formats.records` describes the columns.
 
-The size of a file is checked before Arrow unpacks it: p packed bytes may become at most `streams.allowed(p)`. The Arrow
-schema that some writers add is ignored, since it may ask for lists of fixed size, whose missing entries take memory
-that the check cannot see.
+Features are stored as lists of names, or as maps from names to values. Before Arrow unpacks a file, a bound of its
+unpacked size is compared with the limit `streams.allowed`. The Arrow schema that some writers add to a file is ignored:
+it may declare lists of fixed size, whose missing entries would need memory that the bound does not include.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class ParquetSource:
     name: str
 
     def read(self, groups: Sequence[int], columns: Sequence[str], objects: Iterable[str] = ()) -> ArrowObject:
-        """Return the given columns of the given row groups as a table; raise if they would need too much memory.
+        """Return some columns of some row groups as an Arrow table; raise if the table would need too much memory.
 
-        objects : the columns that the caller turns into Python objects, which take more memory.
+        objects : the columns that the caller will convert to Python objects, which need more memory than a table.
         """
         with arrow_errors(self.name):
             self._check(groups, columns, objects)
             return self.arrow.read_row_groups(list(groups), list(columns))
 
     def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[ArrowObject]:
-        """Yield record batches of at most `n_rows` rows, which the caller may turn into Python objects."""
+        """Yield Arrow record batches of at most `n_rows` rows; raise if their Python objects need too much memory."""
         with arrow_errors(self.name):
             self._check(range(len(self.footer.groups)), columns, columns)
             yield from self.arrow.iter_batches(batch_size=n_rows, columns=list(columns))
 
     def _check(self, groups: Iterable[int], columns: Sequence[str], objects: Iterable[str]) -> None:
-        """Raise if the columns would unpack to more bytes than `allowed` for their packed size."""
+        """Raise if the columns unpack to more bytes than `streams.allowed` permits for their packed size."""
         names, objects = self.footer.columns, set(objects)
         if twice := next((name for name in columns if names.count(name) > 1), None):
             raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected one")
@@ -70,13 +70,13 @@ class ParquetSource:
                 raise FormatError(
                     f"{self.name}: {packed:,} packed bytes unpack to {unpacked:,}: expected at most "
                     f"{allowed(packed):,}; if you trust the file, write it again with use_dictionary=False, "
-                    "compression='none'"
+                    "compression='none' (pyarrow)"
                 )
 
 
 @contextmanager
 def open_parquet(path: str, filesystem: ArrowObject = None, name: str | None = None) -> Iterator[ParquetSource]:
-    """Open a Parquet file on an Arrow filesystem (None: the local one); error messages call it `name`."""
+    """Open a Parquet file on an Arrow filesystem, by default the local one; errors show `name` instead of `path`."""
     name = path if name is None else name
     with arrow_errors(name):
         native = (arrow()[0].fs.LocalFileSystem() if filesystem is None else filesystem).open_input_file(path)
@@ -92,7 +92,7 @@ def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
     tail = bytes(native.read_at(8, size - 8)) if size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 12:
-        raise FormatError(f"{name}: expected a Parquet file, but its end is missing; it may be incomplete")
+        raise FormatError(f"{name}: the file does not end like a Parquet file: expected a complete Parquet file")
     data = bytes(native.read_at(length, size - 8 - length)).replace(*ARROW_SCHEMA)
     footer = read_footer(data)
     if any(chunk.start + chunk.packed > size for group in footer.groups for chunk in group):
@@ -106,7 +106,7 @@ def _source(native: ArrowObject, file: BinaryIO, name: str) -> ParquetSource:
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield the records in batches of at most ROWS rows."""
+    """Yield lists of at most ROWS records, one record per row."""
     name, numbers = display_name(path), count()
     with open_parquet(os.path.abspath(path), name=name) as source:
         present = [key for key in KEYS if key in source.footer.columns]
@@ -121,7 +121,7 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 
 
 def write(file: BinaryIO, records: Iterable[Record]) -> None:
-    """Write records to an open binary file; the first ROWS records determine the columns and their types."""
+    """Write one row per record to an open binary file; the first ROWS records determine the columns and their types."""
     pa, pq = arrow()
     writer, left = None, iter(records)
     try:
@@ -135,7 +135,7 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
 
 
 def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> ArrowObject:
-    """Return the records as a table; raise if the table would change a value."""
+    """Convert records to an Arrow table with the given schema, or with a new one; raise if this changes a value."""
     named = all(isinstance(token, list) for record in records if record.kind == "features" for token in record.x)
     if schema is not None and "features" in schema.names:
         named = not pa.types.is_map(schema.field("features").type.value_type)
@@ -154,15 +154,15 @@ def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> Arrow
     for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
         if not one.keys() <= set(names):
             raise FormatError(
-                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but none of the "
-                f"first {ROWS:,} sequences has: write .jsonl"
+                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but the columns are "
+                f"determined by the first {ROWS:,} sequences, and none of these has: write .jsonl"
             )
         check_same(record, record_of(_name_features(again), record.place), "Parquet")
     return table
 
 
 def _name_features(found: dict[str, object]) -> dict[str, object]:
-    """Return a row in which Arrow's maps (pairs) and structs (with None for absent fields) are dicts of features."""
+    """Convert the features of a row to dicts; Arrow returns lists of pairs, or dicts with None for absent features."""
     features = found.get("features")
     return found if not isinstance(features, list) else {**found, "features": [_token(token) for token in features]}
 

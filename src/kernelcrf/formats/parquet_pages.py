@@ -1,4 +1,7 @@
-"""Bound the memory that a Parquet file needs, from its footer and page headers, before Arrow unpacks it.
+"""Compute an upper bound of the memory that a Parquet file needs, before Arrow unpacks the file.
+
+The bound is computed from the footer and the page headers, which are structs in Thrift's compact protocol. These are
+the fields that are read, with their numbers:
 
     FileMetaData   {2 [SchemaElement], 4 [RowGroup {1 [ColumnChunk {3 ColumnMetaData}]}]}
     SchemaElement  {1 physical type, 2 length of a value, 4 name, 5 number of children}
@@ -6,11 +9,10 @@
     PageHeader     {1 kind, 2 unpacked size, 3 packed size, header: 5 (data), 7 (dictionary) or 8 (data v2)}
     header         {1 number of values, 2 encoding (4 for data v2)}
 
-These are structs in Thrift's compact protocol, with numbered fields. Arrow decodes them too, but a damaged footer can
-crash it, and it creates as many values as the page headers state, whatever the footer says. Run-length and dictionary
-encoding can turn a kilobyte into gigabytes, beyond the stated unpacked size: a column of n strings takes at most
-
-    n length(longest entry of the dictionary) + unpacked bytes of the pages.
+Arrow also decodes these structs, but a damaged footer can crash Arrow, and Arrow creates as many values as the page
+headers claim, even if the footer claims fewer. Run-length and dictionary encoding can turn a kilobyte into gigabytes,
+far more than the unpacked size in the headers. A column of n strings needs at most n times the length of the longest
+string in its dictionary, plus the unpacked size of its pages.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ LONGEST_HEADER = 1 << 24
 
 
 class Leaf(NamedTuple):
-    """A column of plain values: the top-level column that contains it, and the bytes per value."""
+    """A leaf of the schema: its top-level column, whether its values are strings, and the bytes per value."""
 
     column: str
     is_string: bool
@@ -51,7 +53,7 @@ class Leaf(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The values of a leaf in one row group: compression codec, number of values, and position in the file."""
+    """The values of a leaf in one row group: `packed` bytes at position `start` of the file, compressed by `codec`."""
 
     leaf: Leaf
     codec: str
@@ -61,7 +63,7 @@ class Chunk(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The header of a page; `content` is the file position where the data of the page begins."""
+    """The header of a page; `content` is the position in the file at which the data of the page begin."""
 
     kind: int
     content: int
@@ -96,7 +98,7 @@ def read_footer(data: bytes) -> Footer:
 
 
 def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[Leaf]:
-    """Yield the leaves below a schema element, whose children are the next elements of `schema`."""
+    """Yield the leaves below a schema element; its descendants are the next elements of the iterator `schema`."""
     n_children = _field(element, 5, int, 0)
     for _ in range(n_children):
         yield from _leaves(next(schema, None), schema, column)
@@ -130,7 +132,7 @@ def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
 
 
 def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
-    """Return the length of the longest string in the dictionary, or an upper bound if it cannot be read."""
+    """Return the length of the longest string in a dictionary, or an upper bound if the dictionary cannot be read."""
     dictionaries = [page for page in found if page.kind == DICTIONARY]
     others = {page.encoding for page in found if page.kind != DICTIONARY}
     bound = max(page.unpacked for page in found)
@@ -151,7 +153,7 @@ def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
 
 
 def pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
-    """Read the headers of the pages of a chunk; raise ValueError if their sizes are impossible."""
+    """Yield the page headers of a chunk; raise ValueError if a size in a header is negative or too large."""
     place, end, seen = chunk.start, chunk.start + chunk.packed, 0
     while place < end:
         file.seek(place)
@@ -186,9 +188,9 @@ def _field(struct: object, number: int, kind: type[T], default: T | None = None)
 
 
 def read_struct(file: BinaryIO, most: int) -> dict[int, object]:
-    """Read a Thrift struct at the current position of a file; return its fields by number.
+    """Read a Thrift struct at the current position of a file; return a dict from field numbers to values.
 
-    Raise ValueError if it has more than `most` bytes. Floating-point numbers are returned as bytes.
+    Floating-point numbers are returned as bytes. Raise ValueError if the struct has more than `most` bytes.
     """
     return _StructReader(file, most).struct(DEEPEST)
 

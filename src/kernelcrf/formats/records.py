@@ -1,16 +1,18 @@
-"""`Record`, one sequence of a file, and the object that stands for it in JSON lines and in rows of Parquet files.
+"""`Record`, one sequence of a file, and its conversion to a JSON object or a row of a Parquet file.
 
-kind        inputs x of T tokens
-text        T rows of cells (word, part of speech, ...), which are strings
-features    T tokens, each a dict of features or a list of feature names
-vectors     (T, d), dense or CSR
+The input `x` of a record depends on its kind:
 
-An object has tokens, features or vectors, and optional entries; entries with other names are ignored:
+text        one list of strings per token, such as the word and its part of speech
+features    one dict of features, or one list of feature names, per token
+vectors     one row of numbers per token, in a dense array or a CSR matrix
 
-tokens      T words, or T lists of cells; they are the input unless there are features or vectors
-features    T dicts from names to values, or T lists of feature names
-vectors     T lists of d numbers
-labels      T labels; null means a missing label, and a list the labels that an ambiguous token may have
+A JSON object or row has tokens, features or vectors, but not both features and vectors. Labels and weight are
+optional, and entries with other names are ignored:
+
+tokens      one word, or one list of strings, per token; the input if there are no features and no vectors
+features    one dict from names to values, or one list of feature names, per token
+vectors     one list of numbers per token
+labels      one label per token; null means a missing label, and a list means that each of its labels is possible
 weight      the weight of the sequence in training
 """
 
@@ -60,10 +62,12 @@ def one_line(error: Exception, most: int = 200) -> str:
 class Record:
     """One sequence of a file.
 
-    labels : T labels, each None if it is missing; None if the sequence is unlabelled.
-    tokens : T words to display; None if the file has only features or vectors.
+    kind : "text", "features" or "vectors".
+    x : the input, one entry per token: a list of strings, the features or a row of numbers, depending on `kind`.
+    labels : one label per token, in which None is a missing label; None if the whole sequence is unlabelled.
+    tokens : one word per token, to be displayed; None if the file has only features or vectors.
     place : where the sequence begins, such as "train.txt, line 12".
-    raw : the lines of a column file, or the object of a JSON line; None for other formats.
+    raw : the original lines of a column file, or the original JSON object; None for other formats.
     weight : the weight of the sequence in training.
 
     Examples
@@ -88,7 +92,7 @@ class Record:
 
     @property
     def width(self) -> int:
-        """The number of cells or numbers per token; 0 for features."""
+        """The number of cells per token for text, the number of columns for vectors, and 0 for features."""
         return len(self.x[0]) if self.kind == "text" else int(self.x.shape[1]) if self.kind == "vectors" else 0
 
 
@@ -98,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def record_of(found: object, place: str, raw: object = None) -> Record:
-    """Convert a JSON object to a record; raise FormatError, beginning with `place`, if it is not valid."""
+    """Convert a JSON object to a record; if it is not valid, raise a FormatError that begins with `place`."""
     if not isinstance(found, Mapping):
         raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
     lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
@@ -108,7 +112,8 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
     given = [key for key in INPUTS if key in lists]
     if len(given) > 1 or not (given or "tokens" in lists):
         raise FormatError(
-            f"{place}: the entries are {list(found)[:10]}: expected tokens, or either features or vectors"
+            f"{place}: the object has the entries {list(found)[:10]}: expected tokens, features or vectors, but not "
+            "both features and vectors"
         )
     lengths = {key: len(value) for key, value in lists.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
@@ -182,7 +187,7 @@ def _rows(tokens: list[Any], place: str) -> list[list[str]]:
     rows = [[token] if isinstance(token, str) else token for token in tokens]
     widths = {len(row) if isinstance(row, list) else 0 for row in rows}
     if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
-        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of strings of one length")
+        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or equally long lists of strings")
     if len(rows[0]) > MOST_CELLS:
         raise FormatError(f"{place}: tokens have {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
     return rows
@@ -200,7 +205,7 @@ def _vectors(vectors: list[Any], place: str) -> Floats:
         raise FormatError(f"{place}: the vector of token {t} is {shown(vectors[t])}: expected finite numbers")
     # Every integer below 2^53 is exact as a float64.
     if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
-        raise FormatError(f"{place}: an integer of a vector is not exact as a float64: expected floats")
+        raise FormatError(f"{place}: vectors have an integer that float64 cannot represent exactly: expected floats")
     return X
 
 

@@ -1,6 +1,6 @@
-"""Checks of the writers: a value that the format would change is an error, so that files return what was written.
+"""Check that a format can store each value unchanged; writers raise an error if it cannot.
 
-Text formats store labels as text: a number becomes its digits, and distinct labels of a file must have distinct texts.
+Text formats store labels as text, such as "1" for the number 1. Distinct labels of a file must have distinct texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOLDS_ALL = "write .jsonl, which can store every text, label and weight"
 
 
 class TextLabels:
-    """Converts the labels of a file to text; raises if two distinct labels have the same text."""
+    """Converts the labels of a file to text; raises if two distinct labels would have the same text."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -27,7 +27,7 @@ class TextLabels:
         self._texts: dict[object, str] = {}
 
     def texts(self, record: Record) -> list[str] | None:
-        """Return the labels of a record as text; None if it is unlabelled."""
+        """Return the labels of a record as text, or None if the record has no labels."""
         return None if record.labels is None else [self._text(plain(label), record.place) for label in record.labels]
 
     def _text(self, label: object, place: str) -> str:
@@ -52,7 +52,10 @@ def is_line(line: str) -> bool:
 
 
 def feature_counts(token: object, place: str) -> dict[str, float]:
-    """Return the values of a token's features by column name; values of equal names are added up."""
+    """Return a dict from the feature names of a token to numbers; add up the values of features with equal names.
+
+    A feature whose value is a string has the number 1 and a name that includes the value.
+    """
     counts: dict[str, float] = {}
     for name, value in flat_items(token):
         column, number = (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, exact(value, place))
@@ -75,7 +78,7 @@ def exact(value: Any, place: str) -> float:
 
 
 def check_same(record: Record, again: Record, format: str) -> None:
-    """Raise unless `again`, the record read back from `format`, equals the original `record`."""
+    """Raise if `again`, which is `record` after it was written in `format` and read back, differs from `record`."""
     for what, same in (
         ("inputs", _same_inputs(record, again)),
         ("labels", _same_labels(record.labels, again.labels)),
@@ -85,7 +88,7 @@ def check_same(record: Record, again: Record, format: str) -> None:
         if not same:
             raise FormatError(
                 f"{record.place}: {format} would change the {what} of this sequence: expected strings, or numbers "
-                "that are exact as float64"
+                "that float64 can represent exactly"
             )
 
 

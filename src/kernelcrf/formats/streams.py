@@ -1,9 +1,10 @@
-"""Text in batches of whole lines, from a file, a gzipped file or standard input.
+"""Read text in batches of whole lines from a file, a gzipped file or standard input.
 
-A batch has the lines that one read of the source completes. From a pipe, these are the lines that have arrived, so a
-sentence can be tagged at once, and many together if many are waiting. Only one batch is in memory. A line, and a
-sequence of lines, has at most LONGEST bytes. In all formats, p packed bytes may unpack to at most max(LEAST, RATIO p):
-text and numbers pack to about a tenth of their size, but a malicious file of kilobytes may unpack to terabytes.
+Only one batch is in memory at a time. From a pipe, a batch contains the lines that have arrived, so that a sentence can
+be tagged without waiting for the next. A line, or all lines of one sequence, may have at most LONGEST bytes.
+
+In all formats, a compressed file may unpack to at most RATIO times its size, or LEAST bytes if that is more. Ordinary
+files unpack to about ten times their size, but a malicious file of kilobytes may unpack to terabytes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def allowed(packed: int) -> int:
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Yield batches: the number of the first line, and the lines without their line ends (LF or CR LF)."""
+    """Yield batches of lines, each as a pair: the number of its first line, and the list of lines without line ends."""
     name, number, pieces, length = display_name(path), 1, list[bytes](), 0
     try:
         for chunk in _chunks(path):
@@ -63,7 +64,10 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 
 
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield batches of paragraphs, each with the number of its first line; a blank line ends a paragraph."""
+    """Yield lists of paragraphs, each as a pair: the number of its first line, and the list of its lines.
+
+    A blank line ends a paragraph.
+    """
     run: list[str] = []
     length = 0
     for number, lines in line_batches(path):
@@ -84,7 +88,7 @@ def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def _chunks(path: PathLike) -> Iterator[bytes]:
-    """Yield bytes as they arrive; unpack them if the name ends in .gz, or if standard input is gzipped."""
+    """Yield bytes as they arrive; unpack them if the file name ends in .gz or if standard input is gzipped."""
     from_stdin = os.fspath(path) == STDIN
     with nullcontext(_buffered_stdin()) if from_stdin else open(path, "rb") as file:
         is_packed = file.peek(2)[:2] == GZIP_MAGIC if from_stdin else os.fspath(path).endswith(".gz")
@@ -103,8 +107,8 @@ def _unpack(file: BinaryIO, name: str) -> Iterator[bytes]:
         n_unpacked += len(chunk)
         if n_unpacked > allowed(packed.n):
             raise FormatError(
-                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,}: if you trust the file, "
-                "gunzip it first"
+                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,} bytes, the limit: if you "
+                "trust the file, gunzip it first"
             )
         yield chunk
 
@@ -123,7 +127,7 @@ class _Counted(io.RawIOBase):
 
 def _check_length(length: int, name: str, number: int, what: str) -> None:
     if length > LONGEST:
-        end = "a newline" if what == "line" else "an empty line after each sequence"
+        end = "a newline before that" if what == "line" else "an empty line after each sequence"
         raise FormatError(f"{name}, line {number}: a {what} has more than {LONGEST:,} bytes: expected {end}")
 
 

@@ -1,15 +1,16 @@
-"""Templates, which create features from the tokens of a text, in the syntax of CRF++ and Wapiti.
+"""Create features from the cells of tokens with templates, in the syntax of CRF++ and Wapiti.
 
     # a comment
-    U:w-1=%x[-1,0]                  the cell of the previous token, in column 0
-    U:w0|p0=%x[0,0]|%x[0,1]         two cells together
-    U:start=%m[0,0,"^.{1,3}"]       the first match of the regular expression in the cell, or nothing
-    U:digit=%t[0,0,"[0-9]"]         whether the regular expression matches: true or false
+    U:w-1=%x[-1,0]                  the cell of the previous token (-1) in column 0
+    U:w0|p0=%x[0,0]|%x[0,1]         the cells of the current token in columns 0 and 1, as one feature
+    U:start=%m[0,0,"^.{1,3}"]       the first match of the regular expression in the cell, or an empty text
+    U:digit=%t[0,0,"[0-9]"]         true if the regular expression matches in the cell, else false
     U:shape=%s[0,0]                 the shape of the cell, such as Xx-0 for Rome-42
-    B                               transitions between labels, which every model has
+    B                               ignored, since every model has transitions between labels
 
-A feature is the line with its macros replaced by their values. The macros %X, %M, %T and %S convert the cell to lower
-case first. Cells before the first token are _B-1, _B-2, ..., and cells after the last token are _B+1, _B+2, ...
+Each line is a template and gives one feature per token: the line, in which each macro (%...) is replaced by its value.
+The macros %X, %M, %T and %S convert the cell to lower case first. Positions before the first token have the cells
+_B-1, _B-2, ..., and positions after the last token have _B+1, _B+2, ...
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class TemplateError(ValueError):
 
 
 class Memo(dict[str, T], Generic[T]):
-    """A dict that computes missing values with a function and stores them."""
+    """A dict that computes the value of a missing key with a function, and stores it."""
 
     def __init__(self, function: Callable[[str], T]) -> None:
         self.function = function
@@ -68,14 +69,17 @@ class Memo(dict[str, T], Generic[T]):
         return value
 
     def forget(self) -> None:
-        """Drop all values if there are many, since an endless stream always brings new words."""
+        """Drop all values if there are more than REMEMBERED; otherwise an endless stream would fill the memory."""
         if len(self) > REMEMBERED:
             self.clear()
 
 
 @dataclass(frozen=True)
 class Place:
-    """A part of a template: it turns the cell in `column`, `row` tokens away, into `text[cell]`."""
+    """A macro of a template with the literal text around it; it replaces a cell by `text[cell]`.
+
+    The cell is in `column` of the token that is `row` positions after the current token.
+    """
 
     text: Memo[str]
     row: int
@@ -125,7 +129,7 @@ class Templates:
         return cls(kept["text"], kept["n_columns"], "templates of the model")
 
     def attach(self, model: UserData) -> None:
-        """Store the templates in the metadata of a fitted model, so that the command line can tag text with it."""
+        """Store the templates in the metadata of a fitted model, so that `kernelcrf tag` can use it on text."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
     def features(self, sequences: TextSequences) -> list[list[list[str]]]:
@@ -136,10 +140,10 @@ class Templates:
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
-        """Return the cells that each part of each template looks at, and flags: whether a position is a token.
+        """Return the cells that each macro of each template reads, and one flag per position: 1 if it is a token.
 
-        All sequences are in one list, with cells such as _B+1 between them: applying each template to thousands of
-        tokens at once takes a third of the time of applying all templates token by token.
+        All sequences are joined, with cells such as _B+1 between them. Applying each template to all tokens at once
+        takes a third of the time of applying all templates token by token.
         """
         for sequence in sequences:
             if len(sequence) and len(sequence[0]) != self.n_columns:
@@ -168,7 +172,7 @@ class Templates:
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
-        """The parsed templates, each as the list of its parts."""
+        """The parsed templates, each as the list of its macros."""
         templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
@@ -184,7 +188,8 @@ class Templates:
             *literals, last = [line[a:b] for a, b in zip(ends, [*starts, len(line)], strict=True)]
             if not literals or any("%" in literal for literal in [*literals, last]):
                 raise TemplateError(
-                    f'{source}: {line!r}: expected macros such as %x[-1,0], %s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
+                    f"{source}: {line!r} has no macro, or one that is not valid: expected macros such as %x[-1,0], "
+                    '%s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
                 )
             afters = [*[""] * (len(literals) - 1), last]
             places = zip(literals, macros, afters, strict=True)
@@ -210,7 +215,7 @@ class Templates:
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the feature names that a template gives, one per position; `cells` has the cells of each part."""
+    """Return the feature names of one template, one per position; `cells` has one list of cells per macro."""
     for place in template:
         place.text.forget()
     parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
@@ -218,10 +223,10 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
 
 
 class TemplateColumns:
-    """Applies templates and a vocabulary in one step, to tag long streams fast.
+    """Converts text to sparse rows, with templates and a vocabulary that maps feature names to columns.
 
-    The column of a template with one macro depends on one cell only. It is cached under the cell, so that the name
-    of the feature is built once. Columns of templates with several macros are cached under the name of the feature.
+    To be fast on long streams, columns are cached. If a template has one macro, its feature depends on one cell only:
+    the column is cached by cell, so that the feature name is built once. Otherwise it is cached by feature name.
     """
 
     def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:
@@ -229,7 +234,7 @@ class TemplateColumns:
         self._known = [Memo(partial(_column, vocabulary, template)) for template in templates.compiled]
 
     def entries(self, sequences: TextSequences) -> Entries:
-        """Return the same rows, one per token, that a vectoriser creates from `Templates.features`."""
+        """Return one sparse row per token, equal to the rows of a vectoriser applied to `Templates.features`."""
         seen, inside = self._templates.cells(sequences)
         table = np.empty((len(inside), len(seen)), np.int32)
         for k, (template, cells, known) in enumerate(zip(self._templates.compiled, seen, self._known, strict=True)):
@@ -242,15 +247,19 @@ class TemplateColumns:
 
 
 def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
-    """Return the column of a cell, or of a feature name if the template has several macros; else ABSENT."""
+    """Return the column of a template's feature, or ABSENT if the vocabulary does not have it.
+
+    key : the cell if the template has one macro, otherwise the feature name.
+    """
     return vocabulary.get(template[0].text.function(key) if len(template) == 1 else key, ABSENT)
 
 
 def default_templates(n_columns: int) -> Templates:
     """Return templates for words in column 0 and other cells, such as parts of speech, in further columns.
 
-    For words: a window of five tokens, pairs with the neighbours, lower case, shapes, and prefixes and suffixes of up
-    to four letters. For each further column: a window of five tokens with its pairs and triples.
+    The features of a word are the words in a window of five tokens, its pairs with both neighbours, lower case, shapes,
+    and prefixes and suffixes of up to four letters. Each further column gives the cells in a window of five tokens,
+    and all pairs and triples of adjacent cells in this window.
 
     Examples
     --------
@@ -310,7 +319,7 @@ def _test(search: Search, cell: str) -> str:
 
 
 def _fill(before: str, function: TextFunction, is_lower: bool, after: str, cell: str) -> str:
-    """Return the value of a macro for a cell, with the literal text before and after it."""
+    """Return the value of a macro for a cell, with the literal text `before` and `after` the macro."""
     if cell.startswith(BEYOND):
         return f"{before}{cell.removeprefix(BEYOND)}{after}"
     return f"{before}{function(cell.lower() if is_lower else cell)}{after}"
