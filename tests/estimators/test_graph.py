@@ -162,7 +162,7 @@ def test_networkx_graphs_are_read():
     model = GraphCRF("linear", tol=1e-8).fit(X, y)
     other = GraphCRF("linear", tol=1e-8).fit(graphs, y)
     assert model.certificate_.objective == pytest.approx(other.certificate_.objective, rel=1e-7)
-    with pytest.raises(ValueError, match=r"X\[0\] lacks features"):
+    with pytest.raises(ValueError, match=r"X\[0\] lacks node features"):
         model.predict([nx.path_graph(3)])
 
 

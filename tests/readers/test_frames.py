@@ -62,11 +62,13 @@ def test_missing_integers_of_pandas_are_none():
 @frames
 def test_what_the_frame_lacks_is_named(library):
     frame = library(TABLE)
-    with pytest.raises(ValueError, match=r"frame has no column 'y': expected one of 'doc'"):
+    with pytest.raises(
+        ValueError, match=r"frame has no column named 'y': expected exactly one for label; .* columns 'doc'"
+    ):
         from_frame(frame, "doc", ["x"], "y")
     with pytest.raises(ValueError, match=r"features is empty"):
         from_frame(frame, "doc", [])
-    with pytest.raises(ValueError, match=r"group column 'word' in row 2"):
+    with pytest.raises(ValueError, match=r"in row 2 of the group column 'word'"):
         from_frame(frame, "word", ["x"])
     with pytest.raises(TypeError, match=r"features='x'.*expected a list"):
         from_frame(frame, "doc", "x")
@@ -86,11 +88,19 @@ def test_no_frame_library_is_imported():
     ("frame", "features", "message"),
     [
         ([[1, 2.0]], ["x"], r"frame is of type list: expected a data frame"),
-        (pd.DataFrame([[1, 2.0, 3.0]], columns=["g", "x", "x"]), ["x"], r"frame has 2 columns 'x'"),
+        (pd.DataFrame([[1, 2.0, 3.0]], columns=["g", "x", "x"]), ["x"], r"frame has 2 columns named 'x'"),
         (pd.DataFrame({"g": [[1], [1]], "x": [1.0, 2.0]}), ["x"], r"group column 'g' that cannot be hashed"),
-        (pl.DataFrame({"g": [1.0, float("nan")], "x": [1.0, 2.0]}), ["x"], r"no value of group column 'g' in row 1"),
+        (
+            pl.DataFrame({"g": [1.0, float("nan")], "x": [1.0, 2.0]}),
+            ["x"],
+            r"no value in row 1 of the group column 'g'",
+        ),
         (pd.DataFrame({"g": [1], "x": [1.0]}), iter(["x"]), r"features is an iterator"),
-        (pd.DataFrame({"g": [1], **{f"{'x' * 99}{i}": [1.0] for i in range(99)}}), ["y"], r"frame has no column 'y'"),
+        (
+            pd.DataFrame({"g": [1], **{f"{'x' * 99}{i}": [1.0] for i in range(99)}}),
+            ["y"],
+            r"frame has no column named 'y'",
+        ),
     ],
 )
 def test_a_frame_that_cannot_be_cut_is_named_in_one_short_line(frame, features, message):

@@ -30,14 +30,14 @@ def network(node=1.0, edge=None):
         ([(X, [[0, 1, 2]])], r"edges of X\[0\] have shape \(1, 3\)"),
         ([(X, [[0.5, 1.0]])], "expected .* of integers"),
         ([(X, [[0, 3]])], "have node numbers from 0 to 3: expected 0 to 2"),
-        ([(X, [[1, 1]])], "joins node 1 to itself"),
+        ([(X, [[1, 1]])], "has an edge from node 1 to itself"),
         ([(X, EDGES), (X[:, :1], EDGES)], r"X\[1\] has 1 node features but X\[0\] has 2"),
         ([(X, EDGES), (X, EDGES, np.ones((2, 1)))], "X has some graphs with edge features and some without"),
-        ([(X, EDGES, np.ones((2, 2))), (X, EDGES, np.ones((2, 1)))], "differ in the number of their edge features"),
+        ([(X, EDGES, np.ones((2, 2))), (X, EDGES, np.ones((2, 1)))], "with different numbers of edge features"),
         ([([["a"], ["b"]], [[0, 1]])], r"X\[0\]\[0\] has dtype <U1"),
         ([(np.array([[np.nan], [0.0]]), [[0, 1]])], r"X\[0\]\[0\] contains NaN or infinity"),
-        ([nx.path_graph(3)], r"X\[0\] lacks features"),
-        ([network(node=[1.0, 2.0])], r"X\[0\] lacks features: expected .* same number"),
+        ([nx.path_graph(3)], r"X\[0\] lacks node features"),
+        ([network(node=[1.0, 2.0])], r"X\[0\] lacks node features: expected .* same number"),
         ([network(node=np.nan)], r"X\[0\], the attributes 'x' of nodes, contains NaN"),
         ([network(edge=np.inf)], r"X\[0\], the attributes 'x' of edges, contains NaN or infinity"),
         ([network(edge=[1.0, 2.0])], r"edges of X\[0\] have attributes 'x' that are not numbers or differ in length"),
@@ -79,7 +79,7 @@ def test_weights_and_structures_that_do_not_fit_are_named():
         (
             [[0, 1], [1, 2], [0, 1]],
             False,
-            r"edge \(0, 1\) more than once: expected each edge once, in either direction",
+            r"edge \(0, 1\) more than once: expected each edge once; .* are the same edge unless directed=True",
         ),
         ([[2, 1], [0, 1], [1, 2]], False, r"edge \(2, 1\) more than once.*directed=True"),
         ([[0, 1], [1, 2], [1, 2]], True, r"edge \(1, 2\) more than once: expected each edge once$"),
@@ -114,7 +114,7 @@ def test_parallel_edges_and_features_of_some_edges_are_refused():
         GraphSamples.read([graph], directed=False)
     some = network()
     some.edges[0, 1]["x"] = 1.0
-    with pytest.raises(ValueError, match=r"1 of the 2 edges of X\[0\] have an attribute 'x': expected features of all"):
+    with pytest.raises(ValueError, match=r"1 of the 2 edges of X\[0\] have an attribute 'x': expected this .* all"):
         GraphSamples.read([some], directed=False)
 
 

@@ -132,7 +132,7 @@ def test_a_config_that_does_not_hold_together_is_refused():
     for config in ({"kind": "U", "classes": ["a", 1.5, "a"]}, {"kind": "i", "classes": ["a", "b"]}):
         with pytest.raises(ValueError, match=r"values are .*: expected the type"):
             LabelReader.from_config(config)
-    with pytest.raises(ValueError, match=r"config has the class {}"):
+    with pytest.raises(ValueError, match=r"the stored class is {}"):
         LabelReader.from_config({"kind": "O", "classes": ["a", {}]})
     with pytest.raises(TypeError, match=r"label frozenset.* cannot be written"):
         LabelReader(np.array([frozenset("a"), "b"], dtype=object)).to_config()
@@ -148,14 +148,14 @@ ONE = Chains.from_lengths([2])
         ([["a", "b"], ["a"]], {}, ValueError, r"y has 2 sequences and X has 1"),
         (["a", "b", "a"], {"flat": True}, ValueError, r"y has 3 labels and X has 2 tokens"),
         ([["a", "a"]], {}, ValueError, r"one class, 'a'.*at least 2 classes.*classes="),
-        ([[1, -1]], {}, ValueError, r"at least 2 classes.*-1 counts as missing, pass classes=\[-1, 1\]"),
-        ([[None, None]], {}, ValueError, r"no label that is not missing"),
-        ([[-1, None]], {}, ValueError, r"no label that is not missing"),
-        ([[-1, None]], {"classes": ["a", "b"]}, ValueError, r"no label that is not missing"),
+        ([[1, -1]], {}, ValueError, r"at least 2 classes.*-1 counts as a missing label: pass classes=\[-1, 1\]"),
+        ([[None, None]], {}, ValueError, r"y has only missing labels"),
+        ([[-1, None]], {}, ValueError, r"y has only missing labels"),
+        ([[-1, None]], {"classes": ["a", "b"]}, ValueError, r"y has only missing labels"),
         ([["c", "d"]], {"classes": ["a", "b"]}, ValueError, r"none of the classes 'a', 'b'"),
         ([["a", "b"]], {"classes": ["a", None]}, ValueError, r"classes has None as a label"),
         ([["a", float("nan")]], {}, ValueError, r"y has nan as a label.*pass None"),
-        ([["a", {"b", None}]], {}, ValueError, r"y has None as a label.*outside any set"),
+        ([["a", {"b", None}]], {}, ValueError, r"y has None as a label.*in the place of a label or of a set"),
         ([["a", ["b"]]], {}, TypeError, r"label \['b'\] of type list: expected a hashable"),
         ([[["a", "b"]] * 2], {}, TypeError, r"expected a hashable label"),
         ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has 2 dimensions"),

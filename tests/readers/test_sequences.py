@@ -144,7 +144,7 @@ def test_what_is_written_reads_as_before(X, hash_features):
 )
 def test_a_config_that_is_inconsistent_is_refused(change):
     config = SequenceReader.fit(cut(TOKENS))[0].to_config() | change
-    with pytest.raises(ValueError, match=r"^(kind|n_features|feature_names) is .*: expected"):
+    with pytest.raises(ValueError, match=r"^(the stored kind of sequences|n_features|feature_names) is .*: expected"):
         SequenceReader.from_config(config)
 
 
@@ -159,13 +159,13 @@ INFINITE[2].data[0] = np.inf
     [
         ([], None, ValueError, r"X has no sequences"),
         (np.ones((4, 2)), None, ValueError, r"2 dimensions, shape \(4, 2\).*pass \[X\].*lengths="),
-        (np.ones((4, 2, 3, 1)), None, ValueError, r"4 dimensions, shape \(4, 2, 3, 1\).*list of \(T, d\) arrays"),
+        (np.ones((4, 2, 3, 1)), None, ValueError, r"4 dimensions, shape \(4, 2, 3, 1\).*expected a list of sequences"),
         (np.ones(4), [4], ValueError, r"X has 1 dim"),
         (sp.eye_array(3), None, ValueError, r"2 dimensions.*lengths="),
         ([np.ones((2, 2)), np.ones(3)], None, ValueError, r"X\[1\] has 1 dim.*reshape\(-1, 1\)"),
-        ([[1.0, 2.0]], None, ValueError, r"X\[0\] has 1 dim.*expected \(T, d\)"),
+        ([[1.0, 2.0]], None, ValueError, r"X\[0\] has 1 dim.*expected 2, one row per token"),
         ([np.ones((2, 2, 2))], None, ValueError, r"X\[0\] has 3 dim.*reshape\(len\(x\), -1\)"),
-        ([[[1, 2], [1]]], None, ValueError, r"X\[0\] has tokens of different widths"),
+        ([[[1, 2], [1]]], None, ValueError, r"X\[0\] has tokens with different numbers of features"),
         ([np.ones((2, 2)), np.ones((2, 3))], None, ValueError, r"X\[1\] has 3 features and X\[0\] has 2"),
         (BAD, None, ValueError, r"value NaN in sequence 3, token 1, feature 2.*SimpleImputer"),
         (INFINITE, None, ValueError, r"value inf in sequence 2, token 0"),
@@ -202,11 +202,11 @@ def test_what_cannot_be_read_is_named_with_the_way_out(X, lengths, error, messag
 def test_what_fit_did_not_see_is_refused():
     numbers, dicts, sparse = dense(), cut(TOKENS), [sp.csr_array(x) for x in dense()]
     for seen, given, message in [
-        (numbers, dicts, r"X has feature dicts, and fit saw arrays.*DictVectorizer"),
-        (dicts, numbers, r"X has arrays of numbers, and fit saw feature dicts.*to pass numbers"),
-        (dicts, sparse, r"X has sparse matrices, and fit saw feature dicts"),
-        (sparse, numbers, r"X has arrays.*fit saw sparse.*csr_array"),
-        (numbers, sparse, r"X has sparse.*fit saw arrays.*toarray"),
+        (numbers, dicts, r"X has feature dicts, but fit was given arrays.*DictVectorizer"),
+        (dicts, numbers, r"X has arrays of numbers, but fit was given feature dicts.*to pass numbers"),
+        (dicts, sparse, r"X has sparse matrices, but fit was given feature dicts"),
+        (sparse, numbers, r"X has arrays.*fit was given sparse.*csr_array"),
+        (numbers, sparse, r"X has sparse.*fit was given arrays.*toarray"),
     ]:
         with pytest.raises(TypeError, match=message):
             SequenceReader.fit(seen)[0].read(given)

@@ -117,7 +117,7 @@ def test_a_class_weight_that_is_none_is_refused_by_name(weight, engine):
 
 def test_class_weights_that_leave_nothing_are_refused():
     for engine in (None, Local()):
-        with pytest.raises(ValueError, match="with this class_weight, every sequence has weight 0"):
+        with pytest.raises(ValueError, match="class_weight gives every sequence the weight 0"):
             ChainCRF("linear", class_weight=dict.fromkeys(range(3), 0.0), engine=engine).fit(X, Y)
 
 

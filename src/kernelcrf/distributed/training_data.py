@@ -126,7 +126,7 @@ class DataSummary:
     def check_tokens(self, weight: str) -> None:
         """Raise if there is no token to fit; the message names the parameter `weight` if all weights are 0."""
         if self.counted == 0 and self.sequences:
-            raise ValueError(f"with this {weight}, every sequence has weight 0: expected at least one above 0")
+            raise ValueError(f"{weight} gives every sequence the weight 0: expected at least one weight above 0")
         if not any(self.tokens):
             raise ValueError(
                 f"X has {self.sequences} sequence(s), and the {self.counted} with a weight above 0 have no tokens: "

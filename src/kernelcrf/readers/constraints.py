@@ -1,16 +1,17 @@
-"""Constraints say which labels may follow each other, start a sequence and end it.
+"""Constraints say which labels may start a sequence, which may end it, and which labels may follow each other.
 
-A labelling y_1 ... y_T is legal iff first[y_1], steps[y_{t-1}, y_t] for every t > 1, and last[y_T]. These schemes
-write spans of type x as labels:
+A label sequence that breaks the constraints has probability 0. The constraints are a list of allowed pairs of labels,
+or the name of a scheme. A scheme writes spans, which are neighbouring tokens that belong together, as labels. A span
+has a type x, such as "person":
 
-    BIO, IOB2               B-x begins a span of x; I-x continues it, after B-x or I-x
-    IOB1                    I-x is within a span of x; B-x begins a span only directly after another span of x
-    BIOUL, BILOU,           B-x begins, I-x continues, L-x (or E-x) ends a span of x; U-x (or S-x) is a one-token span
+    BIO, IOB2               B-x begins a span; I-x continues it, directly after B-x or I-x
+    IOB1                    I-x is a token of a span; B-x begins a span that directly follows another span of type x
+    BIOUL, BILOU,           B-x begins, I-x continues and L-x (or E-x) ends a span; U-x (or S-x) is a span of one token
     IOBES, BIOES
-    BMES                    the same with the letters B, M, E, S
+    BMES                    the same as BIOUL, with the letters B, M, E, S
 
-O marks tokens outside all spans. A labelling is legal if reading its spans and writing them again gives the same
-labelling. A label is a letter, optionally followed by "-" and a type; a letter alone has the empty type.
+O marks tokens outside all spans. A label is a letter, optionally followed by "-" and a type; a letter alone has the
+empty type.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CONSTRAINTS = either(
 
 
 def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
-    """Return the labellings that a named scheme, or a list of pairs (from, to) of labels, allows.
+    """Return which label sequences are legal under a scheme such as "BIO", or a list of allowed pairs (from, to).
 
     The pair (None, y) allows y to start a sequence, and (y, None) allows y to end it. If no pair begins with None,
     every label may start a sequence; if no pair ends with None, every label may end it.
@@ -119,12 +120,12 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
 
 
 def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -> None:
-    """Raise if the labels of a sequence break the constraints, because their probability is then always 0."""
+    """Raise if the labels of a sequence break the constraints, under which these labels have probability 0."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
         wrong = [classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
             f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct the labels, "
-            "set doubtful ones to None, or omit constraints="
+            "pass None instead of labels that may be wrong, or omit constraints="
         )

@@ -1,14 +1,14 @@
-"""Read the containers that users pass, by position: the entries are the same as those of `list(values)`.
+"""Read the entries of the containers that users pass, such as lists, arrays and data frames, in their order.
 
 A pandas Series is read in the order of its rows; its index is ignored. These containers are accepted:
 
     lists, tuples, deques, ranges, views of a dict's values and other collections with a length and an order
     NumPy arrays, arrays of objects, np.matrix, memoryviews
-    Series and Index of pandas, Series of polars, arrays of Arrow; frames if a (T, d) table is expected
-    SciPy's sparse matrices and arrays of any format if a (T, d) table is expected
+    Series and Index of pandas, Series of polars, arrays of Arrow
+    data frames, and SciPy's sparse matrices and arrays of any format, if a table with one row per token is expected
 
-Iterators are refused, because a second reading would find them empty. Sets and mappings are refused, because their
-order is not the order of the data. Masked numbers are refused; a masked label counts as missing.
+Iterators are refused, because they can be read only once. Sets and mappings are refused, because their order is not
+the order of the data. Masked numbers are refused; a masked label counts as missing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ LABELS = "a sequence of labels, one per token; pass lengths= if y lists the labe
 
 
 def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
-    """Return the entries of a container by position; error messages use `name` and `expected`."""
+    """Return the entries of a container, such as a tuple or an array, as a list.
+
+    name, expected : the name of the argument and a description of valid values, for error messages.
+    """
     values = read_container(values, name, expected)
     if is_sparse(values) or is_frame(values):
         raise TypeError(
-            f"{name} is a single table, a {type(values).__name__}: expected {expected}; "
+            f"{name} is a single table of type {type(values).__name__}: expected {expected}; "
             "use kernelcrf.readers.frames.from_frame to cut a data frame into sequences"
         )
     if isinstance(values, np.ndarray) and values.ndim == 0:
@@ -46,7 +49,7 @@ def read_list(values: UserData, name: str, expected: str = "a list of sequences"
 
 
 def read_container(values: UserData, name: str, expected: str = "a sequence of tokens") -> UserData:
-    """Convert a container to a list, an array, a sparse matrix or a frame, whose entries have positions.
+    """Convert a container to a list, an array, a sparse matrix or a data frame; raise for any other value.
 
     A one-dimensional array of objects becomes a list.
     """
@@ -105,7 +108,7 @@ def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[Use
 
 
 def read_lengths(lengths: UserData) -> Ints:
-    """Return the number of tokens of each sequence, (m,), from any container of integers."""
+    """Return an array with the lengths of sequences, which may be passed in any container of integers >= 0."""
     expected = "a 1-D array of integers >= 0, the number of tokens of each sequence"
     values = read_container(lengths, "lengths", expected)
     sizes = np.asarray(values) if not is_sparse(values) else np.empty((0, 0))
@@ -117,19 +120,19 @@ def read_lengths(lengths: UserData) -> Ints:
 
 
 def read_matrix(part: UserData, name: str) -> Inputs:
-    """Return a (T, d) table of numbers, dense or CSR, from any container that holds one."""
+    """Convert the tokens of a sequence to a matrix of numbers, dense or CSR, with one row per token."""
     try:
-        array: UserData = _table(read_container(part, name), name)
+        array: UserData = _stack_tokens(read_container(part, name), name)
     except ValueError:
         raise ValueError(
-            f"{name} has tokens of different widths: expected a (T, d) array, with d numbers for every token"
+            f"{name} has tokens with different numbers of features: expected the same number for every token"
         ) from None
     if array.ndim != 2:
         raise ValueError(
-            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected (T, d), one row per token. "
+            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected 2, one row per token. "
             + "Reshape your data: "
             + (
-                "use x.reshape(-1, 1) if each token is one number; pass [X] if X is one sequence, a list of tokens"
+                "use x.reshape(-1, 1) if each token is one number; pass [X] if X is a single sequence"
                 if array.ndim == 1
                 else "use x.reshape(len(x), -1)"
             )
@@ -141,12 +144,14 @@ def read_matrix(part: UserData, name: str) -> Inputs:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} has dtype object: expected numbers, found {shown(str(error))}") from None
+            raise TypeError(
+                f"{name} has dtype object: expected numbers; the conversion failed with {shown(str(error))}"
+            ) from None
     return as_inputs(array, name)
 
 
 def read_table(values: UserData, name: str) -> Array:
-    """Return a table of any values as an array (m, n); masked entries become None."""
+    """Convert a table, which has one row per sample, to an array; masked entries become None."""
     expected = "a table, one row per sample"
     if isinstance(values, np.ma.MaskedArray):
         return _fill_masked(values)
@@ -157,7 +162,9 @@ def read_table(values: UserData, name: str) -> Array:
         return np.asarray(values, dtype=object if is_frame(values) else None)
     rows = [read_labels(row, f"{name}[{i}]", expected) for i, row in enumerate(values)]
     if len({len(row) for row in rows}) > 1:
-        raise ValueError(f"{name} has rows of different lengths: expected {expected}, all of the same length")
+        raise ValueError(
+            f"{name} has rows of different lengths: expected {expected}, and the same length for every row"
+        )
     width = len(rows[0]) if rows else 0
     return object_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
 
@@ -174,12 +181,12 @@ def is_collection(value: UserData) -> bool:
 
 
 def is_missing_value(label: UserData) -> bool:
-    """Return whether a value is None or pandas.NA; pandas need not be installed."""
+    """Return whether a value is None or pandas.NA, without importing pandas."""
     return label is None or type(label).__name__ == "NAType"
 
 
 def object_array(values: Sequence[object]) -> Array:
-    """Return values as an array (m,) of objects, even if they are sequences, which NumPy would stack."""
+    """Return an array of objects with one entry per value, even if the values are lists, which NumPy would stack."""
     array = np.empty(len(values), object)
     for i, value in enumerate(values):
         array[i] = value
@@ -187,20 +194,20 @@ def object_array(values: Sequence[object]) -> Array:
 
 
 class Ragged(list[T]):
-    """A list with one value per sequence, such as predictions; np.asarray makes it an array (m,) of dtype object.
+    """A list with one value per sequence, such as predictions, which NumPy converts to a 1-D array of objects.
 
-    scikit-learn joins the predictions of folds by `numpy.concatenate`, which would convert plain lists of arrays to
-    matrices, or fail if their lengths differ.
+    scikit-learn joins the predictions of folds by `numpy.concatenate`, which would convert a plain list of arrays to
+    a matrix, or fail if the arrays differ in length.
     """
 
     @classmethod
     def cut(cls, values: Array, offsets: Ints, axis: int = 0) -> Ragged[UserData]:
-        """Cut an array into m sequences; along `axis`, sequence i is offsets[i]:offsets[i+1]."""
+        """Cut an array along `axis` into sequences; sequence i has the positions offsets[i]:offsets[i+1]."""
         before = (slice(None),) * axis
         return cls(values[*before, low:high] for low, high in pairwise(offsets.tolist()))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """Return the values as an array (m,) of objects."""
+        """Return a one-dimensional array of objects with one entry per value."""
         if copy is False:
             raise ValueError("copy=False: a list cannot be converted to an array without a copy; pass copy=None")
         array = object_array(self)
@@ -228,8 +235,8 @@ def _fill_masked(labels: UserData) -> Array:
     return filled
 
 
-def _table(part: UserData, name: str) -> UserData:
-    """Convert a sequence to an array or a sparse matrix; the tokens of a list become its rows."""
+def _stack_tokens(part: UserData, name: str) -> UserData:
+    """Convert a sequence of tokens to an array or a sparse matrix with one row per token."""
     if is_sparse(part) or not isinstance(part, list):
         return part if is_sparse(part) else np.asarray(part)
     if any(is_sparse(token) for token in part):

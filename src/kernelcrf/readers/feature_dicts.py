@@ -1,15 +1,16 @@
 """Convert feature dicts to a sparse matrix, as scikit-learn's `DictVectorizer` and `FeatureHasher` do.
 
-With a fitted vocabulary, each feature is looked up directly. To make a vocabulary, or to hash names, X = A M is used:
-A (N, D) counts how often token t has each of the D distinct (name, value) items, and row i of M (D, d) is item i. The
-same items occur in many tokens, so each item is named and hashed only once.
+An item is a pair (name, value) of a token. With a fitted vocabulary, each item is looked up directly. To make a
+vocabulary, or to hash names, the distinct items are collected first: the same items occur in many tokens, and each
+distinct item is named or hashed only once.
 
-A token is a mapping, or a list, tuple or set of feature names that each count 1. The values of a mapping are
+A token is a mapping from names to values, or a list, tuple or set of feature names, which all have the value 1. In a
+mapping, the type of the value decides how the item `name: value` changes the columns of the token's row:
 
-    "the"            column `name=the` counts 1
-    2.5, True        column `name` is 2.5, 1
-    ["a", "b"]       columns `name=a` and `name=b` count 1 each; also a tuple or a set
-    {"k": value}     as above, with `name=k` for the name
+    "the"            add 1 to the column `name=the`
+    2.5 or True      add 2.5, or 1, to the column `name`
+    ["a", "b"]       add 1 to each of the columns `name=a` and `name=b`; a tuple or a set has the same effect
+    {"k": value}     do the same as for the item `name=k: value`
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 @dataclass(frozen=True, eq=False)
 class NamedTokens:
-    """N tokens whose features are names; each name counts 1.
+    """Tokens that are lists of feature names, stored as numbers; each name has the value 1.
 
-    names : the distinct names.
-    ids : indices into `names`, token by token; token t has ids[offsets[t]:offsets[t+1]].
+    names : the distinct feature names.
+    ids : the indices into `names` of all tokens, one token after the other.
+    offsets : token t has the names with the indices ids[offsets[t]:offsets[t+1]].
     """
 
     names: Sequence[str]
@@ -57,7 +59,7 @@ Tokens: TypeAlias = Sequence[UserData] | NamedTokens
 
 
 def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
-    """Return the tokens that `kept` (N,) selects, without the names that none of these tokens has."""
+    """Return the tokens whose flag in `kept` is true, and drop feature names that these tokens do not have."""
     if not isinstance(tokens, NamedTokens):
         return list(compress(tokens, kept.tolist()))
     counts = np.diff(tokens.offsets)
@@ -76,7 +78,7 @@ HASH_FEATURES = either(
 
 
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
-    """Return an unfitted vectoriser: one that hashes into `hash_features` columns, or, for None, uses a vocabulary."""
+    """Return an unfitted vectoriser that hashes names into `hash_features` columns, or makes a vocabulary if None."""
     HASH_FEATURES.check("hash_features", hash_features)
     if hash_features is None:
         return DictVectorizer(separator=SEPARATOR, sparse=True)
@@ -84,7 +86,10 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
 
 
 def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
-    """Return the (N, d) feature matrix of the tokens, without features that a fitted vocabulary does not contain."""
+    """Return the feature matrix of the tokens, one row per token.
+
+    fit : whether to make the vocabulary from these tokens; otherwise features outside the vocabulary are left out.
+    """
     if isinstance(vectorizer, FeatureHasher):
         items, ids, offsets = _distinct_items(tokens)
         columns, values = _hash_items(items, vectorizer)
@@ -98,7 +103,7 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
 
 
 def n_columns(vectorizer: Vectorizer) -> int:
-    """Return d, the number of columns of the matrices that the vectoriser makes."""
+    """Return the number of columns of the matrices that the vectoriser makes."""
     if isinstance(vectorizer, FeatureHasher):
         return int(vectorizer.n_features)
     return len(vectorizer.feature_names_)
@@ -113,9 +118,9 @@ def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> Dict
 
 
 def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Look up each feature once, if all tokens are lists of names or all are dicts of strings; else return None.
+    """Return the feature matrix if all tokens are lists of names, or all are dicts of strings; otherwise return None.
 
-    Built-in functions do all the work: a Python loop would double the time.
+    This function looks features up with built-in functions only, because a Python loop would double the time.
     """
     kinds, find = set(map(type, tokens)), vectorizer.vocabulary_.get
     if kinds <= set(COLLECTIONS):
@@ -136,7 +141,10 @@ def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries 
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
-    """Return each item's column (-1 if it is not in the vocabulary) and value; if `fit`, make the vocabulary first."""
+    """Return the column and the value of each item; the column is -1 if the vocabulary does not contain the item.
+
+    fit : whether to make the vocabulary from these items first.
+    """
     between = vectorizer.separator
     names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
     values = [1.0 if isinstance(value, str) else value for _, value in items]
@@ -148,7 +156,7 @@ def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) ->
 
 
 def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Labels, Floats]:
-    """Return each item's column (-1 if its value is 0), and its value times the sign of its hash."""
+    """Return the column of each item (-1 if the value of the item is 0), and its value times the sign of its hash."""
     columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
     if items:
         M = vectorizer.transform([{name: value} for name, value in items])
@@ -158,7 +166,10 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
 
 
 def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
-    """Return the distinct items in order of appearance, the item numbers token by token, and offsets (N + 1,)."""
+    """Return the distinct items in order of appearance, with the arrays `ids` and `offsets`.
+
+    Token t has the items with the indices ids[offsets[t]:offsets[t+1]].
+    """
     if isinstance(tokens, NamedTokens):
         return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
     if all(isinstance(token, COLLECTIONS) for token in tokens):
@@ -195,7 +206,7 @@ def _is_nested(value: UserData) -> bool:
 
 
 def flat_items(token: UserData, prefix: str = "") -> list[Item]:
-    """Return the (name, value) items of a token; the items of nested values have names such as "outer=inner"."""
+    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer=inner"."""
     if isinstance(token, COLLECTIONS):
         return [(prefix + _check_name(name), 1) for name in token]
     if not isinstance(token, Mapping):

@@ -1,6 +1,7 @@
 """Make sequences from a data frame: the rows with the same value in a group column form one sequence.
 
-Frames of pandas, polars and any library whose columns have `to_list` and `to_numpy` are read. None is imported.
+The frame may come from pandas, polars or any library whose columns have the methods `to_list` and `to_numpy`. This
+module imports no such library.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def from_frame(
     """Return the sequences X of a data frame and their labels y; y is None if no `label` column is given.
 
     The sequences are in the order in which their groups first appear, and tokens are in the order of the rows; the
-    rows of a group need not be adjacent. If all `features` are columns of numbers or booleans, a sequence is a (T, d)
-    array, with NaN for null; otherwise it is a list of feature dicts, in which null values are omitted. A null label
-    becomes None, a missing label.
+    rows of a group need not be adjacent. If all `features` are columns of numbers or booleans, a sequence is an
+    array with one row per token, and NaN for null; otherwise it is a list of feature dicts, without the null values. A
+    null label becomes None, which means a missing label.
 
     Examples
     --------
@@ -51,9 +52,12 @@ def from_frame(
         COLUMN.check(argument, name)
         if counts[name] != 1:
             times = f"{counts[name]} columns" if name in counts else "no column"
-            raise ValueError(f"frame has {times} {shown(name)}: expected one of {shown_list(columns)} as {argument}")
+            raise ValueError(
+                f"frame has {times} named {shown(name)}: expected exactly one for {argument}; the frame has the "
+                f"columns {shown_list(columns)}"
+            )
     if not features:
-        raise ValueError("features is empty: expected the names of the columns that are features of a token")
+        raise ValueError("features is empty: expected the name of at least one column")
     rows = _rows_by_group(_values(frame[group]), group)
     numbers = [_numbers(frame[name]) for name in features]
     if all(column.dtype.kind in "biuf" for column in numbers):
@@ -77,7 +81,7 @@ def _values(column: UserData) -> list[UserData]:
 
 
 def _numbers(column: UserData) -> Array:
-    """Return a column as an array; in columns of nullable numbers, null becomes NaN."""
+    """Return a column as an array; if the column has only numbers and nulls, null becomes NaN."""
     array = np.asarray(column.to_numpy())
     if array.dtype == object:
         values = _values(column)
@@ -91,7 +95,7 @@ def _rows_by_group(groups: Sequence[UserData], name: str) -> list[Places]:
     missing = next((row for row, value in enumerate(groups) if value is None or value != value), None)
     if missing is not None:
         raise ValueError(
-            f"frame has no value of group column {shown(name)} in row {missing}: expected each row to name its sequence"
+            f"frame has no value in row {missing} of the group column {shown(name)}: expected a value in every row"
         )
     try:
         codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))

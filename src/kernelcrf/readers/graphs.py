@@ -1,4 +1,7 @@
-"""Read graphs: tuples (node features, edges, edge features), networkx graphs, or sequences, which become chains."""
+"""Read graphs, passed as tuples (node features, edges), optionally with edge features, or as networkx graphs.
+
+A sequence is also accepted: it becomes a chain of nodes.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from kernelcrf.readers.weights import read_weights
 
 @dataclass(frozen=True, eq=False)
 class GraphSamples:
-    """The union of m graphs (samples): the nodes of all samples are numbered one after the other.
+    """Several graphs (samples) in one object: the nodes are numbered from 0 on, one sample after the other.
 
-    nodes : (N, d) features of all nodes.
-    offsets : (m + 1,); sample i has the nodes offsets[i], ..., offsets[i+1] - 1.
-    edges : (E, 2), the two node numbers of each edge, sample by sample.
-    edge_features : (E, k), or None.
-    directed : whether edges have a direction; the edges of sequences always do.
+    nodes : the features of the nodes, one row per node.
+    offsets : sample i has the nodes offsets[i], ..., offsets[i+1] - 1.
+    edges : the numbers of the two nodes of each edge, one row per edge.
+    edge_features : the features of the edges, one row per edge, or None.
+    directed : whether edges have a direction; the edges of sequences always have a direction.
     """
 
     nodes: Inputs
@@ -34,17 +37,20 @@ class GraphSamples:
 
     @property
     def n_samples(self) -> int:
-        """Return m, the number of graphs."""
+        """Return the number of graphs."""
         return len(self.offsets) - 1
 
     @property
     def samples(self) -> Ints:
-        """Return the number of the sample that each node belongs to, (N,)."""
+        """Return an array with one entry per node: the number of the sample that the node belongs to."""
         return np.repeat(np.arange(self.n_samples), np.diff(self.offsets))
 
     @classmethod
     def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
-        """Read the graphs of a container; if X is empty, return `like`, an instance without graphs, or raise."""
+        """Read the graphs in a container.
+
+        like : an instance without graphs to return if X is empty; if None, an empty X raises a ValueError.
+        """
         items = [_sample(x, i, directed) for i, x in enumerate(read_graphs(X))]
         if not items:
             if like is not None:
@@ -66,8 +72,8 @@ class GraphSamples:
             directed or chains == {True},
         )
 
-    def only(self, kept: Flags) -> GraphSamples:
-        """Return only the samples that the flags `kept` (m,) select."""
+    def select(self, kept: Flags) -> GraphSamples:
+        """Return the samples whose flag in `kept` is true."""
         nodes = kept[self.samples]
         edges = nodes[self.edges[:, 0]]
         numbers = np.cumsum(nodes) - 1
@@ -80,7 +86,10 @@ class GraphSamples:
         )
 
     def members(self, cliques: str) -> Ints:
-        """Return the nodes of each clique, (K, arity), of a kind: nodes, edges (also "edge inputs"), skips or paths."""
+        """Return the numbers of the nodes of each clique, one row per clique.
+
+        cliques : "nodes", "edges", "edge inputs" (which also means the edges), "skips" or "paths".
+        """
         if cliques == "nodes":
             return np.arange(self.nodes.shape[0])[:, None]
         if cliques in ("skips", "paths"):
@@ -89,9 +98,10 @@ class GraphSamples:
 
     @property
     def edge_inputs(self) -> Inputs:
-        """Return the inputs of an edge kernel: the edge features, or else the features of both nodes of each edge.
+        """Return the inputs of an edge kernel, one row per edge: the edge features if there are any.
 
-        Undirected edges use the sum and the absolute difference of the features of their two nodes.
+        Otherwise the inputs come from the two nodes of each edge: the features of both nodes if edges are directed, and
+        the sum and the absolute difference of these features if edges are undirected.
         """
         if self.edge_features is not None:
             return self.edge_features
@@ -102,7 +112,7 @@ class GraphSamples:
 
     @property
     def skips(self) -> Ints:
-        """Return the pairs of nodes, (K, 2), that are ends of a path of three nodes and not joined by an edge."""
+        """Return the two ends of each path of three nodes, one row per pair, except ends that an edge joins."""
         paths = self.paths
         ends = paths[:, ::2] if self.directed else np.sort(paths[:, ::2], axis=1)
         ends = np.unique(ends, axis=0)
@@ -112,7 +122,7 @@ class GraphSamples:
 
     @property
     def paths(self) -> Ints:
-        """Return all paths of three different nodes, (K, 3); directed edges are followed in their direction only."""
+        """Return all paths of three different nodes, one row per path; paths follow the direction of directed edges."""
         n_nodes = self.nodes.shape[0]
         into: list[list[int]] = [[] for _ in range(n_nodes)]
         out: list[list[int]] = [[] for _ in range(n_nodes)]
@@ -140,9 +150,10 @@ class _Sample:
 def read_labelled_graphs(
     X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
-    """Return a reader of the labels, and the graphs whose weight is above 0 with their labels and weights.
+    """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
-    Labels are indices into the classes, one per node, (N,); -1 is a missing label.
+    Return the reader of the labels, the graphs, the labels and the weights. The labels are indices into the classes,
+    one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)
@@ -152,13 +163,13 @@ def read_labelled_graphs(
     weights = read_weights(sample_weight, graphs.n_samples, "graph")
     if weights is not None and not weights.all():
         kept = weights > 0
-        labels, graphs, weights = labels[kept[graphs.samples]], graphs.only(kept), weights[kept]
+        labels, graphs, weights = labels[kept[graphs.samples]], graphs.select(kept), weights[kept]
     return reader, graphs, labels, weights
 
 
 def read_graphs(X: UserData) -> list[UserData]:
-    """Return the graphs of a container by position."""
-    expected = "a list of graphs, each (features, edges) or a networkx graph, or of sequences (T, d)"
+    """Return the graphs of a container as a list."""
+    expected = "a list of graphs, each a tuple (features, edges) or a networkx graph, or a list of sequences"
     opened = read_container(X, "X", expected)
     if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
         raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}; pass [X] for one sequence")
@@ -185,7 +196,7 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
 
 
 def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
-    """Return node features, edges and, if edges have any, edge features; features are the attributes "x"."""
+    """Return the node features, the edges and, if there are any, the edge features; features are attributes "x"."""
     if graph.is_directed() != directed:
         other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
         raise ValueError(
@@ -197,26 +208,29 @@ def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, .
         features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
     except (KeyError, ValueError):
         raise ValueError(
-            f"X[{i}] lacks features: expected an attribute 'x' of every node, with the same number of numbers each"
+            f"X[{i}] lacks node features: expected an attribute 'x' with the same number of features for every node"
         ) from None
     pairs = list(graph.edges(data=True))
     edges = np.array([(places[a], places[b]) for a, b, _ in pairs], np.int64).reshape(-1, 2)
     with_features = sum("x" in data for _, _, data in pairs)
     if 0 < with_features < len(pairs):
         raise ValueError(
-            f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected features of all "
-            "edges or of no edge"
+            f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected this "
+            "attribute for all edges or for none"
         )
     if not with_features:
         return features, edges
     try:
         return features, edges, np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
     except ValueError:
-        raise ValueError(f"the edges of X[{i}] have attributes 'x' that are not numbers or differ in length") from None
+        raise ValueError(
+            f"the edges of X[{i}] have attributes 'x' that are not numbers or differ in length: expected the same "
+            "number of features for every edge"
+        ) from None
 
 
 def _is_graph(x: UserData) -> bool:
-    """Return whether x is a tuple or list (features, edges[, edge features]), not a sequence of 2 or 3 tokens."""
+    """Return whether x is (features, edges) or (features, edges, edge features) rather than a sequence of tokens."""
     if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
         return False
     try:
@@ -248,14 +262,17 @@ def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
             f"the edges of X[{i}] have node numbers from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
         )
     if (edges[:, 0] == edges[:, 1]).any():
-        raise ValueError(f"X[{i}] joins node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two nodes")
+        raise ValueError(
+            f"X[{i}] has an edge from node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two different "
+            "nodes per edge"
+        )
     pairs = edges if directed else np.sort(edges, axis=1)
     _, first, counts = np.unique(pairs, axis=0, return_index=True, return_counts=True)
     if (counts > 1).any():
         a, b = edges[first[counts > 1].min()]
         raise ValueError(
             f"X[{i}] has the edge ({a}, {b}) more than once: expected each edge once"
-            + ("" if directed else ", in either direction; set directed=True to use edges in both directions")
+            + ("" if directed else "; (a, b) and (b, a) are the same edge unless directed=True")
         )
     return edges.astype(np.int64)
 
@@ -267,9 +284,13 @@ def _check_alike(items: Sequence[_Sample]) -> None:
         raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected the same number")
     with_edges = [item for item in items if len(item.edges)]
     if len({item.edge_features is None for item in with_edges}) > 1:
-        raise ValueError("X has some graphs with edge features and some without: expected them in all or in none")
+        raise ValueError(
+            "X has some graphs with edge features and some without: expected edge features in all graphs or in none"
+        )
     if len({item.edge_features.shape[1] for item in with_edges if item.edge_features is not None}) > 1:
-        raise ValueError("X has graphs that differ in the number of their edge features: expected the same number")
+        raise ValueError(
+            "X has graphs with different numbers of edge features: expected the same number in every graph"
+        )
 
 
 def _join(parts: Sequence[Inputs]) -> Inputs:

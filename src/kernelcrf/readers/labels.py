@@ -1,14 +1,15 @@
-"""Read labels and store them flat: one index into the classes per token, (N,), and the labels that a token may have.
+"""Read labels: convert the label of each token to an index into the classes.
 
-y is a list of label sequences, or a list of all labels if X is flat, in any container that `containers` reads. A label
-is any hashable value that equals itself. A string in the place of a sequence is a sequence of one-letter labels. These
-values have a special meaning:
+y is a list of label sequences. If X is one list of the tokens of all sequences, y is one list of all labels. The
+containers may be of any type that `kernelcrf.readers.containers` accepts. A label is any hashable value that equals
+itself, which NaN does not. A string in the place of a sequence is a sequence of one-letter labels. These values have a
+special meaning:
 
     None, pandas.NA The label is missing. A masked entry of a masked array is missing too.
     -1              The label is missing if all classes are strings or integers >= 0. Otherwise -1 is a label.
     {"a", "b"}      The label is one of the elements of this set or frozenset.
 
-Training maximises the probability that each such label is in its set.
+If a token has a set of labels, training maximises the probability that its label is in the set.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ UNKNOWN = -1
 class LabelReader:
     """Reads labels of tokens and nodes.
 
-    classes : (L,), the labels, sorted as in scikit-learn, or in order of appearance if they cannot be sorted.
+    classes : the distinct labels, sorted as in scikit-learn, or in order of appearance if they cannot be sorted.
     """
 
     classes: Array
 
     @classmethod
     def fit(cls, tokens: Iterable[UserData], classes: Iterable[Hashable] | None = None) -> LabelReader:
-        """Return a reader whose classes are given, or are the labels of the tokens; raise if no token is labelled."""
+        """Return a reader for the given classes or, if `classes` is None, for the labels that the tokens have.
+
+        Raise if no token has a label that is a class, or if there is only one class.
+        """
         seen = distinct_labels(tokens)
         if classes is not None:
             labels = dict.fromkeys(classes)
@@ -57,12 +61,14 @@ class LabelReader:
         reader = cls(_sort_labels(list(labels)))
         if not any(label in reader._index for label in seen):
             raise ValueError(
-                "y has no label that is not missing (None or -1): expected at least one labelled token"
+                "y has only missing labels (None or -1): expected at least one labelled token"
                 if all(map(reader._is_missing, seen))
-                else f"y has none of the classes {shown_list(labels)}: expected labels that are in classes="
+                else f"y has none of the classes {shown_list(labels)}: expected labels in y that are in classes="
             )
         if len(labels) < 2:
-            hint = "; -1 counts as missing, pass classes=[-1, 1] to make it a label" if UNKNOWN in seen else ""
+            hint = (
+                "; -1 counts as a missing label: pass classes=[-1, 1] to use -1 as a class" if UNKNOWN in seen else ""
+            )
             raise ValueError(
                 f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
                 f"use classes= to name labels that do not occur in y{hint}"
@@ -70,9 +76,10 @@ class LabelReader:
         return reader
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
-        """Return the label indices (N,) and flags (N, L) of the labels that each token may have.
+        """Return the class index of each token, and flags that say which labels each token may have.
 
-        The index is -1 if a label is missing or given as a set. The flags are None if every token has a known label.
+        The index is -1 if the label is missing or is a set of several labels. The flags have one row per token and one
+        column per class; they are None if no label is missing and no label is a set.
         """
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
@@ -81,7 +88,10 @@ class LabelReader:
         return labels, None
 
     def encode_single(self, tokens: Sequence[UserData], chains: Chains) -> Labels:
-        """Return the label indices (N,), -1 for a missing label; raise if a label is given as a set."""
+        """Return the class index of each token, -1 for a missing label; raise if a label is a set of several labels.
+
+        A set of all classes counts as a missing label.
+        """
         labels, allowed = self.encode(tokens, chains)
         counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
         if ((counts > 1) & (counts < len(self.classes))).any():
@@ -89,9 +99,9 @@ class LabelReader:
         return np.where(counts > 1, np.int32(UNKNOWN), labels)
 
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
-        """Return flags (N,) of the predicted indices that are right, and flags (N,) of the tokens with a known label.
+        """Return two arrays of flags, one flag per token: is the predicted index right, and is the label known?
 
-        A label that is not among the classes is known, and no predicted index is right for it.
+        A label that is not among the classes counts as known, and every prediction for it counts as wrong.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         truth = [
@@ -100,17 +110,17 @@ class LabelReader:
         return np.asarray(indices) == np.array(truth, np.intp), known
 
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
-        """Convert indices (N,) to labels: return one array of labels per sequence."""
+        """Convert class indices, one per token, to labels; return one array of labels per sequence."""
         return Ragged.cut(self.classes[np.asarray(indices, dtype=np.intp)], chains.offsets)
 
     def to_config(self) -> dict[str, UserData]:
-        """Return the classes as JSON-able values, which `from_config` reads."""
+        """Return the classes as a dict that can be written as JSON; `from_config` reads this dict."""
         kind = self.classes.dtype.kind
         return {"kind": kind, "classes": [label_to_json(label) for label in self.classes.tolist()]}
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelReader:
-        """Return the reader that `to_config` wrote."""
+        """Return the reader whose `to_config` returned `config`."""
         return cls(values_from_config({"type": TYPES[config["kind"]], "values": config["classes"]}))
 
     @cached_property
@@ -134,7 +144,8 @@ class LabelReader:
             choices = [self._find(one, t, chains) for one in (label if isinstance(label, SETS) else (label,))]
             if not choices:
                 raise ValueError(
-                    f"y has an empty set of labels at {chains.place(t)}: expected a label in it, or None if missing"
+                    f"y has an empty set of labels at {chains.place(t)}: expected at least one label in the set, or "
+                    "None for a missing label"
                 )
             allowed[t, choices] = True
             if len(choices) == 1:
@@ -148,7 +159,7 @@ class LabelReader:
             raise ValueError(
                 f"y has the label {shown(label)} at {chains.place(t)}, which is not among the classes "
                 f"{shown_list(self.classes.tolist())}: expected one of these classes, a set of them, or None for a "
-                "missing label; to allow labels that the training data lack, fit with classes="
+                "missing label; set classes= to allow labels that do not occur in the training data"
             ) from None
 
 
@@ -186,7 +197,7 @@ def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[User
 
 
 def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
-    """Return the distinct known labels of tokens, including the elements of sets, in order of appearance."""
+    """Return the distinct labels, and the elements of sets, in order of appearance; skip None and pandas.NA."""
     seen: dict[UserData, None] = {}
     for label in tokens:
         if isinstance(label, SETS):
@@ -208,8 +219,8 @@ def _check_labels(labels: Iterable[UserData], name: str) -> None:
     for label in labels:
         if is_missing_value(label) or not _equals_itself(label):
             raise ValueError(
-                f"{name} has {shown(label)} as a label: expected a value that equals itself; "
-                "if the label of a token is missing, pass None, outside any set"
+                f"{name} has {shown(label)} as a label: expected a value that equals itself (NaN does not); "
+                "for a token without a label, pass None in the place of a label or of a set of labels"
             )
 
 
@@ -230,7 +241,7 @@ def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
 
 
 def _sort_labels(labels: list[UserData]) -> Array:
-    """Sort strings or numbers with `numpy.unique` and other labels with `sorted`; keep the order if that fails."""
+    """Sort strings or numbers with `numpy.unique` and other labels with `sorted`; if that fails, keep the order."""
     # `item` would turn a date in nanoseconds into a number.
     labels = [
         label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label for label in labels
@@ -262,31 +273,33 @@ def label_to_json(label: UserData) -> UserData:
 
 
 def label_from_json(label: UserData) -> UserData:
-    """Return the label that `label_to_json` wrote."""
+    """Convert a value read from JSON to a label: a list becomes a tuple."""
     if isinstance(label, list):
         return tuple(label_from_json(part) for part in label)
     if label is None or isinstance(label, str | bool | int | float):
         return label
-    raise ValueError(f"config has the class {shown(label)}: expected strings, numbers, booleans or lists of them")
+    raise ValueError(f"the stored class is {shown(label)}: expected a string, a number, a boolean or a list of these")
 
 
 def values_to_config(values: Array) -> dict[str, object]:
-    """Return values and the name of their type for JSON; the type is one of NUMBERS, "str" or "object"."""
+    """Return the values of an array and the name of their type, such as "int64" or "str", as a dict for JSON."""
     name = values.dtype.name
     kind = name if name in NUMBERS else "str" if values.dtype.kind == "U" else "object"
     return {"type": kind, "values": [label_to_json(value) for value in values.tolist()]}
 
 
 def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
-    """Return the values that `values_to_config` wrote; if `distinct`, raise if two values are equal."""
+    """Return the array that `values_to_config` converted to `config`; if `distinct`, raise if two values are equal."""
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
     if kind not in (*NUMBERS, "str", "object"):
-        raise ModelFileError(f"values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object")
+        raise ModelFileError(
+            f"the stored values have the type {kind!r}: expected one of {', '.join(NUMBERS)}, str or object"
+        )
     types = object if kind == "object" else str if kind == "str" else int | float
     if not all(isinstance(value, types) and value == value for value in values):
-        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r} for each value")
+        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} for each value")
     array = object_array(values) if kind == "object" else np.array(values, kind)
     # NumPy may round or wrap numbers that do not fit the type.
     if array.tolist() != values or (distinct and len(set(values)) != len(values)):
-        raise ModelFileError(f"values are {shown(values)}: expected the type {kind!r} and no duplicates")
+        raise ModelFileError(f"the stored values are {shown(values)}: expected the type {kind!r} and no duplicates")
     return array

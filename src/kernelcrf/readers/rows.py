@@ -1,8 +1,8 @@
-"""Read rows of numbers and their labels: convert the containers, then apply scikit-learn's checks.
+"""Read rows of numbers and their labels, and apply scikit-learn's checks.
 
-Sets of labels are an indicator matrix (m, n_labels) as in scikit-learn, dense or sparse. If y contains zeros, -1 is a
-missing label. If y contains no zeros, for example only -1 and 1, each column has two values of any kind, and no label
-is missing. A one-dimensional y is a single label.
+If a row may have several labels, y is an indicator matrix as in scikit-learn, dense or sparse: one row per sample and
+one column per label. If y contains zeros, -1 marks a missing label. If y contains no zeros, for example only -1 and 1,
+a column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RowReader:
     """Reads rows that have the same columns as the rows passed to `fit`.
 
     owner : the name of the estimator, for error messages.
-    feature_names : (n_features,) names of the columns of a data frame, or None.
+    feature_names : the names of the columns if `fit` was given a data frame; otherwise None.
     """
 
     owner: str
@@ -46,7 +46,7 @@ class RowReader:
     def fit(
         cls, owner: str, X: UserData, y: UserData, *, multi_output: bool = False
     ) -> tuple[RowReader, Inputs, Array]:
-        """Return a reader of rows with the columns of X, the checked X (m, d), dense or CSR, and the checked y."""
+        """Check X and y; return a reader for rows with the columns of X, X as a dense or CSR matrix, and y."""
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
         X, y, columns = _rows(X), _targets(y), type(owner, (BaseEstimator,), {})()
@@ -58,11 +58,11 @@ class RowReader:
     def known_names(self) -> Array:
         """Return the names of the columns; raise if the columns have no names."""
         if self.feature_names is None:
-            raise AttributeError(f"{self.owner} was fitted to columns without names: fit it to a data frame")
+            raise AttributeError(f"{self.owner} was fitted to columns without names: fit to a data frame to get names")
         return self.feature_names
 
     def read(self, X: UserData) -> Inputs:
-        """Return X as a matrix (m, d), dense or CSR; an empty list becomes a matrix without rows."""
+        """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows."""
         X = _rows(X)
         if isinstance(X, list) and not X:
             return np.empty((0, self.n_features))
@@ -76,13 +76,13 @@ class RowReader:
         return as_writable(X)
 
     def to_config(self) -> dict[str, object]:
-        """Return the columns as JSON-able values, which `from_config` reads."""
+        """Return the number and the names of the columns as a dict for JSON; `from_config` reads this dict."""
         names = None if self.feature_names is None else [str(name) for name in self.feature_names]
         return {"n_features": int(self.n_features), "feature_names": names}
 
     @classmethod
     def from_config(cls, owner: str, config: Mapping[str, UserData]) -> RowReader:
-        """Return the reader that `to_config` wrote."""
+        """Return the reader whose `to_config` returned `config`."""
         n_features, names = read_count(config, "n_features", 1), config["feature_names"]
         strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
         if names is not None and not (strings and len(names) == n_features):
@@ -91,7 +91,7 @@ class RowReader:
 
 
 def _rows(X: UserData) -> UserData:
-    """Convert X to a list, an array, a sparse matrix or a frame; raise if it has masked entries or dates."""
+    """Convert X to a list, an array, a sparse matrix or a frame; raise if X has masked entries or dates."""
     X = read_container(X, "X", "a matrix of numbers, one row per sample")
     if _holds_dates(X):
         raise TypeError("X has dates: expected numbers; convert each date, for example to days since a fixed date")
@@ -102,13 +102,13 @@ def _rows(X: UserData) -> UserData:
 
 
 def _holds_dates(X: UserData) -> bool:
-    """Return whether an array or a column of a frame has dates, which scikit-learn would convert without a warning."""
+    """Return whether X has dates, which scikit-learn would convert to numbers without a warning."""
     types = list(X.dtypes) if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", "")]
     return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types)
 
 
 def _targets(y: UserData) -> UserData:
-    """Convert y to an array, a sparse matrix, a frame or a list; raise if it has masked entries."""
+    """Convert y to an array, a sparse matrix, a frame or a list; raise if y has masked entries."""
     if y is None or is_sparse(y) or is_frame(y) or hasattr(y, "iloc") or isinstance(y, str | Number):
         return y
     if isinstance(y, np.ma.MaskedArray):
@@ -122,7 +122,7 @@ def _targets(y: UserData) -> UserData:
 
 @contextmanager
 def _named_errors(*names: str) -> Iterator[None]:
-    """Shorten errors of scikit-learn's checks to one line, and add the names of the arguments if they are missing."""
+    """Shorten errors of scikit-learn to one line; put `names` before a line that mentions none of them."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -135,7 +135,7 @@ def _named_errors(*names: str) -> Iterator[None]:
 
 
 def find_classes(y: Array) -> tuple[Array, Labels]:
-    """Return the sorted distinct labels of y (m,), which are the classes, and y as indices into the classes."""
+    """Return the classes, which are the sorted distinct labels of y, and the class index of each label in y."""
     with _named_errors("y"):
         check_classification_targets(y)
     try:
@@ -148,7 +148,7 @@ def find_classes(y: Array) -> tuple[Array, Labels]:
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
-    """Return the labels of n_rows rows as indices into the classes, (n_rows,)."""
+    """Return the class index of each row; raise if y does not have `n_rows` labels or has a label that is no class."""
     labels = np.asarray(_targets(y))
     if labels.shape != (n_rows,):
         raise ValueError(f"y has shape {labels.shape}: expected ({n_rows},), one label per row of X")
@@ -159,7 +159,7 @@ def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
 
 
 def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
-    """Return the weighted share of rows whose predicted label, or whole label set, is right."""
+    """Return the weighted fraction of rows whose predicted label, or whole label set, is right."""
     if not len(predicted):
         raise ValueError("X has no rows: expected at least one row to score")
     weights = read_weights(sample_weight, len(predicted), "row")
@@ -169,10 +169,10 @@ def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> floa
 
 @dataclass(frozen=True, eq=False)
 class LabelSetReader:
-    """Reads label sets with the same labels as the y passed to `fit`.
+    """Reads indicator matrices with the same columns as the y passed to `fit`; a row of y is the label set of a sample.
 
-    values : the two values of each column; the second means that the label is in the set.
-    one_column : whether the y of `fit` had the shape (m,), a single label.
+    values : the two values of each column, such as 0 and 1; the second value means that the label is in the set.
+    one_column : whether the y passed to `fit` was one-dimensional.
     """
 
     values: tuple[Array, ...]
@@ -180,7 +180,7 @@ class LabelSetReader:
 
     @classmethod
     def fit(cls, y: UserData) -> tuple[LabelSetReader, Labels]:
-        """Return a reader of label sets like y, an array or a sparse matrix, and the result of reading y with it."""
+        """Return a reader for label sets with the columns of y, and y as indices like those that `read` returns."""
         Y = _columns(y)
         zeros = bool((Y == 0).any())
         reader = cls(tuple(_two_values(column, j, zeros) for j, column in enumerate(Y.T)), y.ndim == 1)
@@ -188,11 +188,11 @@ class LabelSetReader:
 
     @property
     def classes(self) -> Array:
-        """Return the column numbers of the labels; for a single label, return its two values."""
+        """Return the numbers of the columns or, if the y passed to `fit` was one-dimensional, its two values."""
         return self.values[0] if self.one_column else np.arange(len(self.values))
 
     def read(self, y: UserData) -> Labels:
-        """Return y as indices (m, n_labels) into the two values of each label; -1 is a missing label."""
+        """Return y as a matrix of indices: 0 or 1 for the first or second value of a column, -1 for a missing label."""
         with _named_errors("y"):
             y = check_array(_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
         Y = _columns(y) if y.shape[0] else np.empty((0, len(self.values)))
@@ -201,24 +201,24 @@ class LabelSetReader:
         return self._encode(Y)
 
     def decode(self, indices: Array) -> Array:
-        """Convert indices (m, n_labels) to the values of the labels, in the shape of the y of `fit`."""
+        """Convert indices (0 or 1) to the values of each column; the result has the shape of the y passed to `fit`."""
         columns = [values[indices[:, j]] for j, values in enumerate(self.values)]
         return columns[0] if self.one_column else np.column_stack(columns)
 
     def to_config(self) -> dict[str, object]:
-        """Return the reader as JSON-able values, which `from_config` reads."""
+        """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
         return {"values": [values_to_config(values) for values in self.values], "one_column": self.one_column}
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> LabelSetReader:
-        """Return the reader that `to_config` wrote."""
+        """Return the reader whose `to_config` returned `config`."""
         # If a label had only one value in training, this value is stored twice.
         values = tuple(values_from_config(own, distinct=False) for own in config["values"])
         one_column = read_flag(config, "one_column")
         if any(own.shape != (2,) for own in values) or (one_column and len(values) != 1):
             raise ModelFileError(
-                f"the values of labels have the shapes {shown_list(own.shape for own in values)}: expected (2,) for "
-                "each label, and a single label if one_column is true"
+                f"the stored values of the labels have the shapes {shown_list(own.shape for own in values)}: expected "
+                "(2,) for each label, and only one label if one_column is true"
             )
         return cls(values, one_column)
 
@@ -233,7 +233,7 @@ def _columns(y: UserData) -> Array:
 
 
 def _two_values(column: Array, j: int, zeros: bool) -> Array:
-    """Return the two values of label j; -1 is missing if y has zeros and the column has only -1, 0 and 1."""
+    """Return the two values of column j of y; -1 does not count if y has zeros and the column has only -1, 0 and 1."""
     may_miss = zeros and column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all())
     known = column[column != -1] if may_miss else column
     if len(known):

@@ -1,14 +1,14 @@
-"""Read sequences and store them flat: inputs (N, d) of all tokens, and `Chains`, the rows of each sequence.
+"""Read sequences: convert the tokens of all sequences to one matrix with one row per token.
 
-X is one of
+The rows of each sequence are given by an object of type `Chains`. X has one of these kinds:
 
-    a list of (T_i, d) arrays               "dense"; float32 stays float32, integers and booleans become float64
-    a list of (T_i, d) SciPy matrices       "sparse"
-    a list of lists of feature dicts        "dicts"; each token is a dict, or a list of feature names
+    "dense"     a list of arrays with one row per token; float32 stays float32, integers and booleans become float64
+    "sparse"    a list of SciPy matrices with one row per token
+    "dicts"     a list of lists of tokens; each token is a feature dict, or a list of feature names
 
-or the flat form of any of these: the tokens of all sequences one after the other, with `lengths=` (T_1, ..., T_m). Any
-container that `containers` reads is accepted, and a sequence may be empty. `read` accepts only data of the same kind
-and with the same columns as the data passed to `fit`.
+Data of each kind may also be flat: X then contains the tokens of all sequences one after the other, and `lengths=` has
+the number of tokens of each sequence. Any container that `kernelcrf.readers.containers` reads is accepted, and a
+sequence may be empty. `read` accepts only data of the same kind and with the same columns as the data passed to `fit`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matric
 
 @dataclass(frozen=True)
 class SequenceReader:
-    """Reads sequences of the same kind and columns as those passed to `fit`; `vectorizer` converts feature dicts."""
+    """Reads sequences of the same kind and with the same columns as the sequences passed to `fit`.
+
+    kind : "dense", "sparse" or "dicts".
+    vectorizer : converts feature dicts to rows of numbers; None for other kinds.
+    """
 
     kind: Kind
     n_features: int
@@ -56,10 +60,10 @@ class SequenceReader:
         sample_weight: UserData = None,
         first: int = 0,
     ) -> tuple[SequenceReader, Inputs, Chains]:
-        """Return a reader of sequences like X, the inputs (N, d) of X, dense or CSR, and the chains of X.
+        """Return a reader for sequences like X, the tokens of X as a matrix, dense or CSR, and the chains of X.
 
-        hash_features : number of columns, a power of 2, to hash names of feature dicts into; None keeps a vocabulary.
-        sample_weight : (m,) or None; the names in a sequence of weight 0 are not added to the vocabulary.
+        hash_features : number of columns, a power of 2, to hash feature names into; None makes a vocabulary instead.
+        sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         first : the number of the first sequence in the user's data, for error messages.
         """
         parts, chains, kind = open_sequences(X, lengths, first)
@@ -77,7 +81,7 @@ class SequenceReader:
             flat = feature_dicts.vectorize(tokens, vectorizer, fit=every).to_csr()
         elif hash_features is not None:
             raise ValueError(
-                f"hash_features={shown(hash_features)} needs feature dicts, and X has {WORDS[kind]}: set it to None"
+                f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: set it to None"
             )
         else:
             vectorizer, flat = None, _stack(parts, chains, lengths is None)
@@ -86,14 +90,14 @@ class SequenceReader:
         return cls(kind, flat.shape[1], vectorizer), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
-        """Return the inputs (N, d) of X, dense or CSR, and its chains; drop feature names that `fit` did not see."""
+        """Return the tokens of X as a matrix, dense or CSR, and the chains; drop features that `fit` did not see."""
         flat, chains = self.read_entries(X, lengths, first)
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
     def read_entries(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs | Entries, Chains]:
-        """Return the same as `read`, but feature dicts as Entries: they are faster to make, and can be multiplied.
+        """Return the same as `read`, but convert feature dicts to `Entries`, which is faster than to a CSR matrix.
 
-        With lengths, X itself may be Entries, whose features were already looked up in the vocabulary.
+        If `lengths` is given, X may already be `Entries`.
         """
         if isinstance(X, Entries):
             return self._check_entries(X, lengths)
@@ -103,7 +107,7 @@ class SequenceReader:
             return (none if self.kind == "dense" else sp.csr_array(none)), chains
         if kind != self.kind:
             raise TypeError(
-                f"X has {WORDS[kind]}, and fit saw {WORDS[self.kind]}: expected {WORDS[self.kind]}; "
+                f"X has {WORDS[kind]}, but fit was given {WORDS[self.kind]}: expected {WORDS[self.kind]}; "
                 f"{_advise(kind, self.kind)}"
             )
         if self.vectorizer is not None:
@@ -120,7 +124,7 @@ class SequenceReader:
         if self.kind != "dicts" or X.d != self.n_features or lengths is None:
             raise ValueError(
                 f"X is Entries with {X.d} columns, lengths={shown(lengths)}, and the model was fitted to "
-                f"{WORDS[self.kind]}: expected a model of feature dicts, {self.n_features} columns, and lengths="
+                f"{WORDS[self.kind]}: expected a model fitted to feature dicts, {self.n_features} columns, and lengths="
             )
         chains = Chains.from_lengths(read_lengths(lengths))
         if chains.n_nodes != X.shape[0]:
@@ -138,7 +142,7 @@ class SequenceReader:
         return list(self.vectorizer.feature_names_) if isinstance(self.vectorizer, DictVectorizer) else None
 
     def to_config(self) -> dict[str, object]:
-        """Return the reader as JSON-able values, which `from_config` reads."""
+        """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
         config: dict[str, object] = {"kind": self.kind, "n_features": self.n_features}
         if isinstance(self.vectorizer, DictVectorizer):
             config |= {"feature_names": self.feature_names, "separator": self.vectorizer.separator}
@@ -146,10 +150,10 @@ class SequenceReader:
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> SequenceReader:
-        """Return the reader that `to_config` wrote; raise if its values are inconsistent."""
+        """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
         kind, n_features, names = config["kind"], read_count(config, "n_features", 1), config.get("feature_names")
         if kind not in WORDS:
-            raise ModelFileError(f"kind is {shown(kind)}: expected one of {', '.join(WORDS)}")
+            raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
         if kind != "dicts":
             return cls(kind, n_features)
         if names is None:
@@ -166,9 +170,9 @@ class SequenceReader:
 def open_sequences(
     X: UserData, lengths: UserData = None, first: int = 0
 ) -> tuple[Sequence[UserData], Chains, Kind | None]:
-    """Return the list of sequences, their chains and their kind; with lengths, the list holds all tokens as one entry.
+    """Return the sequences as a list, their chains and their kind, which is None if there are no tokens.
 
-    The kind is None if there are no tokens. The first sequence has the number `first` in error messages.
+    If `lengths` is given, the list has X as its only entry. Error messages count sequences from `first` on.
     """
     if lengths is not None:
         if not isinstance(X, NamedTokens):
@@ -182,13 +186,15 @@ def open_sequences(
             )
         return [X], _number_chains(sizes, first), _find_kind(X, "X") if n_nodes else None
     if isinstance(X, NamedTokens):
-        raise ValueError("X is NamedTokens, the tokens of all sequences: expected lengths=, which cuts them")
+        raise ValueError(
+            "X is NamedTokens, the tokens of all sequences: expected lengths=, the number of tokens of each"
+        )
     opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
     dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
     if dimensions not in (1, 3) and not (dimensions == 2 and _holds_tokens(opened)):
         raise ValueError(
-            f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of (T, d) "
-            "arrays; pass [X] if X is a single sequence, or lengths= to cut it into several"
+            f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of "
+            "sequences; pass [X] if X is a single sequence, or lengths= to cut it into several"
         )
     sequences = [_open(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
     kinds = [_find_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(sequences)]
@@ -204,7 +210,7 @@ def open_sequences(
 
 
 def _find_kind(sequence: UserData, name: str) -> Kind | None:
-    """Return the kind of one sequence, None if it has no tokens; raise if it is not a sequence of tokens."""
+    """Return the kind of a sequence, or None if it has no tokens; raise if `sequence` is not a sequence of tokens."""
     # Comparing the type is fast, and settles most sequences; isinstance with Mapping and Number is slow.
     first = sequence[0] if type(sequence) is list and sequence else None
     plain = (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str)
@@ -225,8 +231,8 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
         raise TypeError(_refuse_string(f"{name} is the string {shown(sequence)}"))
     if isinstance(sequence, Number):
         raise ValueError(
-            f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as a (T, d) array. "
-            "Reshape your data: pass [X.reshape(-1, 1)] if X is a single sequence with one number per token"
+            f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as an array with one row per "
+            "token. Reshape your data: pass [X.reshape(-1, 1)] if X is a single sequence with one number per token"
         )
     if is_frame(sequence):
         return "dense"
@@ -253,7 +259,7 @@ def _advise(passed: Kind, expected: Kind) -> str:
 
 
 def _open(x: UserData, number: int) -> UserData:
-    """Convert a sequence to a list, an array, a sparse matrix or a frame; leave other values to `_find_kind`."""
+    """Convert a sequence to a list, an array, a sparse matrix or a frame; return x itself if it is no container."""
     # Most sequences are lists or arrays of floats, and there may be millions of them.
     if type(x) is list or (type(x) is np.ndarray and x.dtype.kind == "f") or not is_collection(x):
         return x
@@ -266,7 +272,7 @@ def _number_chains(sizes: Array, first: int) -> Chains:
 
 
 def _holds_tokens(table: UserData) -> bool:
-    """Return whether an array (m, T) holds feature dicts or lists of names: NumPy stacks sequences of equal length."""
+    """Return whether the table is a NumPy array of tokens, which NumPy makes from sequences of equal length."""
     held = isinstance(table, np.ndarray) and table.dtype == object and table.size
     return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
 
@@ -285,7 +291,10 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTo
 
 
 def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
-    """Stack sequences with at least one token to (N, d); raise if widths differ or values are not finite."""
+    """Stack sequences to one matrix; raise if they have different numbers of columns or values that are not finite.
+
+    cut : whether each entry of `parts` is a sequence; otherwise there is one entry with the tokens of all sequences.
+    """
     forms = {_form(part) for part in parts}
     if len(forms) > 1 or None in forms:
         names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
@@ -310,7 +319,7 @@ def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
 
 
 def _form(part: UserData) -> tuple[DType, int] | None:
-    """Return dtype and width of a (T, d) array of floats, which needs no conversion; return None for anything else."""
+    """Return the dtype and the number of columns of a 2-D array of floats; return None for anything else."""
     if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
         return part.dtype, part.shape[1]
     return None

@@ -1,7 +1,7 @@
 """Read tables of discrete values of any type: one row per sample, one column per variable.
 
-None, NaN and pandas.NA are missing values. A column of fractional numbers is refused as continuous if it has more than
-FEW_VALUES different values and each occurs fewer than ROWS_PER_VALUE times on average.
+None, NaN and pandas.NA are missing values. A column with fractional numbers is refused as continuous if it has more
+than 20 different values, which occur fewer than 5 times on average (FEW_VALUES and ROWS_PER_VALUE).
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ FEW_VALUES, ROWS_PER_VALUE = 20, 5
 
 @dataclass(frozen=True, eq=False)
 class TableReader:
-    """Reads tables with the same variables as in `fit`; `categories` has the sorted values of each variable."""
+    """Reads tables with the same columns (variables) as the table passed to `fit`.
+
+    categories : the sorted distinct values of each variable.
+    """
 
     categories: tuple[Array, ...]
 
     @classmethod
     def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
-        """Return a reader of tables like X, and the result of reading X with it."""
+        """Return a reader for tables with the columns of X, and X as indices like those that `read` returns."""
         table = read_table(X, "X")
         _check_shape(table)
         reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)))
         return reader, reader._encode(table)
 
     def read(self, X: UserData) -> Labels:
-        """Return X as indices (m, n_variables) into the categories; -1 is a missing value."""
+        """Return X as an array of indices into the categories of each column; -1 is a missing value."""
         table = read_table(X, "X")
         if table.ndim and not len(table):
             return np.empty((0, len(self.categories)), np.int32)
         _check_shape(table)
         if table.shape[1] != len(self.categories):
-            raise ValueError(f"X has {table.shape[1]} columns: expected {len(self.categories)}, as in training")
+            raise ValueError(f"X has {table.shape[1]} columns: expected {len(self.categories)}, as in fit")
         return self._encode(table)
 
     def decode(self, indices: Array) -> Array:
-        """Convert indices (m, n_variables) to values; the array has dtype object if variables differ in type."""
+        """Convert indices to the values of each column; the result has dtype object if the columns differ in type."""
         columns = [values[indices[:, v]] for v, values in enumerate(self.categories)]
         if len({column.dtype.kind for column in columns}) == 1:
             return np.column_stack(columns)
@@ -54,12 +57,12 @@ class TableReader:
         return table
 
     def to_config(self) -> dict[str, object]:
-        """Return the reader as JSON-able values, which `from_config` reads."""
+        """Return the categories as a dict that can be written as JSON; `from_config` reads this dict."""
         return {"categories": [values_to_config(values) for values in self.categories]}
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> TableReader:
-        """Return the reader that `to_config` wrote."""
+        """Return the reader whose `to_config` returned `config`."""
         return cls(tuple(values_from_config(values) for values in config["categories"]))
 
     def _encode(self, table: Array) -> Labels:
@@ -78,7 +81,7 @@ class TableReader:
 
 def _check_shape(table: Array) -> None:
     if table.ndim != 2 or table.shape[1] == 0:
-        raise ValueError(f"X has shape {table.shape}: expected (m, n_variables), with at least one row and column")
+        raise ValueError(f"X has shape {table.shape}: expected a table with at least one row and one column")
 
 
 def _is_missing(value: object) -> bool:
@@ -92,7 +95,7 @@ def _categories(column: Array, v: int) -> Array:
     except TypeError:
         raise TypeError(f"X has values in column {v} that cannot be hashed: expected numbers or strings") from None
     if not seen:
-        raise ValueError(f"variable {v} of X has no value, all are missing: expected at least one value")
+        raise ValueError(f"variable {v} of X has only missing values: expected at least one known value")
     try:
         values = np.array(sorted(seen))
     except TypeError:

@@ -1,10 +1,10 @@
-"""Read sample weights and class weights, for all estimators, their scores, metrics and data on a cluster.
+"""Read sample weights and class weights, and combine them.
 
 A weight is a finite number >= 0, and at least one weight is above 0. The total weight of a sample is its sample weight
 times the mean class weight of its known labels; without known labels, it is the sample weight.
 
-A sample of total weight 0 is left out of the fit: it does not affect gamma, landmarks or vocabulary. It is still
-checked, and its labels are still among the classes, so that the columns of probabilities do not depend on weights.
+A sample of total weight 0 is left out of the fit: it does not affect gamma, landmarks or vocabulary. The sample is
+still checked, and its labels are still among the classes: the columns of probabilities do not depend on weights.
 class_weight="balanced" does not count the labels of samples whose sample weight is 0.
 """
 
@@ -23,10 +23,11 @@ from kernelcrf.validation import shown, shown_list
 def read_weights(
     sample_weight: UserData, n_samples: int, noun: str, *, first: int = 0, part: bool = False
 ) -> Floats | None:
-    """Return the weights (n_samples,), or None if none are given; error messages call a sample `noun`, e.g. "row".
+    """Return the sample weights as an array of floats, or None if `sample_weight` is None.
 
+    noun : what error messages call a sample, such as "row".
     first : the number of the first sample in the user's data, for error messages.
-    part : whether these are the weights of one part of the data, which may all be 0.
+    part : whether `sample_weight` belongs to only a part of the data; then all weights may be 0.
     """
     if sample_weight is None:
         return None
@@ -66,12 +67,15 @@ def weigh_samples(
     *,
     part: bool = False,
 ) -> Floats | None:
-    """Combine sample weights and class weights: return the total weight of each sample, (m,), or None if all are 1.
+    """Return the total weight of each sample: its sample weight times the mean class weight of its known labels.
+
+    Return None if `sample_weight` and `class_weight` are None.
 
     sample_weight : the result of `read_weights`.
-    lengths : (m,), the number of labels of each sample.
-    indices : (N,), labels of all samples as indices into the classes, -1 for an unknown label.
-    part : whether these samples are one part of the data, whose total weights may all be 0.
+    lengths : the number of labels of each sample.
+    indices : the class indices of the labels of all samples, one sample after the other; -1 is an unknown label.
+    noun : what error messages call a sample, such as "row".
+    part : whether these samples are only a part of the data; then all total weights may be 0.
     """
     if class_weight is None:
         return sample_weight
@@ -84,19 +88,23 @@ def weigh_samples(
     means = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
     weights = means if sample_weight is None else means * sample_weight
     if not part and not weights.any():
-        raise ValueError(f"with this class_weight, every {noun} has weight 0: expected at least one above 0")
+        raise ValueError(f"class_weight gives every {noun} the weight 0: expected at least one weight above 0")
     return np.asarray(weights)
 
 
 def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, ...]:
-    """Drop the samples of weight 0 from the weights and from each of the given arrays or sparse matrices."""
+    """Return the weights and the given arrays or sparse matrices without the rows of samples that have weight 0."""
     if weights is None or weights.all():
         return weights, *values
     return weights[weights > 0], *(value[weights > 0] for value in values)
 
 
 def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: str) -> Floats:
-    """Return the weight in a score of each token or node whose label is `known`, (N,); raise if all of them are 0."""
+    """Return the weight of each token or node with a known label, for use in a score; raise if all weights are 0.
+
+    lengths : the number of tokens or nodes of each sample.
+    known : one flag per token or node: is the label known?
+    """
     if not known.any():
         raise ValueError(f"y has no {noun} with a known label: expected at least one {noun} to score")
     given = read_weights(sample_weight, len(lengths), "sample")
@@ -109,10 +117,11 @@ def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: st
 
 
 def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
-    """Return the weight of each class, (L,); a class that is missing in a dict has weight 1.
+    """Return the weight of each class; a class that is not in the mapping, or does not occur, has weight 1.
 
-    spec : a mapping from labels to weights, or "balanced": sum of counts / (number of labels that occur * count).
-    counts : (L,), how often each class occurs, for "balanced".
+    spec : a mapping from labels to weights, or "balanced". The "balanced" weight of a class is the mean count of the
+        classes that occur, divided by the count of this class.
+    counts : how often each class occurs, for "balanced".
     """
     result = np.ones(len(classes))
     if isinstance(spec, Mapping):
