@@ -103,13 +103,13 @@ def test_what_does_not_fit_is_refused_by_name():
         chain.moments(np.zeros((4, 2)), w, chains)
     with pytest.raises(ValueError, match=r"scores has shape \(3,\): expected \(N, L\)"):
         chain.moments(np.zeros(3), w, chains)
-    with pytest.raises(ValueError, match=r"transitions has shape \(3, 3\): expected \(2, 2\), \[from, to\]"):
+    with pytest.raises(ValueError, match=r"transitions has shape \(3, 3\): expected \(2, 2\), indexed \[from, to\]"):
         chain.moments(good, np.zeros((3, 3)), chains)
     with pytest.raises(ValueError, match=r"scores\[2, 1\] is nan \(sequence 1, token 0\)"):
         chain.moments(np.array([[0, 0], [0, 0], [0, np.nan]]), w, chains)
     with pytest.raises(ValueError, match=r"transitions\[0, 1\] is inf"):
         chain.moments(good, np.array([[0, np.inf], [0, 0]]), chains)
-    with pytest.raises(ValueError, match=r"labels has values from 0 to 2: expected columns of scores, 0 to 1"):
+    with pytest.raises(ValueError, match=r"labels has values from 0 to 2: expected columns of scores, from 0 to 1"):
         chain.log_prob(good, w, chains, [0, 1, 2])
     with pytest.raises(ValueError, match=r"labels has shape \(2,\).*one per token"):
         chain.log_prob(good, w, chains, [0, 1])

@@ -124,7 +124,7 @@ def test_every_edge_is_in_a_forest_and_no_forest_has_a_cycle():
 
 
 def test_cliques_of_three_nodes_are_refused():
-    with pytest.raises(ValueError, match=r"term 'three'.*expects pairs"):
+    with pytest.raises(ValueError, match=r"term 'three'.*expects single nodes and pairs"):
         Loopy(Graph([2, 2, 2], {"three": [[0, 1, 2]]})).moments(np.zeros((1, 8)))
 
 

@@ -1,1 +1,1 @@
-"""Moments of the exponential family on a structure."""
+"""Inference on chains and graphs: log-partitions, marginals, losses, decoding and sampling."""

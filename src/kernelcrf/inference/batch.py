@@ -1,8 +1,8 @@
-"""A ragged batch of scored chains, divided into tasks for threads and blocks for caches.
+"""A batch of sequences with their scores, split into tasks for threads and into blocks that fit in a CPU cache.
 
-A thread processes one task at a time, block by block. Tasks and blocks consist of whole consecutive sequences, and
-their sizes depend only on the batch, so that sums over them do not depend on the number of threads. Each thread has
-working memory for one block: `BLOCK_VALUES` numbers per array, or the longest sequence if that is longer.
+Each thread processes one task at a time, block by block. Tasks and blocks consist of whole consecutive sequences. Their
+sizes depend only on the batch, so that sums do not depend on the number of threads. Each thread needs working memory
+for one block, which has about `BLOCK_VALUES` numbers per array, or more if a single sequence is longer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ MOST_TASKS = 256
 
 @dataclass(frozen=True)
 class Batch:
-    """Scores (N, L) and transitions (L, L) or (N, L, L) of the tokens of m chains, all with the same float dtype.
+    """The scores of m sequences, stored one after the other in arrays of the same float dtype.
 
-    weights : (m,), the weight of each sequence in sums of edge marginals; None counts each once.
+    scores : (N, L), one row per token and one column per label.
+    transitions : (L, L), indexed [from, to] and used for all tokens, or (N, L, L), one such matrix per token.
+    chains : says which rows belong to which sequence.
+    weights : (m,), the weight of each sequence in sums of edge marginals. None gives every sequence the weight 1.
     """
 
     scores: Array
@@ -43,7 +46,7 @@ class Batch:
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains) -> Batch:
-        """Check the arguments and return them as a batch: float32 if the scores are float32, otherwise float64."""
+        """Check the arguments and return a batch, in float32 if `scores` is float32 and in float64 otherwise."""
         scores = np.asarray(scores)
         dtype = np.float32 if scores.dtype == np.float32 else np.float64
         scores = np.ascontiguousarray(scores, dtype=dtype)
@@ -60,15 +63,18 @@ class Batch:
             )
         if transitions.shape not in ((n_labels, n_labels), (n_nodes, n_labels, n_labels)):
             raise ValueError(
-                f"transitions has shape {transitions.shape}: expected ({n_labels}, {n_labels}), [from, to], "
-                f"or one such matrix per token, ({n_nodes}, {n_labels}, {n_labels})"
+                f"transitions has shape {transitions.shape}: expected ({n_labels}, {n_labels}), indexed "
+                f"[from, to], or ({n_nodes}, {n_labels}, {n_labels}), one such matrix per token"
             )
         batch = cls(scores, transitions, chains)
         batch._check_values()
         return batch
 
     def _check_values(self) -> None:
-        """Raise if a score is NaN or +inf; transitions into first tokens are never used and not checked."""
+        """Raise if a score or a transition is NaN or +inf.
+
+        Transitions into the first token of a sequence are never used and therefore not checked.
+        """
         if not self.scores.max(initial=-np.inf) < np.inf:
             node, label = np.argwhere(~(self.scores < np.inf))[0]
             sample = int(np.searchsorted(self.chains.offsets, node, side="right")) - 1
@@ -89,7 +95,7 @@ class Batch:
 
     @property
     def n_labels(self) -> int:
-        """Return L, the number of labels."""
+        """Return the number of labels."""
         return int(self.scores.shape[1])
 
     @property
@@ -98,7 +104,7 @@ class Batch:
         return self.transitions.ndim == 2
 
     def nodes(self, sample: int) -> slice:
-        """Return the range of rows of the tokens of one sequence."""
+        """Return the slice of the rows of `scores` that belong to one sequence."""
         return slice(*self.chains.offsets[sample : sample + 2])
 
     def weight(self, sample: int) -> float:
@@ -106,12 +112,15 @@ class Batch:
         return 1.0 if self.weights is None else float(self.weights[sample])
 
     def sequence(self, sample: int) -> tuple[Array, Array]:
-        """Return scores (T, L) and transitions (L, L) or (T, L, L) of one sequence."""
+        """Return the scores of one sequence, one row per token, and its transitions."""
         own = self.nodes(sample)
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """Call `function` with the blocks of each task, in threads; return the results in the order of the tasks."""
+        """Call `function` once per task, in up to `n_threads` threads, with an iterator over the blocks of the task.
+
+        Return the results in the order of the tasks.
+        """
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)
@@ -137,9 +146,11 @@ class Batch:
         redo: Callable[[int, LogMessages], Redone],
         n_threads: int,
     ) -> tuple[list[Result], list[Redone]]:
-        """Call `work(blocks, failed)` for each task, then `redo(sample, messages)` for each sequence that failed.
+        """Run inference in scaled space, and repeat it in log space for sequences whose numbers would underflow.
 
-        Return the results of both. Raise if all labelings of a sequence are forbidden.
+        `work(blocks, failed)` is called once per task and sets `failed` to True for the sequences that underflow. Then
+        `redo(sample, messages)` is called once for each of these sequences. Return the results of `work` and those of
+        `redo`. Raise InfeasibleSequenceError if all labelings of a sequence are forbidden.
         """
         failed = np.zeros(self.chains.n_samples, dtype=bool)
         results = self.map_tasks(lambda blocks: work(blocks, failed), n_threads)

@@ -1,9 +1,12 @@
 """Moments of a chain: p(y|x) proportional to exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)), as in (4), (25).
 
-All functions take a ragged batch stored flat: scores (N, L), transitions (L, L) for all tokens or (N, L, L), and the
-`Chains` that say which rows belong to which sequence. Matrix t scores the step from t-1 to t; the matrices of first
-tokens are not used. -inf forbids a label or a step. Messages are computed in scaled space; the few sequences whose
-numbers would underflow there are computed in log space.
+All functions take m sequences with N tokens in total, stored one after the other. `scores` (N, L) contains the scores
+s_t(j) of the L labels, one row per token. `transitions` contains the scores w_t(i, j) of a step from label i at token
+t-1 to label j at token t: one matrix (L, L) for all tokens, or (N, L, L), one matrix per token, in which the matrix of
+the first token of a sequence is not used. `chains` says which rows belong to which sequence. A score of -inf forbids a
+label or a step. Results have one entry per sequence or one row per token.
+
+Inference runs in scaled space. Sequences whose numbers would underflow there are computed again in log space.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from kernelcrf.inference.tangents import ChainMoments, Linearisation
 
 
 def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return the log-partition g(theta; x) (5) of each sequence, (m,)."""
+    """Return the log-partition of each sequence: log sum_y exp(score of the labelling y), as in (5)."""
     result = np.empty(chains.n_samples)
 
     def work(blocks: Iterator[Block], failed: Flags) -> None:
@@ -44,16 +47,24 @@ def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 
 
 def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Array:
-    """Return p(y_{t-1} = i, y_t = j) at every token, (N, L, L); zero at first tokens."""
+    """Return the probabilities p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token.
+
+    The matrix of the first token of each sequence is zero.
+    """
     batch = Batch.of(scores, transitions, chains)
     return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
 
 
 def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence, (m,), computed from forward messages only.
+    """Return the entropy -sum_y p(y|x) log p(y|x) of each sequence, computed from forward messages only.
 
-    With P_t(i|j) = alpha_{t-1}(i) e_t(i, j) / a_t(j), a_t = alpha_{t-1} e_t, the entropy of y_1 ... y_{t-1} given
-    y_t = j is H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)], and H = sum_j p_T(j) [H_T(j) - log p_T(j)].
+    Let P_t(i|j) be the probability of label i at token t-1 given label j at token t, which the forward messages
+    determine. The entropy of the labels before token t, given label j at token t, is
+
+        H_t(j) = sum_i P_t(i|j) [H_{t-1}(i) - log P_t(i|j)]    with H_1 = 0.
+
+    The entropy of a sequence of T tokens is sum_j p_T(j) [H_T(j) - log p_T(j)], where p_T are the marginals of its last
+    token.
     """
     batch, result = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
 
@@ -74,16 +85,20 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 def labelling_scores(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike
 ) -> Floats:
-    """Return the score of the given labelling of each sequence, (m,); labels are integers below L, (N,)."""
+    """Return the total score of the given labels for each sequence.
+
+    labels : (N,) integers, the column of `scores` that is the label of each token.
+    """
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
     if y.shape != (chains.n_nodes,) or not np.issubdtype(y.dtype, np.integer):
         raise ValueError(
-            f"labels has shape {y.shape} and dtype {y.dtype}: expected ({chains.n_nodes},) integers, one per token"
+            f"labels has shape {y.shape} and dtype {y.dtype}: expected integers of shape ({chains.n_nodes},), "
+            "one per token"
         )
     if y.size and not (y.min() >= 0 and y.max() < batch.n_labels):
         raise ValueError(
-            f"labels has values from {y.min()} to {y.max()}: expected columns of scores, 0 to {batch.n_labels - 1}"
+            f"labels has values from {y.min()} to {y.max()}: expected columns of scores, from 0 to {batch.n_labels - 1}"
         )
     result = np.empty(chains.n_samples)
     w = batch.transitions[None] if batch.tied else batch.transitions
@@ -99,6 +114,6 @@ def log_prob(
     *,
     n_threads: int = 1,
 ) -> Floats:
-    """Return log p(y|x) of the labels of each sequence, (m,); -inf if the labelling is forbidden."""
+    """Return the log-probability log p(labels|x) of each sequence, which is -inf if its labels are forbidden."""
     score = labelling_scores(scores, transitions, chains, labels)
     return score - log_partition(scores, transitions, chains, n_threads=n_threads)

@@ -1,21 +1,24 @@
-"""Exact inference on any graph, with its clique tree.
+"""Exact inference on any graph by message passing on its clique tree.
 
-The score of a labelling is sum_C t_C(y_C) over the cliques of the graph (8). Their tables t_C are added to the tables
-T_c of the tree's cliques. From the leaves to the root, with s the separator between a clique and its parent,
+Each clique C of the graph has a table t_C with one score per labelling of its nodes. A labelling y of all nodes has the
+score sum_C t_C(y_C), as in (8). First, every table of the graph is added to the table T_c of a clique c of the tree
+that contains the same nodes. Let the separator s of c be the nodes that c shares with its parent. From the leaves to
+the root, each clique computes a message m_c to its parent and a conditional distribution kappa_c:
 
-    m_c(y_s) = log sum_{y_c ~ y_s} exp T_c(y_c),     kappa_c(y_c | y_s) = exp(T_c(y_c) - m_c(y_s)),
+    m_c(y_s) = log sum_{y_c that agrees with y_s} exp T_c(y_c),     kappa_c(y_c | y_s) = exp(T_c(y_c) - m_c(y_s)).
 
-and m_c is added to the parent's table; the root's m is log Z. The distribution is the product of the conditionals
-kappa_c over the tree. They give the marginals p_c = kappa_c p(y_s) from the root down, exact samples in the same
-order, and the entropy -sum_c E log kappa_c. Along a direction dT of the tables,
+The message is added to the parent's table. The message of the root is log Z, and p(y) is the product of all kappa_c.
+From the root to the leaves, the conditionals give the marginals p_c = kappa_c p(y_s) and exact samples. The entropy is
+-sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of messages, then
 
-    dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s),
+    dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s).
 
-which needs no exponentials. With max instead of the sum, the same pass decodes. Summing the marginals of the tree's
-cliques to marginals of the graph's cliques is the transpose of adding the tables. -inf forbids a labelling of a clique
-exactly, because no formula subtracts two messages.
+These derivatives need no exponentials. Decoding replaces the sum by the maximum, or by the k largest values. Marginals
+of the graph's cliques are sums of the marginals of the tree's cliques. A score of -inf forbids a labelling exactly,
+because no formula subtracts one message from another.
 
-All rows of `scores` (m, n_entries) have the same graph, which may be the union of the graphs of many samples.
+`scores` has the shape (m, n_entries). Each of the m rows contains the tables of all cliques of the graph, one after the
+other. The graph may consist of the graphs of several samples.
 """
 
 from __future__ import annotations
@@ -42,7 +45,11 @@ TASKS = 64
 
 
 class TreewidthError(ValueError):
-    """Raised if exact inference on a graph would need too much memory; it has the treewidth and the table entries."""
+    """Raised if exact inference on a graph would need too much memory.
+
+    width : the treewidth of the graph after triangulation.
+    entries : the number of table entries that inference would need.
+    """
 
     def __init__(self, width: int, entries: int, most: int) -> None:
         super().__init__(
@@ -57,14 +64,19 @@ class TreewidthError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """The result of inference: moments, and the conditionals kappa (m, entries) of the tree's cliques."""
+    """The results of exact inference at given scores.
+
+    moments : log-partitions and marginals.
+    conditionals : for each clique of the tree, the probabilities of its labels given the labels that it shares with its
+        parent; one row per row of scores.
+    """
 
     exact: Exact
     moments: GraphMoments
     conditionals: Floats
 
     def tangents(self, direction: Array, n_threads: int = 1) -> Floats:
-        """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the scores."""
+        """Return the derivatives of the marginals if the scores change along `direction`, in the same shape."""
         program, out = self.exact.program, np.empty(direction.shape)
 
         def work(rows: slice) -> None:
@@ -77,14 +89,14 @@ class Calibrated:
         return out
 
     def entropy(self) -> Floats:
-        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
         program, graph = self.exact.program, self.exact.graph
         out = np.zeros((len(self.conditionals), graph.n_samples))
         loops.entropy(program.cliques, program.index, graph.n_entries, program.widest, self.conditionals, out)
         return out
 
     def sample(self, n_draws: int, rng: np.random.Generator) -> Labels:
-        """Return exact draws of labelings, (m, n_draws, V)."""
+        """Draw exact samples; return labels as an array of shape (m, n_draws, number of nodes)."""
         program, graph = self.exact.program, self.exact.graph
         labels = np.empty((len(self.conditionals), n_draws, graph.n_nodes), np.int32)
         uniform = rng.random((len(labels), n_draws, len(program.cliques)))
@@ -94,14 +106,17 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact inference on one graph, if its clique tree has at most `most_entries` table entries per sample."""
+    """Exact inference on one graph by its clique tree.
+
+    most_entries : the largest number of table entries per sample; a larger tree raises TreewidthError.
+    """
 
     graph: Graph
     most_entries: int = MOST_ENTRIES
 
     @cached_property
     def tree(self) -> CliqueTree:
-        """Return the clique tree; raise if its tables are too large."""
+        """Return the clique tree of the graph; raise TreewidthError if its tables are too large."""
         tree = clique_tree(
             self.graph.n_nodes, (scope for nodes in self.graph.cliques.values() for scope in nodes.tolist())
         )
@@ -113,20 +128,20 @@ class Exact:
 
     @cached_property
     def program(self) -> Program:
-        """Return the tree as flat arrays for the compiled loops."""
+        """Return the clique tree as flat arrays for the compiled loops."""
         return Program.of(self.graph, self.tree)
 
     def log_partition(self, scores: Array, n_threads: int = 1) -> Floats:
-        """Return log Z of each sample, (m, n_samples)."""
+        """Return the log-partition log Z of each sample as an array of shape (m, n_samples)."""
         return self._pass(scores, n_threads, keep=False, marginals=False)[0]
 
     def moments(self, scores: Array, n_threads: int = 1) -> GraphMoments:
-        """Return log Z, and the marginals of the graph's cliques."""
+        """Return the log-partition of each sample and the marginals of the graph's cliques."""
         log_partition, _, marginals = self._pass(scores, n_threads, keep=False, marginals=True)
         return GraphMoments(log_partition, marginals)
 
     def calibrate(self, scores: Array, n_threads: int = 1) -> Calibrated:
-        """Return the moments, together with the conditionals that derivatives, entropy and samples need."""
+        """Return log-partitions and marginals in an object that can also compute derivatives, entropies and samples."""
         log_partition, conditionals, marginals = self._pass(scores, n_threads, keep=True, marginals=True)
         return Calibrated(self, GraphMoments(log_partition, marginals), conditionals)
 
@@ -148,18 +163,18 @@ class Exact:
         return log_partition, conditionals, out
 
     def entropy(self, scores: Array, n_threads: int = 1) -> Floats:
-        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
         return self.calibrate(scores, n_threads).entropy()
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return -log p of labels (m, V); if some are missing, p is the sum over all labelings that agree with them."""
+        """Return the loss -log p(labels) of each sample and its gradient; missing labels are summed over."""
         tables = self._check_scores(tables)
         kept = self.calibrate(tables, n_threads) if curvature else None
         model = kept.moments if kept else self.moments(tables, n_threads)
         return loss_of(self, tables, labels, model, kept, n_threads)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the labelling with the highest score, (m, V), and this score, (m, n_samples)."""
+        """Return the labels with the highest total score, one per node, and this score for each sample."""
         scores, program = self._check_scores(scores), self.program
         labels = np.empty((len(scores), self.graph.n_nodes), np.int32)
         totals = np.zeros((len(scores), self.graph.n_samples))
@@ -175,15 +190,17 @@ class Exact:
         return labels, totals
 
     def k_best(self, scores: Array, k: int) -> list[tuple[Labels, Floats]]:
-        """Return at most k labelings (k', V) with the highest scores for each row, best first, and the scores (k',).
+        """Return the k best labelings and their scores, best first, for each row of `scores`.
 
-        From the leaves to the root, the k best labelings of each subtree are ranked for each labelling of its
-        separator. The graph must belong to a single sample.
+        A row has fewer than k results if fewer labelings are allowed. The graph must belong to a single sample.
         """
         if k < 1:
-            raise ValueError(f"k={k!r}: expected at least 1")
+            raise ValueError(f"k={k!r}: expected the number of labelings to return, at least 1")
         if self.graph.n_samples > 1:
-            raise ValueError("the graph is a union of several samples: k_best expects the graph of a single sample")
+            raise ValueError(
+                f"the graph contains {self.graph.n_samples} samples: k_best expects the graph of one sample, "
+                "so call it once per sample"
+            )
         return [self._rank(row, k) for row in self._check_scores(scores)]
 
     def _rank(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
@@ -213,7 +230,7 @@ class Exact:
         labels = np.empty((len(whole), self.graph.n_nodes), np.int32)
         for rank, (_, link) in enumerate(whole):
             chosen = np.empty(len(program.cliques), np.int64)
-            for c, e in _chosen(link):
+            for c, e in _selected_entries(link):
                 chosen[c] = e
             home, stride, card = program.homes.T
             labels[rank] = (chosen[home] // stride) % card
@@ -223,7 +240,8 @@ class Exact:
         scores = np.ascontiguousarray(scores, np.float64)
         if scores.ndim != 2 or scores.shape[1] != self.graph.n_entries:
             raise ValueError(
-                f"scores has shape {scores.shape}: expected (m, {self.graph.n_entries}), one row per sample"
+                f"scores has shape {scores.shape}: expected (m, {self.graph.n_entries}), "
+                "one column per table entry of the graph"
             )
         return scores
 
@@ -244,13 +262,13 @@ def _score(item: tuple[float, Link]) -> float:
 
 
 def _combine_rankings(first: Ranking, second: Ranking, k: int) -> Ranking:
-    """Combine the rankings of two parts: return the k pairs of labelings with the largest total scores."""
+    """Return the k pairs of a labelling in `first` and a labelling in `second` with the largest sums of scores."""
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
     return heapq.nlargest(k, pairs, key=_score)
 
 
-def _chosen(link: Link) -> Iterator[tuple[int, int]]:
-    """Yield the pairs (clique, entry of its table) of a ranked labelling."""
+def _selected_entries(link: Link) -> Iterator[tuple[int, int]]:
+    """Yield (index of the clique, index of the chosen entry in its table) for each clique of a ranked labelling."""
     waiting = [link]
     while waiting:
         link = waiting.pop()
@@ -262,6 +280,6 @@ def _chosen(link: Link) -> Iterator[tuple[int, int]]:
 
 
 def over_rows(work: Callable[[slice], None], m: int, n_threads: int) -> None:
-    """Call `work` with slices that together cover m rows, in threads."""
+    """Call `work` with slices that together cover the rows 0 to m - 1, in up to `n_threads` threads."""
     size = max(-(-m // TASKS), 1)
     LocalEngine(n_threads).map(work, [slice(low, min(low + size, m)) for low in range(0, m, size)])

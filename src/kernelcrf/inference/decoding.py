@@ -1,8 +1,13 @@
 """Find the best labelling or the k best labelings of chains, and draw exact samples.
 
-Viterbi's recursion delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)] runs in float64; of labels with equal
-values, the first one is chosen. The k best labelings keep k values per label and merge L sorted lists at each step,
-O(T L^2 k). Samples draw y_T ~ alpha_T, then y_{t-1} ~ P_t(. | y_t) (forward filtering, backward sampling).
+With the scores s_t of the labels at token t and the scores w_t of steps into token t, Viterbi's recursion is
+
+    delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)].
+
+It runs in float64. If labels have equal values, the first of them is chosen. To find the k best labelings, the k best
+values of each label are kept: at each token, the sorted lists of the previous token's labels are merged. This takes
+O(T L^2 k) operations for T tokens and L labels. Samples are drawn by forward filtering and backward sampling: first the
+label of the last token, then the label of each earlier token given the label after it.
 """
 
 from __future__ import annotations
@@ -28,7 +33,11 @@ ONE_BLOCK_VALUES = 2**12
 
 @dataclass(frozen=True)
 class Ranked:
-    """The k best labelings (k, T) of one sequence, best first, and their scores (k,); fewer if fewer are allowed."""
+    """The best labelings of one sequence, best first.
+
+    labelings : (k, T), one row per labelling and one column per token; fewer rows if fewer labelings are allowed.
+    scores : (k,), the total score of each labelling.
+    """
 
     labelings: Labels
     scores: Floats
@@ -37,7 +46,7 @@ class Ranked:
 def viterbi(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> tuple[Labels, Floats]:
-    """Return the labelling with the highest score of each sequence, (N,), and these scores, (m,)."""
+    """Return the best labels, one per token, and their total score, one per sequence."""
     batch = Batch.of(scores, transitions, chains)
     labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
     pointer = np.min_scalar_type(batch.n_labels - 1)
@@ -59,7 +68,7 @@ def viterbi(
 def k_best(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, k: int, *, n_threads: int = 1
 ) -> list[Ranked]:
-    """Return the k allowed labelings with the highest scores, for each sequence."""
+    """Return the k best labelings of each sequence, or fewer if scores of -inf forbid the others."""
     if k < 1:
         raise ValueError(f"k={k!r}: expected the number of labelings to return, at least 1")
     batch = Batch.of(scores, transitions, chains)
@@ -89,7 +98,10 @@ def sample(
     *,
     n_threads: int = 1,
 ) -> Labels:
-    """Return independent draws from p(y|x), (n_samples, N). The same state of `rng` gives the same draws."""
+    """Draw labelings from p(y|x); return an array of shape (n_samples, N), one row per draw, one column per token.
+
+    The same state of `rng` gives the same draws.
+    """
     batch, unused = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
     uniform = rng.random((chains.n_nodes, n_samples))
     labels = np.empty((chains.n_nodes, n_samples), np.int32)

@@ -1,7 +1,8 @@
 """Enumerate all labelings of a sample: a slow and simple reference for tests of inference.
 
-A sample is a list of factors (nodes, table). A labelling y has the score sum_C table_C[y_C] as in (8), and
-p(y) = exp(score(y)) / Z. Any graph can be written as such a list. The work is L^T.
+A sample is a list of factors. A factor is a pair (nodes, table), and its table has one score for each joint labelling
+of its nodes. The score of a labelling y is the sum of the entries that y selects in all tables, as in (8), and
+p(y) = exp(score(y)) / Z. With T nodes of L labels each, there are L^T labelings.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ MOST_LABELINGS = 2**22
 
 
 def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
-    """Return the factors of a sample; cliques share a table (L, ..., L), or have one each, (n_cliques, L, ..., L)."""
+    """Return the factors of one sequence.
+
+    tables : the table of each template, with one axis per node of a clique. All cliques share it, or it has a first
+        axis with one table per clique.
+    """
     first, last = structure.offsets[sample], structure.offsets[sample + 1]
     result: list[Factor] = []
     for template, table in tables.items():
@@ -36,7 +41,7 @@ def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayL
 
 
 def total_scores(labelings: Places, sample: Iterable[Factor]) -> Floats:
-    """Return the score sum_C table_C[y_C] of each labelling, (n_labelings,)."""
+    """Return the score of each labelling: the sum of the entries that its labels select in all tables."""
     scores = np.zeros(len(labelings))
     for nodes, table in sample:
         scores += table[tuple(labelings[:, node] for node in nodes)]
@@ -45,7 +50,12 @@ def total_scores(labelings: Places, sample: Iterable[Factor]) -> Floats:
 
 @dataclass(frozen=True)
 class Enumeration:
-    """All labelings (L^T, T) of one sample and their scores (L^T,); node v has cards[v] = L_v labels."""
+    """All labelings of one sample and their scores.
+
+    cards : the number of labels of each node.
+    labelings : one row per labelling, one column per node.
+    scores : the score of each labelling.
+    """
 
     cards: tuple[int, ...]
     labelings: Places
@@ -53,7 +63,7 @@ class Enumeration:
 
     @property
     def log_partition(self) -> float:
-        """Return log sum_y exp(score(y)); -inf if every labelling is forbidden."""
+        """Return log sum_y exp(score(y)), which is -inf if every labelling is forbidden."""
         return float(logsumexp(self.scores))
 
     @property
@@ -63,20 +73,24 @@ class Enumeration:
 
     @property
     def entropy(self) -> float:
-        """Return -sum_y p(y) log p(y)."""
+        """Return the entropy -sum_y p(y) log p(y)."""
         return float(entr(self.probabilities).sum())
 
     def marginal(self, nodes: Sequence[int]) -> Floats:
-        """Return p(y_C) as a table (L, ..., L) over the labels of the given nodes."""
+        """Return the joint probabilities of the labels of the given nodes, as an array with one axis per node."""
         return self._table(nodes, self.probabilities)
 
     def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
-        """Return the derivative of p(y_C) along a direction f of the scores: Cov[1(y_C = .), f(y)] (6b)."""
+        """Return the derivative of `marginal(nodes)` if multiples of the factors `direction` are added to the sample.
+
+        The derivative is the covariance between the indicators of the nodes' labels and the score of `direction`, as in
+        (6b).
+        """
         f = total_scores(self.labelings, direction)
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))
 
     def best(self, k: int) -> tuple[Places, Floats]:
-        """Return the k labelings with the highest scores, best first, without forbidden ones, and their scores."""
+        """Return the k best labelings and their scores, best first, without forbidden labelings."""
         order = np.argsort(-self.scores, kind="stable")[:k]
         order = order[np.isfinite(self.scores[order])]
         return self.labelings[order], self.scores[order]
@@ -88,13 +102,17 @@ class Enumeration:
 
 
 def enumerate_labelings(n_nodes: int, n_labels: int | Sequence[int], sample: Iterable[Factor]) -> Enumeration:
-    """Compute the scores of all labelings of `n_nodes` nodes, each with `n_labels` labels or with n_labels[v]."""
+    """Return all labelings of `n_nodes` nodes with their scores.
+
+    n_labels : the number of labels of every node, or a list with one number per node.
+    sample : the factors that define the scores.
+    """
     cards = (n_labels,) * n_nodes if isinstance(n_labels, int) else tuple(n_labels)
     count = math.prod(cards)
     if count > MOST_LABELINGS:
         raise ValueError(
-            f"n_nodes={n_nodes} and n_labels={n_labels} give {count} labelings: expected at most {MOST_LABELINGS} to "
-            "enumerate; use the inference of the graph instead"
+            f"n_nodes={n_nodes} and n_labels={n_labels} give {count} labelings: expected at most {MOST_LABELINGS}; use "
+            "fewer nodes or labels, or inference that does not enumerate, such as kernelcrf.inference.clique_tree"
         )
     labelings = np.indices(cards).reshape(n_nodes, count).T
     return Enumeration(cards, labelings, total_scores(labelings, sample))

@@ -8,7 +8,11 @@ from kernelcrf.arrays import Array, Flags
 
 
 class InfeasibleSequenceError(ValueError):
-    """Raised if scores of -inf forbid all labelings of sequence `sample`; `token` is the first without a label."""
+    """Raised if scores of -inf forbid all labelings of a sequence.
+
+    sample : the index of the sequence.
+    token : the first token at which no label is possible.
+    """
 
     def __init__(self, sample: int, token: int) -> None:
         super().__init__(
@@ -20,7 +24,7 @@ class InfeasibleSequenceError(ValueError):
         self.token = token
 
     def __reduce__(self) -> tuple[type[InfeasibleSequenceError], tuple[int, int]]:
-        """Return the arguments for pickling, so that the error can be sent between processes."""
+        """Support pickling, so that the error can be sent between processes."""
         return type(self), (self.sample, self.token)
 
 

@@ -1,6 +1,7 @@
 """Cover the edges of a pairwise graph by spanning forests, for tree-reweighted messages and mean fields.
 
-A row holds one number per label of every node, then the tables of all edges, in the order of the graph.
+Arrays of this module have rows with one number per label of every node, followed by the tables of all edges in the
+order of the graph. A column is one of these numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from kernelcrf.inference.clique_tree import Exact
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """One forest: exact inference on it, and the columns of a row that belong to its nodes and edges."""
+    """A spanning forest of a graph, with exact inference on it.
+
+    entries : the columns of the graph's node labels and edge tables that belong to the forest.
+    """
 
     exact: Exact
     entries: Ints
@@ -29,12 +33,14 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """A pairwise graph and spanning forests that cover its edges.
+    """A pairwise graph and spanning forests that together contain all of its edges.
 
-    entries : (n_entries,), the column of a row for each entry of the graph's tables.
+    Arrays have rows with one number per label of every node, followed by the tables of all E edges.
+
+    entries : (n_entries,), the column of such a row that belongs to each entry of the graph's tables.
     edge_nodes : (E, 2), the two nodes of each edge.
-    edge_sizes : (E,), the number of entries of each edge's table.
-    rho : (E,), the share of forests that contain each edge.
+    edge_sizes : (E,), the number of entries in the table of each edge.
+    rho : (E,), the fraction of the forests that contain each edge.
     """
 
     graph: Graph
@@ -46,12 +52,18 @@ class Cover:
 
     @classmethod
     def of(cls, graph: Graph) -> Cover:
-        """Cover a graph by spanning forests until each edge is in one; each forest prefers the least used edges."""
+        """Find spanning forests that together contain all edges of a graph.
+
+        Raise ValueError if a clique has more than two nodes.
+        """
         n = int(graph.node_starts[-1])
         edge_nodes, edge_sizes, entries = [np.empty((0, 2), np.int64)], [_NONE], [_NONE]
         for name, nodes in graph.cliques.items():
             if nodes.shape[1] > 2:
-                raise ValueError(f"term {name!r} has cliques of three or more nodes: inference='loopy' expects pairs")
+                raise ValueError(
+                    f"term {name!r} has cliques of three or more nodes: inference='loopy' expects single nodes and "
+                    "pairs; use inference='exact' or 'gibbs'"
+                )
             sizes = np.full(len(nodes), math.prod(graph.shape(name)))
             if nodes.shape[1] == 1:
                 entries.append(_ranges(graph.node_starts[nodes[:, 0]], sizes))
@@ -72,23 +84,31 @@ class Cover:
 
     @property
     def n_node_entries(self) -> int:
-        """Return the number of columns at the start of a row that belong to nodes."""
+        """Return the number of columns for labels of nodes; the columns of edge tables come after them."""
         return int(self.graph.node_starts[-1])
 
     @cached_property
     def shares(self) -> Floats:
-        """Return the share of forests that contain each entry of a row: 1 for nodes, rho for edges."""
+        """Return the fraction of the forests that contain the node or the edge of each column; it is 1 for nodes."""
         return np.concatenate((np.ones(self.n_node_entries), np.repeat(self.rho, self.edge_sizes)))
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return the first entry of the messages into the first and the second node of each edge, (E, 2)."""
+        """Return where the messages of each edge start, as an array of shape (number of edges, 2).
+
+        The first column indexes the messages into the first nodes of the edges, the second those into their second
+        nodes.
+        """
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Map entries of the edges' tables to entries of the messages into their first nodes and into their second."""
+        """Return the index of the message entry that belongs to each entry of the edges' tables.
+
+        The first array indexes the messages into the first nodes of the edges, the second those into their second
+        nodes.
+        """
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
         first, second = self.message_starts.T
@@ -96,18 +116,25 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Map entries of the messages, into first nodes and into second nodes, to columns of these nodes."""
+        """Return the column of the node label that belongs to each message entry.
+
+        The first array is for the messages into the first nodes of the edges, the second for those into their second
+        nodes.
+        """
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
     def spread(self, tables: Floats) -> tuple[Floats, Floats]:
-        """Split tables (m, n_entries) into scores of nodes (summed if a node has several tables) and of edges."""
+        """Split tables (m, n_entries) into node scores and edge scores; several tables of one node are added."""
         is_node = self.entries < self.n_node_entries
         nodes = np.zeros((len(tables), self.n_node_entries))
         np.add.at(nodes.T, self.entries[is_node], tables[:, is_node].T)
         return nodes, np.compress(~is_node, tables, axis=1)
 
     def mean_marginals(self, found: list[Floats]) -> Floats:
-        """Return marginals (m, n_entries) of the graph: the means of the marginals of the forests."""
+        """Average marginals over the forests; return them in the order of the graph's tables, (m, n_entries).
+
+        found : the marginals on each forest. Marginals of an edge are averaged over the forests that contain the edge.
+        """
         rows = np.zeros((len(found[0]), len(self.shares)))
         for forest, part in zip(self.forests, found, strict=True):
             rows[:, forest.entries] += part
@@ -118,12 +145,12 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """Concatenate the ranges start, start + 1, ..., start + size - 1 of all pairs of start and size."""
+    """Concatenate the integers from start to start + size - 1, for each pair in `starts` and `sizes`."""
     return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
 
 
 def _forest_graph(graph: Graph, edge_nodes: Ints) -> Graph:
-    """Return the graph of a forest: one table for every node, then one for each edge of the forest, in order."""
+    """Return a graph with one table for every node, followed by one table for each of the given edges."""
     cliques: dict[str, Array] = {}
     for low, high in _runs(graph.cards[:, None]):
         cliques[f"nodes from {low}"] = np.arange(low, high)[:, None]
@@ -133,13 +160,16 @@ def _forest_graph(graph: Graph, edge_nodes: Ints) -> Graph:
 
 
 def _runs(rows: Array) -> Iterator[tuple[int, int]]:
-    """Return (first, end) of each run of equal rows: cliques of one shape, which can share a template."""
+    """Yield the first index and the end of each run of equal consecutive rows."""
     cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
     return itertools.pairwise([0, *cuts.tolist(), len(rows)])
 
 
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
-    """Return the edges of spanning forests that together contain all edges; each prefers the least used edges."""
+    """Return the edge indices of spanning forests that together contain all edges.
+
+    Each forest takes those edges first that the earlier forests used least.
+    """
     used = np.zeros(len(edges), np.int64)
     found: list[Ints] = []
     while not found or (used == 0).any():

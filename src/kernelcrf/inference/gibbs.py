@@ -1,10 +1,12 @@
 """Gibbs sampling on any graph, and the pseudo-likelihood as loss.
 
-A sweep draws every node in turn from p(y_v | all others). This needs only the tables of the node's cliques, so that the
-treewidth does not matter. After enough sweeps, labelings come from p(y|x), unless forbidden ones separate them.
+A sweep draws a new label for every node v in turn, from its distribution p(y_v | y_others) given the labels of all
+other nodes. Only the tables of the cliques that contain v are needed, so that a large treewidth is no problem. After
+enough sweeps, the labels are samples of p(y|x), unless forbidden labelings separate the allowed ones.
 
-A solver cannot certify a loss from samples. `loss` is therefore the negative log pseudo-likelihood (Besag 1975),
--sum_v log p(y_v | y_others): convex in the tables, computed exactly, and consistent if all labels are observed.
+A loss that is estimated from samples cannot be certified. `loss` is therefore the negative log pseudo-likelihood
+-sum_v log p(y_v | y_others) (Besag 1975). It is convex in the tables, is computed exactly, and gives consistent
+estimates if all labels are observed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scor
 
 @dataclass(frozen=True, eq=False)
 class PseudoCurvature:
-    """The probabilities p(y_v | y_others) of each node given the labels of all others, (m, sum of label counts)."""
+    """Computes second derivatives of the negative log pseudo-likelihood at given labels.
+
+    chosen : the index of the table entry that the labels select in each clique.
+    conditionals : the probabilities of each node's labels given the labels of all other nodes, node after node.
+    """
 
     gibbs: Gibbs
     labels: Labels
@@ -34,7 +40,7 @@ class PseudoCurvature:
     conditionals: Floats
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """Return the derivative (m, n_entries) of the gradient of the loss along a direction of the tables."""
+        """Return the derivative of the loss's gradient if the tables change along `direction`, in the same shape."""
         out = np.zeros(direction.shape)
 
         def work(rows: slice) -> None:
@@ -49,7 +55,7 @@ class PseudoCurvature:
 
 @dataclass(frozen=True, eq=False)
 class Gibbs:
-    """Inference by Gibbs sampling: `n_draws` sweeps after `burn_in` sweeps that start from a random labelling."""
+    """Inference by Gibbs sampling: estimates use `n_draws` sweeps, after `burn_in` sweeps that are discarded."""
 
     graph: Graph
     n_draws: int = 500
@@ -58,7 +64,11 @@ class Gibbs:
 
     @cached_property
     def incidence(self) -> tuple[Ints, Ints]:
-        """Return (starts, uses): node v has the cliques in rows starts[v] .. starts[v + 1] of uses (`loops.gibbs`)."""
+        """Return the cliques that contain each node, as two arrays (starts, uses) for the compiled loops.
+
+        The cliques of node v are the rows starts[v] to starts[v + 1] - 1 of `uses`. A row is (index of the clique,
+        stride of the label of v in its table, number of its nodes).
+        """
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in self.graph.cliques.items():
             shape, numbers = self.graph.shape(name), first + np.arange(len(members))
@@ -72,9 +82,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Yield the labels (m, V) and the table entries that they select, after each sweep that follows `burn_in`.
+        """Run Gibbs sweeps; after each sweep that follows the burn-in, yield labels and the table entries they select.
 
-        If `means` is given, these sweeps add the conditionals p(y_v | y_others) of all nodes to it.
+        If `means` is given, the distributions from which these sweeps draw the labels are added to it.
         """
         graph, nothing = self.graph, np.empty((len(tables), 0))
         shape = len(tables), graph.n_nodes
@@ -89,7 +99,10 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Return sampled labelings (m, n_draws, V), with `thin` sweeps between two draws."""
+        """Draw labelings by Gibbs sampling; return an array of shape (m, n_draws, number of nodes).
+
+        Every `thin`-th sweep after the burn-in gives one draw.
+        """
         tables = np.ascontiguousarray(tables, np.float64)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
         sweeps = self._sweeps(tables, rng, None)
@@ -98,9 +111,11 @@ class Gibbs:
         return draws
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
-        """Estimate marginals (m, n_entries): means of conditionals for nodes, frequencies for larger cliques.
+        """Estimate the marginals of the graph's cliques from samples.
 
-        The log-partition is NaN, because samples do not give it.
+        Marginals of single nodes are means of the distributions that their labels are drawn from. Marginals of larger
+        cliques are frequencies of the drawn labels. The log-partition is NaN, because Gibbs sampling does not estimate
+        it.
         """
         tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts
         means, counts, rows = np.zeros((len(tables), starts[-1])), np.zeros(tables.shape), np.arange(len(tables))
@@ -114,7 +129,7 @@ class Gibbs:
         return GraphMoments(np.full((len(tables), self.graph.n_samples), np.nan), counts / self.n_draws)
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the label with the largest sampled marginal of each node, (m, V), and the score of this labelling."""
+        """Return the label with the largest estimated marginal for each node, and the total score of these labels."""
         tables = np.ascontiguousarray(tables, np.float64)
         means = np.zeros((len(tables), self.graph.node_starts[-1]))
         for _ in itertools.islice(self._sweeps(tables, np.random.default_rng(self.seed), means), self.n_draws):
@@ -123,7 +138,7 @@ class Gibbs:
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return -sum_v log p(y_v | y_others) of labels (m, V); raise if a label is missing."""
+        """Return the negative log pseudo-likelihood of the labels and its gradient; raise if a label is missing."""
         if (labels == MISSING).any():
             raise ValueError(
                 "some labels are missing: inference='gibbs' expects all labels, because it fits the probability of "
@@ -146,7 +161,7 @@ class Gibbs:
         return Loss(losses, residual, shares, known)
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Raise an error, because samples do not give the entropy."""
+        """Raise ValueError, because Gibbs sampling does not estimate the entropy."""
         raise ValueError(
             "entropy is not available with inference='gibbs': use 'exact', or 'loopy' for an approximate value"
         )

@@ -1,14 +1,19 @@
 """Inference on chains in log space, one sequence at a time, for sequences whose numbers would underflow in `scaled`.
 
-The messages are the logarithms of the messages of `scaled`, in float64; -inf is an exact zero:
+Let s_t(j) be the score of label j at token t, and w_t(i, j) the score of a step from i to j. The forward messages la_t,
+the backward messages lb_t and their normalisers c_t are logarithms in float64. With -inf as the logarithm of zero,
 
     a_t(j) = log sum_i exp(la_{t-1}(i) + w_t(i, j)),
     la_t(j) = s_t(j) + a_t(j) - c_t,       c_t so that sum_j exp(la_t(j)) = 1,
-    lb_{t-1}(i) = log sum_j exp(w_t(i, j) + s_t(j) + lb_t(j)) - c_t,       lb_T = 0,
+    lb_{t-1}(i) = log sum_j exp(w_t(i, j) + s_t(j) + lb_t(j)) - c_t,       lb_T = 0.
+
+They give the probability P_t of a label given the next label, and the probability Q_t of a label given the previous
+one:
+
     P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
     Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).
 
-Each recursion takes L^2 exponentials per token; all recursions in scaled space together take L.
+For L labels, each of these recursions takes L^2 exponentials per token. In scaled space, all of them together take L.
 """
 
 from __future__ import annotations
@@ -24,7 +29,12 @@ from kernelcrf.inference.loops import logspace as loops
 
 @dataclass(frozen=True)
 class LogMessages:
-    """Scores s (T, L) and w (1 or T, L, L) of one sequence, and its messages: a, la, lb (T, L), c (T,)."""
+    """Scores and log-space messages of one sequence with T tokens and L labels.
+
+    s : (T, L), the scores.
+    w : the transitions, (1, L, L) if all tokens share one matrix, otherwise (T, L, L).
+    a, la, lb, c : the messages (T, L) and their normalisers (T,), which the module docstring defines.
+    """
 
     s: Floats
     w: Floats
@@ -35,7 +45,7 @@ class LogMessages:
 
     @classmethod
     def of(cls, scores: Floats, transitions: Floats) -> LogMessages:
-        """Return messages of one sequence whose transitions are tied (L, L) or one per token (T, L, L)."""
+        """Compute the messages of one sequence; `transitions` is one matrix for all tokens or one matrix per token."""
         w = transitions[None] if transitions.ndim == 2 else transitions
         a, la, lb = np.zeros_like(scores), np.empty_like(scores), np.empty_like(scores)
         c = np.empty(len(scores))
@@ -49,17 +59,17 @@ class LogMessages:
 
     @property
     def log_partition(self) -> float:
-        """Return log Z; it is not finite if every labelling is forbidden, or if a score is NaN or +inf."""
+        """Return the log-partition, which is not finite if every labelling is forbidden or a score is NaN or +inf."""
         return float(self.c.sum())
 
     @property
     def nodes(self) -> Floats:
-        """Return the node marginals p (T, L)."""
+        """Return the node marginals p(y_t = j) as an array of shape (T, L), one row per token."""
         return _normalise(self.la + self.lb)
 
     @property
     def edges(self) -> Floats:
-        """Return the edge marginals q (T, L, L); zero at the first token."""
+        """Return the edge marginals p(y_{t-1} = i, y_t = j), one matrix per token; the first matrix is zero."""
         q = np.zeros((*self.s.shape, self.s.shape[1]))
         into = (self.s + self.lb - self.c[:, None])[1:]
         w = self.w if self.tied else self.w[1:]
@@ -68,16 +78,23 @@ class LogMessages:
 
     @property
     def entropy(self) -> float:
-        """Return the entropy of the labelling, sum_t H(y_t | y_{t-1})."""
+        """Return the entropy of the labels: the sum over tokens of the entropy of a label given the previous label."""
         q = self.edges[1:]
         return float(entr(self.nodes[:1]).sum() - rel_entr(q, q.sum(axis=2, keepdims=True)).sum())
 
     def sample(self, uniform: Array, labels: Array) -> None:
-        """Draw y_T ~ p_T, then y_{t-1} ~ P_t(.|y_t), and write the draws into labels (T, n_samples)."""
+        """Draw labels from the last token to the first, and write them into `labels`, one row per token.
+
+        uniform : random numbers between 0 and 1, in the shape of `labels`.
+        """
         loops.sample(self.w, self.tied, self.la, uniform, labels)
 
     def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
-        """Return derivatives dp (T, L) and dq (T, L, L) of the marginals along du (T, L) and dw (L, L) or (T, L, L)."""
+        """Return the derivatives of node marginals (T, L) and edge marginals (T, L, L) along a direction of the scores.
+
+        du : (T, L), the direction of the scores.
+        dw : the direction of the transitions, (L, L) or (T, L, L).
+        """
         dp, dq = np.empty_like(self.s), np.zeros((*self.s.shape, self.s.shape[1]))
         dw = dw[None] if dw.ndim == 2 else dw
         loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)
@@ -85,7 +102,7 @@ class LogMessages:
 
 
 def _normalise(logarithms: Floats) -> Floats:
-    """Return exp(logarithms), normalised per token, because rounding of scores such as 1e30 changes the sum from 1."""
+    """Return exp(logarithms) divided by its sum per token; rounding of huge scores would let the sum differ from 1."""
     axes = tuple(range(1, logarithms.ndim))
     p = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True, initial=-np.inf))
     return np.asarray(p / p.sum(axis=axes, keepdims=True))

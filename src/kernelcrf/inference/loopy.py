@@ -1,20 +1,23 @@
 """Tree-reweighted sum-product: an upper bound on the log-partition of any pairwise graph, and its marginals.
 
-The graph is covered by K spanning forests F_1 .. F_K; a share rho_e of them contains edge e. Messages M define
+K spanning forests cover the graph; rho_ij is the fraction of the forests that contain the edge between nodes i and j.
+With the tables t of nodes and edges, messages M_ij from node i to node j define new scores of nodes and edges:
 
     b_i(y_i)      = t_i(y_i) + sum_j rho_ij log M_ji(y_i)
     c_ij(y_i, y_j) = t_ij(y_i, y_j) / rho_ij - log M_ji(y_i) - log M_ij(y_j)
 
-and for *any* messages the mean over forests of (b on all nodes + c on the forest's edges) is the score itself, so that
+Score a labelling on each forest by b on all nodes and c on the edges of the forest. For *any* messages, the mean of
+these scores over the forests is the score of the labelling. Because log Z is convex, it is at most the mean over the
+forests of log Z(b, c), which exact inference computes. The updates
 
-    log Z <= 1/K sum_k log Z(b, c on F_k)                                                       (convexity of log Z)
+    M_ij(y_j) <- sum_{y_i} exp(t_ij(y_i, y_j) / rho_ij + b_i(y_i) - log M_ji(y_i))
 
-where inference on each forest is exact. The updates M_ij(y_j) <- sum_{y_i} exp(t_ij / rho_ij + b_i - log M_ji) tighten
-the bound (Wainwright, Jaakkola, Willsky 2005); if they converge, it is the least over all messages. The marginals are
-the means of the forests' marginals: for fixed messages, they are the gradient of the bound in the tables.
+tighten this bound (Wainwright, Jaakkola, Willsky 2005). If they converge, the bound is the smallest over all messages.
+The marginals are means of the marginals on the forests. For fixed messages, they are the gradient of the bound with
+respect to the tables.
 
-Strong potentials need many sweeps. A solver evaluates points that are close to each other, so sweeps start from the
-messages of the previous call, which a `Loopy` object keeps. The bound holds for any messages.
+Strong potentials need many sweeps over the messages. A solver evaluates points that are close to each other, so a
+`Loopy` object keeps its messages and starts the next call from them.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from kernelcrf.inference.loss import (
     DualPoint,
     GraphMoments,
     Loss,
-    clamped,
+    clamp_labels,
     labelling_scores,
     likeliest_labels,
     loss_of,
@@ -44,13 +47,13 @@ from kernelcrf.inference.lower_bounds import make_consistent, mean_field
 
 @dataclass(frozen=True, eq=False)
 class LoopyCurvature:
-    """Computes derivatives of the marginals for fixed messages."""
+    """Computes derivatives of the approximate marginals, in which the messages are treated as constants."""
 
     cover: Cover
     parts: tuple[Calibrated, ...]
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the tables."""
+        """Return the derivatives of the marginals if the tables change along `direction`, in the same shape."""
         cover = self.cover
         rows = np.concatenate(cover.spread(direction), axis=1) / cover.shares
         found = [
@@ -62,7 +65,11 @@ class LoopyCurvature:
 
 @dataclass(frozen=True, eq=False)
 class Loopy:
-    """Inference by tree-reweighted messages: `log_partition` is an upper bound, marginals are approximate."""
+    """Inference by tree-reweighted messages: log-partitions are upper bounds, and marginals are approximate.
+
+    tol : sweeps stop if no logarithm of a message changes by more than this.
+    max_sweeps : the largest number of sweeps per call.
+    """
 
     graph: Graph
     tol: float = 1e-4
@@ -75,9 +82,10 @@ class Loopy:
         return Cover.of(self.graph)
 
     def _reparametrise(self, tables: Array, n_threads: int, of: str) -> Floats:
-        """Return b of all nodes, then c of all edges, after messages converge or after `max_sweeps`.
+        """Update the messages; return the scores that they define for all nodes, followed by those for all edges.
 
-        Sweeps start from the messages of the last call with the same `of`.
+        Sweeps stop at convergence or after `max_sweeps`. They start from the messages of the last call with the same
+        `of`.
         """
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
         b, c = cover.spread(tables)
@@ -108,7 +116,10 @@ class Loopy:
         return np.concatenate((b, c), axis=1)
 
     def calibrate(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> tuple[GraphMoments, LoopyCurvature]:
-        """Return the bound with its marginals, and their curvature."""
+        """Return the upper bound on log Z with the approximate marginals, and an object that computes derivatives.
+
+        of : a name; messages start from those of the last call with the same name.
+        """
         scores, cover = self._reparametrise(tables, n_threads, of), self.cover
         parts = tuple(forest.exact.calibrate(scores[:, forest.entries], n_threads) for forest in cover.forests)
         bound = np.mean([part.moments.log_partition for part in parts], axis=0)
@@ -116,33 +127,33 @@ class Loopy:
         return GraphMoments(bound, marginals), LoopyCurvature(cover, parts)
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
-        """Return the upper bound on log Z, (m, n_samples), and approximate marginals (m, n_entries)."""
+        """Return the upper bound on log Z of each sample and the approximate marginals of the graph's cliques."""
         return self.calibrate(tables, n_threads, of="moments")[0]
 
     def log_partition(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Return the upper bound on log Z, (m, n_samples)."""
+        """Return an upper bound on log Z of each sample as an array of shape (m, n_samples)."""
         return self.moments(tables, n_threads).log_partition
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Return the mean of the forests' entropies, (m, n_samples): an approximation, not a bound."""
+        """Return the mean of the entropies on the forests, which approximates the entropy of each sample."""
         parts = self.calibrate(tables, n_threads)[1].parts
         return np.asarray(np.mean([part.entropy() for part in parts], axis=0))
 
     def best(self, tables: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the label with the largest approximate marginal of each node, (m, V), and the labelling's score."""
+        """Return the label with the largest approximate marginal for each node, and the total score of these labels."""
         parts = self.calibrate(tables, n_threads)[1].parts
         nodes = np.sum([part.moments.cliques[:, : self.graph.node_starts[-1]] for part in parts], axis=0)
         labels = likeliest_labels(self.graph, nodes)
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return an approximate -log p of labels (m, V): an upper bound, since log Z is replaced by its upper bound.
+        """Return an upper bound on -log p(labels), in which an upper bound replaces log Z, and its gradient.
 
-        If labels are missing, a mean field gives a lower bound of the sum over them.
+        If labels are missing, a mean-field lower bound replaces the sum over them.
         """
         model, kept = self.calibrate(tables, n_threads)
         if (labels == MISSING).any():
-            target = mean_field(self.cover, clamped(self.graph, tables, labels))
+            target = mean_field(self.cover, clamp_labels(self.graph, tables, labels))
             losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
             return Loss(losses, residual, model.cliques, kept if curvature else None)
         found = loss_of(self, tables, labels, model, kept if curvature else None, n_threads)

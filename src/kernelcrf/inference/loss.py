@@ -1,6 +1,7 @@
 """The loss of labels on a graph, its gradient with respect to the tables, and its curvature.
 
-Exact inference gives -log p of the labels. Approximate inference gives an upper bound, or a pseudo-likelihood.
+Exact inference gives the loss -log p(labels). Approximate inference gives an upper bound on it, or the negative log
+pseudo-likelihood.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ MISSING = -1
 
 
 class Curvature(Protocol):
-    """Protocol of evaluated points that keep what derivatives of the marginals need."""
+    """Protocol of objects that compute derivatives of the marginals at given tables."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """Return derivatives (m, n_entries) of the marginals along a direction (m, n_entries) of the tables."""
+        """Return the derivatives of the marginals if the tables change along `direction`, in the same shape."""
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """A linear lower bound of the loss: for each sample and *all* tables t, it is at least `entropy` + <residual, t>.
+    """A lower bound on the loss that is linear in the tables t: loss(t) >= entropy + <residual, t> for *all* t.
 
-    entropy : (m, n_samples).
-    residual : (m, n_entries).
+    entropy : (m, n_samples), the constant of each sample.
+    residual : (m, n_entries), the coefficients of the tables.
     """
 
     entropy: Floats
@@ -40,10 +41,11 @@ class DualPoint:
 class Loss:
     """The loss of labels at given tables.
 
-    losses : (m, n_samples), -log p of the labels or an approximation of it.
+    losses : (m, n_samples), the loss of each sample: -log p(labels) or an approximation.
     residual : (m, n_entries), the gradient of the losses with respect to the tables.
     marginals : (m, n_entries), the marginals of the graph's cliques under the model.
-    dual : a linear lower bound of the loss at all tables; None if the residual itself gives one.
+    curvature : computes derivatives of the marginals; None if they were not requested.
+    dual : a lower bound on the loss at all tables; None if the tangent of the loss is to be used instead.
     """
 
     losses: Floats
@@ -55,27 +57,31 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class GraphMoments:
-    """Log-partitions (m, n_samples) of the samples in each row, and marginals (m, n_entries) of the graph's cliques."""
+    """Log-partitions and marginals, for each row of tables.
+
+    log_partition : (m, n_samples), one number per sample.
+    cliques : (m, n_entries), the marginals of the graph's cliques, in the order of the tables.
+    """
 
     log_partition: Floats
     cliques: Floats
 
 
 class Inference(Protocol):
-    """Protocol of inference on one graph: it computes -log p of labels and its derivatives."""
+    """Protocol of exact or approximate inference on one graph."""
 
     @property
     def graph(self) -> Graph:
-        """Return the graph, which all rows of the tables share."""
+        """Return the graph, which is the same for all rows of the tables."""
 
     def moments(self, tables: Floats, n_threads: int) -> GraphMoments:
-        """Return log-partitions and marginals, or approximations of them."""
+        """Return exact or approximate log-partitions and marginals."""
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
-        """Return the loss of labels (m, V) at tables (m, n_entries); labels that are not observed are MISSING."""
+        """Return the loss of labels, one column per node; labels that were not observed are MISSING."""
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
-        """Return -sum_y p(y) log p(y) of each sample, (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
 
 
 class InfeasibleSampleError(ValueError):
@@ -86,10 +92,11 @@ class InfeasibleSampleError(ValueError):
         self.sample = sample
 
 
-def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return tables that forbid all labels except the given ones; a node with a MISSING label keeps all of its labels.
+def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
+    """Return a copy of the tables in which every node with a known label is only allowed this label.
 
-    Only tables of single nodes change. Every node with a given label must have such a table.
+    Nodes whose label is MISSING keep all labels. Only tables of single nodes are changed, so every node with a known
+    label must have such a table.
     """
     tables = tables.copy()
     unseen = np.asarray(labels) < 0
@@ -102,19 +109,22 @@ def clamped(graph: Graph, tables: Floats, labels: Array) -> Floats:
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
-            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but is in no term of single nodes: if some labels "
-            "are missing, expected such a term for every node that has a label"
+            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but is in no term of single nodes: expected such "
+            "a term for every labelled node, because other labels are missing; add the term or the missing labels"
         )
     return tables
 
 
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return the scores sum_C t_C(y_C) of labelings (m, V), for each sample, (m, n_samples)."""
+    """Return the total score of the given labels for each sample, as an array of shape (m, n_samples)."""
     return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
 
 
 def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
-    """Return the label with the largest probability for each node, (m, V); `nodes` holds them, node after node."""
+    """Return the label with the largest probability for each node, as an array of shape (m, number of nodes).
+
+    nodes : the probabilities of the labels of all nodes, node after node, in m rows.
+    """
     columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
     return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
 
@@ -134,10 +144,13 @@ def loss_of(
     curvature: Curvature | None,
     n_threads: int,
 ) -> Loss:
-    """Return the loss log Z - log Z(labels) and its gradient; `model` holds the moments at the tables."""
+    """Return the loss of labels and its gradient; missing labels are summed over.
+
+    model : log-partitions and marginals at the same tables.
+    """
     graph = inference.graph
     if (labels == MISSING).any():
-        target = inference.moments(clamped(graph, tables, labels), n_threads)
+        target = inference.moments(clamp_labels(graph, tables, labels), n_threads)
         losses, residual = model.log_partition - target.log_partition, model.cliques - target.cliques
     else:
         chosen, residual = graph.chosen(labels), model.cliques.copy()
@@ -149,7 +162,10 @@ def loss_of(
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """Return log Z - <statistics, tables>: the mean loss of samples with these mean statistics of labels."""
+    """Return the mean loss of labelled samples that share their tables, log Z - <statistics, tables>.
+
+    statistics : (m, n_entries), the fraction of the samples whose labels select each table entry.
+    """
     anyhow = np.zeros((len(tables), inference.graph.n_nodes), np.int32)
     model = inference.loss(tables, anyhow, n_threads, curvature=curvature)
     log_partition = model.losses[:, 0] + labelling_scores(inference.graph, tables, anyhow)[:, 0]

@@ -1,22 +1,24 @@
-"""Lower bounds for pairwise graphs: from mean fields, and from points of the local polytope.
+"""Lower bounds for pairwise graphs: mean fields for log Z, and pseudo-marginals for the bound of `inference.loopy`.
 
-Mean fields bound the log-partition from below, for any distributions q_i of the labels of nodes:
+With the tables t of nodes and edges, any distributions q_i of the labels of single nodes bound log Z from below:
 
     log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j
 
-Each update makes q_i the best one given the others. The bound is exact unless the labels of two neighbours are missing.
-Labels that are forbidden by node scores of -inf have q_i = 0.
+Here H is the entropy. Each update replaces the distribution of one node by the best one, given all other nodes. The
+bound is exact unless the labels of two neighbouring nodes are missing. Forbidden labels have the probability 0.
 
-The least bound of tree-reweighted messages is, with rho_e the share of forests that contain edge e,
+`inference.loopy` computes upper bounds on log Z. The smallest of them is
 
-    B(t) = max over tau of <tau, t> + sum_i H(tau_i) - sum_ij rho_ij I(tau_ij)
+    B(t) = max over tau of <tau, t> + H_rho(tau),    H_rho(tau) = sum_i H(tau_i) - sum_ij rho_ij I(tau_ij).
 
-over pseudo-marginals tau in which edges agree with their nodes. Any such tau bounds B from below at *all* tables, even
-if messages have not converged. With mu the statistics of the labels and g(tau) the gradient of <tau - mu, t(theta)>,
+The maximum is over pseudo-marginals tau in which the marginals of edges agree with those of their nodes; rho_ij is the
+fraction of the forests that contain an edge, and I is the mutual information. Any such tau gives a lower bound on B at
+*all* tables. It therefore bounds the training objective with parameters theta and regularisation lam_k from below:
 
     min_theta sum B(t) - <mu, t> + sum_k lam_k/2 |theta_k|^2 >= sum H_rho(tau) - sum_k |g_k(tau)|^2 / (2 lam_k)
 
-If messages have not converged, marginals of edges and nodes do not agree exactly; `make_consistent` corrects the edges.
+Here mu are the statistics of the labels, and g(tau) is the gradient of <tau - mu, t(theta)>. If messages have not
+converged, marginals of edges and nodes do not agree exactly; `make_consistent` corrects the edges.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ TOL, MOST_UPDATES = 1e-9, 500
 
 
 def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
-    """Return the mean-field lower bound on log Z, (m, n_samples), and the marginals (m, n_entries) of q."""
+    """Return the mean-field lower bound on log Z of each sample, and the marginals of the mean field.
+
+    In a mean field, the labels of all nodes are independent.
+    """
     graph = cover.graph
     scores, edge_scores = cover.spread(tables)
     q = _softmax(scores, graph.node_starts)
@@ -50,7 +55,7 @@ def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
 
 
 def _softmax(scores: Floats, starts: Ints) -> Floats:
-    """Return exp(scores), normalised over the labels of each node."""
+    """Return exp(scores), normalised over the labels of each node; `starts` are the first columns of the nodes."""
     if not scores.shape[1]:
         return scores.copy()
     sizes = np.diff(starts)
@@ -61,7 +66,7 @@ def _softmax(scores: Floats, starts: Ints) -> Floats:
 
 
 def _incidence(cover: Cover) -> tuple[Ints, Ints]:
-    """Return the edges of each node in the form that `loops.loopy` reads."""
+    """Return the edges of each node as the arrays (starts, incident) that `loops.loopy` explains."""
     tables = np.cumsum(cover.edge_sizes) - cover.edge_sizes
     i, j = cover.edge_nodes.T
     width, one = cover.graph.cards[j], np.ones_like(j)
@@ -72,9 +77,10 @@ def _incidence(cover: Cover) -> tuple[Ints, Ints]:
 
 
 def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
-    """Correct marginals (m, n_entries) of edges so that they agree with their nodes, which do not change.
+    """Correct the marginals of edges so that they agree with the marginals of their nodes.
 
-    Return the corrected pseudo-marginals and their entropy H_rho, (m, n_samples).
+    Return the corrected marginals (m, n_entries) and their entropy H_rho (m, n_samples), which the module docstring
+    defines.
     """
     graph, cliques = cover.graph, marginals.copy()
     starts = graph.node_starts
@@ -103,7 +109,8 @@ def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
 def _match_sums(tables: Floats, left: Floats, right: Floats) -> Floats:
     """Change tables (..., a, b) so that their row sums are `left` (..., a) and their column sums `right` (..., b).
 
-    Rows, then columns, whose sums are too large are scaled down. The outer product of what is missing is added.
+    Rows with too large a sum are scaled down, then columns. Then a multiple of the outer product of the remaining
+    differences is added, which makes all sums correct.
     """
     tables = np.maximum(tables, 0.0)
     for wanted, axis in ((left, -1), (right, -2)):

@@ -1,22 +1,26 @@
 """Inference on chains in scaled space: messages sum to one at each token, with one exponential per score.
 
-With u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t),
+With the scores s_t of labels, the scores w_t of steps, u_t = exp(s_t - max s_t) and e_t = exp(w_t - max w_t), the
+forward messages alpha_t, the backward messages beta_t, the node marginals p_t and the edge marginals q_t are
 
     alpha_1 = u_1 / c_1,    alpha_t(j) = u_t(j) / c_t * sum_i alpha_{t-1}(i) e_t(i, j),
     beta_T  = 1,            beta_{t-1}(i) = sum_j e_t(i, j) v_t(j),    v_t = u_t o beta_t / c_t,
     log Z   = sum_t log c_t + max s_t + max w_t,
     p_t     = alpha_t o beta_t,      q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
 
-Underflow: let D = max w - min w. Without forbidden transitions, alpha_t(j) / u_t(j) and beta_t(i) vary by at most
-exp(D) over labels. A label that underflows then has a probability below L exp(2 D) times the smallest number of the
-dtype, which is negligible for D up to `FREE_RANGE` and any node scores. With forbidden transitions, or a larger D, a
-label of negligible weight may later be the only possible one. Such edges are `guarded`: messages are float64, and the
-logarithms of the factors must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`. These sum to 700, and float64
-underflows at 708. A sequence that exceeds a limit is marked as failed and its messages are set to zero; the caller
-computes it in log space. A label that no path reaches has u = 0, because nothing bounds its backward messages.
+Here c_t normalises alpha_t, and o is the elementwise product.
 
-c_t is at least exp(-D), or exp(-700) with guarded edges. The c_t of many tokens are multiplied before the logarithm is
-taken. A factor below 1e-100 is left out of that product, which then stays above 1e-200, so that no product is a
+Underflow: let D = max w - min w. If no transition is forbidden, alpha_t(j) / u_t(j) and beta_t(i) vary by at most a
+factor of exp(D) over labels. A label that underflows then has a probability below L exp(2 D) times the smallest number
+of the dtype. This is negligible if D is at most `FREE_RANGE`, for any node scores. If transitions are forbidden or D is
+larger, a label of negligible weight may later be the only possible one. Such edges are `guarded`: messages are float64,
+and the logarithms of their factors must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`. These limits sum to
+700, and float64 underflows at 708. A sequence that exceeds a limit is marked as failed, its messages are set to zero,
+and the caller computes it in log space. A label that no path reaches has u = 0, because its backward messages have no
+bound.
+
+Logarithms of c_t are taken of products of many c_t. Each c_t is at least exp(-D), or exp(-700) with guarded edges. A
+factor below 1e-100 is kept out of the product, so that the product never falls below 1e-200, where it could become a
 subnormal number with a large relative error.
 """
 
@@ -36,16 +40,20 @@ EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
 
 
 def padded_width(n_labels: int) -> int:
-    """Return the row length of messages: from 16 labels on, a multiple of 8, because whole SIMD vectors are faster."""
+    """Return the row length of messages: n_labels, from 16 labels on rounded up to a multiple of 8 for SIMD."""
     return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Edge potentials e = exp(w - shift) of a block, padded with zeros to (K, W, W), and their transposes.
+    """The edge potentials e = exp(transitions - shift) of a block of sequences.
 
-    K = 1 if all tokens share the transitions; else there is one matrix per token, and first tokens do not use theirs.
-    Messages have the same dtype.
+    e, e_T : the potentials and their transposes, padded with zeros; one matrix for all tokens or one per token.
+        Messages have the same dtype.
+    shift : the maximum of each matrix of transitions.
+    tied : whether all tokens share one matrix.
+    guarded : whether messages must be checked for underflow.
+    too_wide : whether the transitions differ too much for scaled space.
     """
 
     e: Array
@@ -57,7 +65,10 @@ class Edges:
 
     @classmethod
     def of(cls, transitions: Array, first: Array | None = None) -> Edges:
-        """Return potentials of shared transitions (L, L), or of (K, L, L), in which the rows `first` are not used."""
+        """Return the edge potentials of transitions (L, L), shared by all tokens, or (n, L, L), one matrix per token.
+
+        first : the indices of first tokens, whose matrices are not used.
+        """
         tied = transitions.ndim == 2
         w = np.array(transitions[None] if tied else transitions)
         if first is not None:
@@ -79,8 +90,11 @@ class Edges:
         e_T = np.ascontiguousarray(e.transpose(0, 2, 1))
         return cls(e, e_T, shift.astype(np.float64), tied, guarded, too_wide=guarded and least < -EDGE_RANGE)
 
-    def weighted(self, direction: Array, first: Array) -> tuple[Array, Array]:
-        """Return e o direction, padded, and its transpose; it is zero where e is zero, and at first tokens."""
+    def multiply(self, direction: Array, first: Array) -> tuple[Array, Array]:
+        """Return the elementwise product of the potentials and `direction`, and its transpose, both padded with zeros.
+
+        first : the indices of first tokens, whose products are set to zero if each token has its own matrix.
+        """
         n_labels = direction.shape[-1]
         inner = self.e[:, :n_labels, :n_labels]
         product = np.zeros_like(self.e)
@@ -92,7 +106,14 @@ class Edges:
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole sequences of a batch: their ranges of samples and nodes, and their offsets, scores and transitions."""
+    """Some consecutive sequences of a batch.
+
+    samples : the range of the sequences in the batch.
+    nodes : the range of their tokens in the batch.
+    offsets : the first token of each sequence, counted within the block, and the number of tokens.
+    tied_edges : the edge potentials, if all tokens of the batch share the transitions.
+    weights : the weight of each sequence; None gives every sequence the weight 1.
+    """
 
     samples: slice
     nodes: slice
@@ -104,15 +125,18 @@ class Block:
 
     @property
     def first_nodes(self) -> Ints:
-        """Return the row within the block of each sequence's first token; empty sequences have none."""
+        """Return the row of the first token of each non-empty sequence, counted within the block."""
         return Chains(self.offsets).first_nodes
 
 
 @dataclass(frozen=True)
 class ScaledMessages:
-    """Messages alpha and v (n, W) of a block. v is zero at first tokens; before `backward`, it holds u / c.
+    """The messages of a block of sequences in scaled space, one row per token.
 
-    failed : the sequences whose numbers would underflow in scaled space; their messages are zero.
+    alpha : the forward messages, which sum to one.
+    v : the backward messages times u / c (see the module docstring), zero at first tokens; before `backward`, u / c
+        alone.
+    failed : whether the numbers of each sequence would underflow; the messages of such sequences are zero.
     """
 
     block: Block
@@ -123,7 +147,11 @@ class ScaledMessages:
 
     @classmethod
     def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
-        """Compute forward messages, and fill the block's part of `log_partition` and `failed`, both (m,)."""
+        """Compute the forward messages of a block.
+
+        `log_partition` and `failed` have one entry per sequence of the whole batch; the entries of the block are
+        filled.
+        """
         edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
         shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
         alpha, u, highest = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(len(scores), dtype)
@@ -139,14 +167,18 @@ class ScaledMessages:
         return cls(block, edges, alpha, u, failed)
 
     def backward(self, nodes: Array) -> None:
-        """Compute v from u / c in place, and fill the block's part of the node marginals p (N, L)."""
+        """Compute the backward messages in place.
+
+        nodes : the node marginals of the whole batch; the rows of the block are filled.
+        """
         edges, own = self.edges, nodes[self.block.nodes]
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 
-    def summed_edges(self, left: Array, right: Array) -> Floats:
-        """Return sum_t omega left_{t-1} right_t' o e over the edges of a block with shared transitions, (L, L).
+    def sum_edges(self, left: Array, right: Array) -> Floats:
+        """Return the sum over tokens t of (outer product of left[t - 1] and right[t]) * e * weight of the sequence.
 
-        `right` is zero at first tokens. With left = alpha and right = v, this is the sum of the edge marginals.
+        `right` is zero at first tokens, and all tokens share the potentials e. With left = alpha and right = v, the
+        result is the sum of the edge marginals.
         """
         block, n_labels = self.block, self.block.scores.shape[1]
         if block.weights is not None:

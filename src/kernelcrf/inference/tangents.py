@@ -1,16 +1,21 @@
 """Derivatives of the marginals of chains along a direction (du, dw) of the scores: exact covariances (6b).
 
-With the conditionals P_t(i|j) and Q_t(j|i) of the glossary, and du_t centred by p_t,
+Let P_t(i|j) be the probability of label i at token t-1 given label j at token t and the inputs before t. Let Q_t(j|i)
+be the probability of label j at token t given label i at token t-1. With the node marginals p_t, the edge marginals q_t
+and the elementwise product o,
 
     A_1 = du_1,   A_t(j) = du_t(j) + sum_i P_t(i|j) [A_{t-1}(i) + dw_t(i, j)],
     B_T = 0,      B_{t-1}(i) = sum_j Q_t(j|i) [dw_t(i, j) + du_t(j) + B_t(j)],
     dp_t = p_t o (A_t + B_t),
     dq_t = q_t o (A_{t-1}(i) + dw_t(i, j) - <q_t, dw_t> + du_t(j) + B_t(j)),
 
-where A_t and B_t are centred by p_t at each step. A constant changes nothing, but without centring it would grow with t
-until rounding destroys the rest. The messages of `scaled` give the conditionals: P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i)
-= q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j). The recursions therefore compute p o A and p o B by products with e and
-e o dw only: O(N L^2) work, O(N L) memory, and no exponentials.
+where the means under p_t are subtracted from du_t, A_t and B_t at each step. A constant changes no derivative, but it
+would otherwise grow with t until rounding errors dominate. The messages of `scaled` give the conditionals, because
+
+    P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i) = q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
+
+The recursions therefore compute p o A and p o B by products with e and e o dw only. For N tokens and L labels, this
+takes O(N L^2) operations, O(N L) memory and no exponentials.
 """
 
 from __future__ import annotations
@@ -35,12 +40,13 @@ Task = tuple[ScaledMessages, ...]
 
 @dataclass(frozen=True)
 class ChainMoments:
-    """Log-partitions and marginals of a batch (Proposition 2).
+    """Log-partitions and marginals of m sequences with N tokens and L labels (Proposition 2).
 
-    log_partition : (m,) float64, g(theta; x) of each sequence.
-    nodes : (N, L), the node marginals p(y_t = j).
-    edges : the gradient of sum(log_partition) in the transitions. If tokens share transitions, these are the edge
-        marginals summed over the batch, (L, L) float64; else one matrix per token, (N, L, L), zero at first tokens.
+    log_partition : (m,) float64, one number per sequence.
+    nodes : (N, L), the node marginals p(y_t = j), one row per token.
+    edges : the edge marginals p(y_{t-1} = i, y_t = j). If all tokens share their transitions, they are summed over
+        tokens, (L, L) float64; otherwise there is one matrix per token, (N, L, L), which is zero at first tokens. In
+        both cases, this is the gradient of sum(log_partition) with respect to the transitions.
     """
 
     log_partition: Floats
@@ -50,7 +56,11 @@ class ChainMoments:
 
 @dataclass(frozen=True)
 class Tangents:
-    """Derivatives dp (N, L) of node marginals and dq of edge marginals, which have the shape of the transitions."""
+    """Derivatives of the marginals of chains along a direction of the scores.
+
+    nodes : (N, L), the derivatives of the node marginals.
+    edges : the derivatives of the edge marginals, in the shape of the transitions.
+    """
 
     nodes: Array
     edges: Array
@@ -58,11 +68,11 @@ class Tangents:
 
 @dataclass(frozen=True)
 class Linearisation:
-    """The moments of a batch at given scores, with the messages that their derivatives need.
+    """Log-partitions and marginals of a batch at given scores, with the messages that derivatives need.
 
-    tasks : the messages of the blocks of each task; they are zero for sequences that failed in scaled space.
-    in_log_space : the failed sequences, with their messages in log space.
-    scaled_edges : the summed edge marginals of the sequences that did not fail.
+    tasks : the scaled messages of each task; they are zero for sequences whose numbers would underflow in scaled space.
+    in_log_space : the indices of these sequences, with their messages in log space.
+    scaled_edges : the sum of the edge marginals of all other sequences.
     """
 
     batch: Batch
@@ -76,8 +86,8 @@ class Linearisation:
     def of(cls, batch: Batch, n_threads: int, *, keep: bool = True, summed: bool = True) -> Linearisation:
         """Run a forward-backward pass over a batch.
 
-        keep : whether to keep the messages, which derivatives need.
-        summed : whether to sum the edge marginals over the batch if tokens share transitions.
+        keep : whether to keep the messages, which `tangents` needs.
+        summed : whether to sum the edge marginals over tokens if all tokens share their transitions.
         """
         n_labels, chains, summed = batch.n_labels, batch.chains, summed and batch.tied
         result, nodes = np.empty(chains.n_samples), np.empty_like(batch.scores)
@@ -91,7 +101,7 @@ class Linearisation:
                 messages = ScaledMessages.of(block, result, failed)
                 messages.backward(nodes)
                 if summed:
-                    total += messages.summed_edges(messages.alpha, messages.v)
+                    total += messages.sum_edges(messages.alpha, messages.v)
                 else:
                     e, own = messages.edges.e, edges[block.nodes]
                     scaled_loops.edge_marginals(e, batch.tied, messages.alpha, messages.v, own)
@@ -119,7 +129,11 @@ class Linearisation:
         return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
-        """Return derivatives of node and edge marginals along du (N, L) and dw, which has the transitions' shape."""
+        """Return the derivatives of the marginals along a direction of the scores.
+
+        du : the direction of the scores, in the same shape.
+        dw : the direction of the transitions, in the same shape.
+        """
         batch, n_labels = self.batch, self.batch.n_labels
         du, dw = self._centre(du, dw)
         nodes = np.empty_like(batch.scores)
@@ -130,7 +144,7 @@ class Linearisation:
             for messages in task:
                 block, own = messages.block, messages.block.nodes
                 e, e_T = messages.edges.e, messages.edges.e_T
-                edw, edw_T = messages.edges.weighted(dw if batch.tied else dw[own], block.first_nodes)
+                edw, edw_T = messages.edges.multiply(dw if batch.tied else dw[own], block.first_nodes)
                 tied, alpha, v, p = batch.tied, messages.alpha, messages.v, self.moments.nodes[own]
                 d, pA, x, y = (np.empty_like(alpha) for _ in range(4))
                 loops.centre_nodes(p, du[own], d)
@@ -138,8 +152,8 @@ class Linearisation:
                 loops.backward(block.offsets, e_T, edw_T, tied, alpha, v, p, d, y, nodes[own])
                 nodes[own] += pA[:, :n_labels]
                 if tied:
-                    total += messages.summed_edges(x, v)
-                    total += messages.summed_edges(alpha, y)
+                    total += messages.sum_edges(x, v)
+                    total += messages.sum_edges(alpha, y)
                 else:
                     loops.edge_tangents(e, edw, tied, alpha, v, x, y, edges[own])
             return total
@@ -171,7 +185,7 @@ class Linearisation:
             )
         read = dw if batch.tied else dw[batch.chains.cliques(EDGE)[:, 1]]
         if not (np.all(np.isfinite(du)) and np.all(np.isfinite(read))):
-            raise ValueError("du or dw contains NaN or infinity: expected finite numbers, also for forbidden steps")
+            raise ValueError("du or dw contains NaN or infinity: expected finite numbers, even if a score is -inf")
         if batch.tied and self.moments.edges.any():
             dw = dw - np.average(dw, weights=self.moments.edges)
         return np.asarray(du, batch.scores.dtype), np.asarray(dw, batch.scores.dtype)
@@ -180,5 +194,5 @@ class Linearisation:
 def linearise(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> Linearisation:
-    """Compute the moments of a batch, and keep what derivatives along any direction need."""
+    """Return log-partitions and marginals in an object that can also compute their derivatives along any direction."""
     return Linearisation.of(Batch.of(scores, transitions, chains), n_threads)

@@ -1,9 +1,10 @@
 """Translate exact inference on one graph into flat arrays, which `loops.clique_tree` executes.
 
-A step (dst, src, size, at) adds `values[src + index[at + e]]` to `values[dst + e]` for the entries e of a table. A
-clique of the tree contains many cliques of the graph, and adding each of their tables to the whole table would be slow.
-Instead, tables over (v_1 .. v_j) are made from tables over (v_1 .. v_{j-1}), so that most additions happen on small
-tables. The same steps in reverse order are the transpose: they sum the tree's marginals to marginals of the graph.
+All tables are stored in one array `values`. A step (dst, src, size, at) adds values[src + index[at + e]] to values[dst
++ e], for e from 0 to size - 1: it adds one table to another. A clique of the tree contains many cliques of the graph,
+and adding each of their tables to its whole table would be slow. Tables are therefore first added to intermediate
+tables over fewer nodes, so that most additions involve small tables. Executed backwards, with dst and src exchanged,
+the same steps sum the marginals of the tree's cliques to the marginals of the graph's cliques.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ class Program:
 
     n_values : the number of entries of all tables: of the graph, of the tree's cliques, and of intermediate sums.
     n_tree : the number of entries of the tables of the tree's cliques.
-    widest : the number of entries of the largest separator.
-    steps, index : the additions of tables that the module docstring explains.
-    cliques : (n_cliques, 7), explained in `loops.clique_tree`.
-    homes : (V, 3), a clique that contains the node, stride and card: its label is (entry // stride) % card.
+    widest : the largest number of labelings of a separator.
+    steps, index : the additions of tables and the index maps that they use, as in the module docstring.
+    cliques : (n_cliques, 7), one row per clique of the tree, explained in `loops.clique_tree`.
+    homes : one row (clique, stride, card) per node. If the entry e of this clique's table is chosen, the node has the
+        label (e // stride) % card.
     """
 
     n_values: int
@@ -43,13 +45,13 @@ class Program:
 
     @classmethod
     def of(cls, graph: Graph, tree: CliqueTree) -> Program:
-        """Return the arrays for inference on a graph with this clique tree."""
+        """Return the arrays for inference on a graph with the given clique tree."""
         cards, n_cliques = graph.cards.tolist(), len(tree.cliques)
         sizes = [math.prod(cards[v] for v in clique) for clique in tree.cliques]
         places = (graph.n_entries + np.cumsum(sizes, dtype=np.int64) - sizes).tolist()
         assembly = _Assembly(cards, graph.n_entries + sum(sizes))
         rows: list[tuple[int, ...]] = []
-        for k, (clique, given) in enumerate(zip(tree.cliques, _given(graph, tree), strict=True)):
+        for k, (clique, given) in enumerate(zip(tree.cliques, _tables_per_clique(graph, tree), strict=True)):
             assembly.fill(_Table(places[k], clique, made=True), given)
             parent, separator, above, down = tree.parents[k], tree.separators[k], -1, 0
             if parent >= 0:
@@ -64,7 +66,10 @@ class Program:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table over the nodes of a scope; `made` says that it is not the graph's, so that others may be added to it."""
+    """A table of scores, which starts at `place` in `values` and has one axis per node of `scope`.
+
+    made : whether other tables may be added to it; tables of the graph must not change.
+    """
 
     place: int
     scope: Scope
@@ -73,7 +78,7 @@ class _Table:
 
 @dataclass(eq=False)
 class _Assembly:
-    """Collects steps and index maps; cliques of the same shape share their maps."""
+    """Collects the additions of tables and their index maps; cliques of the same shape share the maps."""
 
     cards: list[int]
     n_values: int
@@ -83,13 +88,17 @@ class _Assembly:
     known: dict[tuple[Scope, Scope], int] = field(default_factory=dict)
 
     def fill(self, whole: _Table, given: list[_Table]) -> None:
-        """Append steps that add the given tables to the table of a whole clique."""
+        """Append steps that add the tables `given` to the table `whole` of a clique of the tree."""
         total = self._sum(whole, whole.scope, (), [(table, frozenset(table.scope)) for table in given])
         if total is not None and total is not whole:
             self._add(whole, total)
 
     def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return where the map from labelings of `onto` to entries of a table over its subset `source` starts."""
+        """Return the start of an index map, which is created if it does not exist yet.
+
+        For each labelling of the nodes `onto`, the map gives the entry of a table over the nodes `source`, a subset of
+        them.
+        """
         shape = tuple(self.cards[v] for v in onto)
         axes = tuple(onto.index(v) for v in source)
         if (shape, axes) not in self.known:
@@ -103,7 +112,10 @@ class _Assembly:
     def _sum(
         self, whole: _Table, prefix: Scope, fixed: Scope, items: list[tuple[_Table, frozenset[int]]]
     ) -> _Table | None:
-        """Return a table over prefix + fixed that is the sum of items, each over `fixed` and some nodes of `prefix`."""
+        """Append steps that sum tables; return the table of the sum, over the nodes prefix + fixed.
+
+        items : pairs of a table and the nodes of `prefix` that it depends on; it also depends on all nodes of `fixed`.
+        """
         if not items:
             return None
         if len(items) == 1 and len(items[0][1]) == len(prefix):
@@ -134,8 +146,8 @@ class _Assembly:
         self.steps.append((onto.place, source.place, size, self.index_map(onto.scope, source.scope)))
 
 
-def _given(graph: Graph, tree: CliqueTree) -> list[list[_Table]]:
-    """Return the tables of the graph that are added to each clique of the tree."""
+def _tables_per_clique(graph: Graph, tree: CliqueTree) -> list[list[_Table]]:
+    """Return, for each clique of the tree, the tables of the graph that are added to it."""
     homes, places = np.array(tree.homes, np.int64), np.array(tree.places, np.int64)
     given: list[list[_Table]] = [[] for _ in tree.cliques]
     for name, nodes in graph.cliques.items():

@@ -13,7 +13,7 @@ from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, Labels, Plac
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
-from kernelcrf.inference.loss import clamped, labelling_scores
+from kernelcrf.inference.loss import clamp_labels, labelling_scores
 from kernelcrf.models.network import NetworkDistribution, NetworkModel
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.persistence.checks import read_array
@@ -159,7 +159,7 @@ class TableModel(NetworkModel):
         tables = np.repeat(self.tables, len(labels), axis=0)
         if (labels >= 0).all():
             return np.asarray(labelling_scores(self.exact.graph, tables, labels)[:, 0] - log_z)
-        agreeing = self.exact.log_partition(clamped(self.exact.graph, tables, labels), engine.n_threads)
+        agreeing = self.exact.log_partition(clamp_labels(self.exact.graph, tables, labels), engine.n_threads)
         return np.asarray(agreeing[:, 0] - log_z)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
@@ -168,7 +168,7 @@ class TableModel(NetworkModel):
 
     def distribution(self, labels: Labels, engine: LocalEngine) -> NetworkDistribution:
         """Return, for each row of `labels`, the distribution of its unknown values (-1) given its known values."""
-        tables = clamped(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
+        tables = clamp_labels(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
         return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:

@@ -23,7 +23,7 @@ from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import Exact
 from kernelcrf.inference.gibbs import Gibbs
 from kernelcrf.inference.loopy import Loopy
-from kernelcrf.inference.loss import clamped, labelling_scores
+from kernelcrf.inference.loss import clamp_labels, labelling_scores
 from kernelcrf.inference.lower_bounds import mean_field
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import FittedModel
@@ -104,7 +104,7 @@ class NetworkDistribution:
         log_z = self.inference.log_partition(self.tables, self.n_threads)
         if (labels >= 0).all():
             return self._by_sample(labelling_scores(self.inference.graph, self.tables, labels) - log_z)
-        target = clamped(self.inference.graph, self.tables, labels)
+        target = clamp_labels(self.inference.graph, self.tables, labels)
         if isinstance(self.inference, Loopy):
             # The difference of two upper bounds is not a bound.
             return self._by_sample(mean_field(self.inference.cover, target).log_partition - log_z)

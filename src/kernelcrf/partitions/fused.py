@@ -126,7 +126,7 @@ class FusedChains:
         W, bias, dw = self._split(direction)
         # A constant added to all steps changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
-        edw, edw_T = at.edges.weighted(dw, self.chains.first_nodes)
+        edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
         G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
         weights = np.empty(0) if self.weights is None else self.weights
         loops.hessian_product(

@@ -1,7 +1,9 @@
-"""Compiled message passing on clique trees; `inference.clique_tree` explains the formulas and the arrays.
+"""Compiled message passing on clique trees; `inference.clique_tree` explains the formulas.
 
-`values` of a row are the tables of the graph's cliques, of the tree's cliques, and of intermediate sums. A row of
-`cliques` is (table, size, parent, separator size, up, down, sample); rows go from leaves to roots.
+`values` contains the tables of the graph's cliques, of the tree's cliques, and of intermediate sums, one after the
+other. Each row of `cliques` describes a clique of the tree, from the leaves to the roots: the start and the size of its
+table, its parent, the number of labelings of its separator, the starts of two index maps, and its sample. The maps `up`
+and `down` give the labelling of the separator for each entry of the clique's table and of its parent's table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Compile the numerical loops of inference, each for one thread.
+"""Compile the numerical loops of inference as functions that run in a single thread.
 
-An engine runs them in several threads, on different sequences. Products and sums are neither fused nor reordered. The
-compiler's choice of what to fuse would depend on what it inlines, and so on which functions Numba finds in its cache.
-Results therefore depend neither on the number of threads nor on the state of the cache.
+An engine calls them in several threads, on different sequences. The compiler may neither fuse nor reorder products and
+sums, because its choices would depend on which functions it inlines, and therefore on the contents of Numba's cache.
+Results thus depend neither on the number of threads nor on the cache.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Compiled loops of `inference.decoding`, which explains the formulas, and of labelling scores."""
+"""Compiled loops of `inference.decoding`, which explains the formulas, and of `inference.chain.labelling_scores`."""
 
 import numpy as np
 
@@ -66,7 +66,10 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
 
 @compiled
 def merge(values, into, heads, out, came):
-    """Merge the sorted lists values[i] + into[i] to their k largest; came = i * k + rank in list i; return a count."""
+    """Write the k largest numbers of the sorted lists values[i] + into[i] into `out`; return how many are finite.
+
+    `came` says where each number comes from: it is i * k + (position in list i).
+    """
     n_labels, k = values.shape
     heads[:] = 0
     for r in range(k):
@@ -87,7 +90,10 @@ def merge(values, into, heads, out, came):
 
 @compiled
 def k_best(scores, w, tied, k, labelings, best):
-    """Fill labelings (k, T) of one sequence and their scores (k,), best first; return the number of labelings."""
+    """Write the k best labelings of one sequence into `labelings` and their scores into `best`, best first.
+
+    Return the number of labelings, which is below k if fewer are allowed.
+    """
     n_nodes, n_labels = scores.shape
     came = np.empty((n_nodes, n_labels, k), np.int64)
     values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))

@@ -12,7 +12,7 @@ TRANSPOSED = 11
 
 @compiled
 def node_scores(F, W, s):
-    """Compute the scores s = F W."""
+    """Write the product of features F and weights W into the scores s."""
     if W.shape[1] < TRANSPOSED:
         np.dot(F, W, s)
     else:
@@ -21,7 +21,10 @@ def node_scores(F, W, s):
 
 @compiled
 def add_outer(left, right, weights, offsets, total):
-    """Add sum_t left_{t-1}' omega right_t to total; `right` is zero at first tokens."""
+    """Add the outer products of left[t - 1] and right[t] to `total`, for all tokens t, times their sequence's weight.
+
+    `right` must be zero at the first token of each sequence. Without `weights`, all weights are 1.
+    """
     if len(weights):
         right = right.copy()
         for k in range(len(offsets) - 1):
@@ -36,11 +39,17 @@ def evaluate(
     F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
     s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
-    """Compute scores s, marginals p, residuals r = omega (p - y) and messages of all blocks.
+    """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
-    Add r' F to `gradient` (L, n), omega alpha_{t-1} v_t' to `steps`, and the sum of r to `nodes`. Return the weighted
-    sum of the token scores of the observed labels. Sequences between two `cuts` are a block. s, p, r, alpha and v have
-    rows for all tokens if they are kept, else for the longest block.
+    F, W, bias : features, weights and biases, which give the scores F W + bias.
+    cuts : the index of the first sequence of each block, and the number of sequences.
+    s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
+    alpha, v : outputs, the messages of `inference.scaled`.
+    gradient, steps, nodes : sums to which are added r' F, the weighted outer products of alpha[t - 1] and v[t], and the
+        sum of r over tokens.
+
+    The arrays s, p, r, alpha and v have one row per token, or only rows for the longest block if they need not be kept.
+    Return the weighted sum of the scores of the observed labels.
     """
     n_labels, shown, kept, target = s.shape[1], len(s) == len(F), len(alpha) == len(F), 0.0
     for c in range(len(cuts) - 1):
@@ -93,7 +102,11 @@ def evaluate(
 def hessian_product(
     F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
-    """Compute the derivatives of `evaluate` along node scores F W + bias and edge scores dw; edw is e o dw."""
+    """Add the derivatives of the sums of `evaluate` along a direction to `gradient`, `steps` and `nodes`.
+
+    W, bias : the direction of the weights and biases.
+    edw, edw_T : the direction of the edge scores times the edge potentials e, and its transpose.
+    """
     n_labels, width = p.shape[1], alpha.shape[1]
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]

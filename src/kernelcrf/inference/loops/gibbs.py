@@ -1,8 +1,8 @@
-"""Compiled loops of `inference.gibbs`: conditional distributions of single nodes given all others.
+"""Compiled loops of `inference.gibbs`: distributions of single nodes given the labels of all other nodes.
 
-The rows starts[v] .. starts[v + 1] of `uses` are the cliques of node v: (clique, stride, number of its nodes).
-chosen[clique] is the entry of the clique's table that the labels select. If the label of v grows by one, the entry
-grows by `stride`.
+The cliques that contain node v are the rows starts[v] to starts[v + 1] - 1 of `uses`. A row is (index of the clique,
+stride of the label of v in its table, number of its nodes). chosen[clique] is the index of the table entry that the
+current labels select. It grows by the stride if the label of v grows by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from kernelcrf.inference.loops.compiled import compiled
 
 @compiled
 def conditional(v, label, card, tables, chosen, starts, uses, p):
-    """Fill p with the probabilities of the labels of v given all others; return log sum exp of their scores."""
+    """Write the probabilities of the labels of node v, given the labels of all other nodes, into p.
+
+    Return the log-sum-exp of the scores of these labels, which is -inf if all of them are forbidden.
+    """
     for x in range(card):
         p[x] = 0.0
     for k in range(starts[v], starts[v + 1]):
@@ -39,7 +42,10 @@ def conditional(v, label, card, tables, chosen, starts, uses, p):
 
 @compiled
 def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
-    """Draw every node in turn; add the conditionals to `means`, (m, sum of cards), unless it has no columns."""
+    """Draw a new label for every node in turn, given the labels of all other nodes.
+
+    If `means` has columns, the distributions that the labels are drawn from are added to it.
+    """
     p = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0
@@ -65,7 +71,12 @@ def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
 
 @compiled
 def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept, losses, residual, shares):
-    """Compute -sum_v log p(y_v | others), its gradient, p divided by the arity of each clique, and the conditionals."""
+    """Compute -sum_v log p(y_v | labels of the other nodes) and its gradient with respect to the tables.
+
+    losses, residual : outputs, the negative log pseudo-likelihood of each sample and its gradient.
+    shares : output, estimated marginals: probabilities p(y_v | others), averaged over the nodes v of each clique.
+    kept : output, the probabilities of all nodes, node after node, unless it has no columns.
+    """
     p = np.empty(cards.max())
     for i in range(len(labels)):
         at = 0

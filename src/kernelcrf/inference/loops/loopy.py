@@ -1,9 +1,11 @@
 """Compiled loops of tree-reweighted messages (`inference.loopy`) and mean fields (`inference.lower_bounds`).
 
-Node v has the entries nodes[v] .. nodes[v + 1] of a row of beliefs, q or scores. A row of `edges` is (i, j, table). For
-messages, `tables` are the edges' tables divided by the share of forests, rho. `into_i` and `into_j` are the logarithms
-of the messages into nodes i and j, at `ends[e]`. The edges of node v are the rows starts[v] .. starts[v + 1] of
-`incident`: (other node, start of the table, stride of v's label, stride of the other node's label).
+Entries nodes[v] to nodes[v + 1] - 1 of a row of `beliefs`, `q` or `scores` belong to the labels of node v. Each row of
+`edges` is (first node i, second node j, start of the edge's table). `rho` is the fraction of the forests that contain
+each edge; for messages, `tables` are the edges' tables divided by it. `into_i` and `into_j` are the logarithms of the
+messages into the first and the second nodes, and ends[e] is where the messages of edge e start in them. The edges of
+node v are the rows starts[v] to starts[v + 1] - 1 of `incident`. A row is (other node, start of the edge's table,
+stride of the label of v, stride of the label of the other node).
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ DAMPING = 0.6
 
 @compiled
 def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
-    """Update messages in both directions until none changes by more than `tol`; beliefs start as node scores."""
+    """Update all messages in both directions until none changes by more than `tol`, in at most `most` sweeps.
+
+    `beliefs` are the node scores plus rho times the logarithms of the messages; they are updated in place.
+    """
     widest = 0
     for v in range(len(nodes) - 1):
         widest = max(widest, nodes[v + 1] - nodes[v])
@@ -42,7 +47,7 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
 
 @compiled
 def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, step_to, pre, new):
-    """Compute the logarithm of the message along an edge; `received` is the message in the other direction."""
+    """Write the logarithm of the message along an edge into `new`; `received` are messages in the other direction."""
     for x in range(n_from):
         pre[x] = beliefs[start + x] - received[at + x] if beliefs[start + x] > -np.inf else -np.inf
     for y in range(n_to):
@@ -59,7 +64,7 @@ def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, 
 
 @compiled
 def _take(new, size, rho, messages, at, beliefs, start):
-    """Replace a message by a normalised new one; return how much it changed."""
+    """Move a message towards its new value and update the beliefs; return the largest distance to the new value."""
     peak = -np.inf
     for x in range(size):
         peak = max(peak, new[x])
@@ -80,7 +85,10 @@ def _take(new, size, rho, messages, at, beliefs, start):
 
 @compiled
 def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
-    """Update one node after the other until no probability changes by more than `tol`."""
+    """Update the label probabilities `q` of one node after the other.
+
+    Stop if no probability changes by more than `tol`, or after `most` updates of all nodes.
+    """
     widest = 0
     for v in range(len(nodes) - 1):
         widest = max(widest, nodes[v + 1] - nodes[v])
@@ -96,7 +104,7 @@ def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
 
 @compiled
 def _update(q, scores, tables, nodes, starts, incident, v, new):
-    """Replace q of one node by the softmax of its expected scores; return how much it changed."""
+    """Replace the label probabilities of node v by the softmax of its expected scores; return the largest change."""
     low, size = nodes[v], nodes[v + 1] - nodes[v]
     peak = -np.inf
     for x in range(size):

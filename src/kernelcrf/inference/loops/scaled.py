@@ -223,7 +223,10 @@ def sample(offsets, e_T, tied, alpha, failed, uniform, labels):
 
 @compiled
 def draw(weights, target):
-    """Return the first index at which the sum of weights exceeds `target`; never an index of weight zero."""
+    """Return the first index at which the cumulative sum of weights exceeds `target`.
+
+    An index with weight zero is never returned.
+    """
     chosen, total = 0, 0.0
     for i in range(len(weights)):
         if weights[i] > 0:

@@ -8,7 +8,7 @@ from kernelcrf.inference.loops.scaled import advance
 
 @compiled
 def centre_nodes(p, du, d):
-    """Compute d_t = du_t - p_t . du_t, padded with zeros."""
+    """Write du[t], minus its mean under the probabilities p[t], into d[t], which is padded with zeros."""
     n_labels, width = p.shape[1], d.shape[1]
     for t in range(len(p)):
         mean = 0.0
@@ -22,7 +22,7 @@ def centre_nodes(p, du, d):
 
 @inlined
 def centre(p, t, x):
-    """Subtract p[t] * sum(x[t]) from x[t], which removes the mean of A from x = p o A."""
+    """Subtract p[t] * sum(x[t]) from x[t], so that x[t] sums to zero."""
     n_labels = p.shape[1]
     mean = 0.0
     for j in range(n_labels):
