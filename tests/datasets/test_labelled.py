@@ -48,10 +48,10 @@ def test_take_reads_masks(toy):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"y": [np.zeros(2)]}, "the sequences of y and X differ"),
+        ({"y": [np.zeros(2)]}, "y and X differ in the number or the lengths of their sequences"),
         ({"eval_mask": [np.ones(2, bool)]}, "eval_mask and X differ"),
         ({"extras": {"word": [np.ones(3), np.ones(1)]}}, "word and X differ"),
-        ({"groups": np.arange(3)}, r"groups has shape \(3,\) and X has 1 sequences"),
+        ({"groups": np.arange(3)}, r"groups has shape \(3,\), but X has 1 sequences"),
     ],
 )
 def test_fields_that_do_not_fit_together_are_named(fields, message):

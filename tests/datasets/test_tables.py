@@ -70,7 +70,7 @@ def test_proteins_by_hand(tmp_path):
     [
         (
             "a\t0\tMKV\tHH\tHGT\t110\t011\n",
-            "line 2, a: expected one character per residue, got 3 residues and 2, 3, 3, 3",
+            "line 2, a: the sequence has 3 residues, and the other cells have 2, 3, 3, 3 characters",
         ),
         ("a\t0\tMKV\tHHX\tHGT\t110\t011\n", r"column dssp3: expected the characters 'HEC', got \['X'\]"),
         ("a\t0\tMKV\tHHC\tHGT\t110\t012\n", r"column eval_mask: expected the characters '01', got \['2'\]"),

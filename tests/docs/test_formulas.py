@@ -307,7 +307,7 @@ def test_the_law_of_the_sequences():
     stated(
         synthetic,
         "p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2",
-        "y_1 is uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]",
+        "y_1 is uniform, and p(y_t = j | y_{t-1} = i) = transitions[i, j]",
     )
     stated(synthetic.SequenceData, "1 - max_j p(y_t = j | x)")
     data = make_sequences(3, mean_length=3, noise=0.4, random_state=3)

@@ -1,7 +1,7 @@
-"""Random sequences from a known distribution, and loaders of public data sets on disk.
+"""Draw random sequences from a known distribution, or load public data sets from files.
 
-The loaders read files below one folder, which `folder=` or the environment variable KERNELCRF_DATA names. Nothing is
-downloaded. `docs/datasets.md` lists the sets, their sizes and their splits.
+The argument `folder` of the loaders, or the environment variable KERNELCRF_DATA, names the folder with all data sets.
+Nothing is downloaded. `docs/datasets.md` lists the data sets, their sizes and their splits.
 """
 
 from kernelcrf.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel

@@ -1,4 +1,4 @@
-"""Loaders of .npz files: sequences, stored as arrays over all tokens, and tables with several labels per row."""
+"""Load data sets that are stored in .npz files: labelled sequences, and tables with several labels per row."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ TAGS: dict[Task, tuple[str, ...]] = {
 def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folder = None) -> LabelledSequences:
     """Load handwritten words, with 16 x 8 binary pixels per letter.
 
-    X has (T_i, 128) arrays of 0 and 1, the rows of the image, and y the letters "a" to "z". Only 55 of the 6,877 words
-    are distinct. The usual score is the share of wrong letters, averaged over the ten splits.
+    X has one array per word, with one row of 128 pixels (0 or 1) per letter, and y has the letters "a" to "z". Only 55
+    of the 6,877 words are distinct. The usual score is the percentage of wrong letters, averaged over the ten splits.
 
     protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
-        kernels do; "large" trains on nine and tests on one. The single fold of `splits[f]` is fold f.
+        kernels do; "large" trains on nine folds and tests on one. `splits` has one split for each of the ten folds.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
@@ -57,11 +57,15 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     n_letters = len(arrays["label"])
     shapes = {name: array.shape for name, array in arrays.items()}
     if shapes.pop("pixels_packed") != (n_letters, 16) or set(shapes.values()) != {(n_letters,)}:
-        raise ValueError(f"{path}: expected pixels_packed (N, 16) and label, word_id and fold (N,)")
+        raise ValueError(
+            f"{path}: expected label, word_id and fold with one entry per letter, and pixels_packed with 16 per letter"
+        )
     words, fold = arrays["word_id"].astype(np.int64), arrays["fold"].astype(np.int64)
     new = np.diff(words, prepend=words[:1] - 1)
     if (new < 0).any() or (np.diff(fold, prepend=-1)[new == 0] != 0).any() or (arrays["label"] >= 26).any():
-        raise ValueError(f"{path}: expected the letters of a word together and in one fold, and labels below 26")
+        raise ValueError(
+            f"{path}: expected a word_id that never decreases, one fold for all letters of a word, and labels below 26"
+        )
     starts = np.flatnonzero(new)
     pixels = np.unpackbits(arrays["pixels_packed"].astype(np.uint8), axis=1).astype(np.float64)
     folds = fold[starts]
@@ -76,16 +80,17 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
 
 
 def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
-    """Load a text task of GPstruct, with the authors' binary features and five splits.
+    """Load a text task of the GPstruct paper (Bratieres et al., 2015), with the authors' features and five splits.
 
-    X has (T_i, d) CSR arrays of 0 and 1. y has tags, or the numbers 0 and 1 for segmentation. The usual score is
-    the share of wrong tokens, averaged over `splits`, which are permutations of the first sequences of the file.
+    X has one CSR array of 0 and 1 per sequence, with one row per token. y has tags, or the numbers 0 and 1 for
+    segmentation. The usual score is the percentage of wrong tokens, averaged over the five splits.
 
-    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). Tags without a
-        number in the authors' list (19 tokens of chunking, 3 of japanesene) count as label 0, as in their program.
+    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). The authors' list of
+        tags lacks the tags of 19 tokens of chunking and 3 of japanesene; these tokens get the first tag of the list,
+        as in the authors' program.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `word`, `pos` and the original `tag`; for japanesene also `characters`, the kinds of characters of a word;
-        nothing for segmentation.
+    extras : `word`, `pos` and the original `tag` of each token; for japanesene also `characters`, the kinds of
+        characters in the word; empty for segmentation.
 
     Examples
     --------
@@ -101,7 +106,8 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     n_tags = len(TAGS.get(task, (0, 1)))
     if lengths.sum() != len(label) or len(arrays["indptr"]) != len(label) + 1:
         raise ValueError(
-            f"{path}: expected lengths that add up to {len(label)}, and {len(label) + 1} entries in indptr"
+            f"{path}: the array label has {len(label)} entries: expected lengths with this sum, and one more entry in "
+            "indptr"
         )
     if label.min() < -1 or label.max() >= n_tags:
         raise ValueError(f"{path}: expected labels from 0 to {n_tags - 1}, or -1 for unknown tags")
@@ -120,11 +126,11 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
 
 @dataclass(frozen=True)
 class MultilabelData:
-    """A multi-label data set: n rows with d features and L labels, split for training and testing.
+    """A data set with several labels per row, split into training and test data.
 
-    X_train, X_test : (n, d).
-    Y_train, Y_test : (n, L) of 0 and 1, scikit-learn's format of multi-label targets.
-    label_names, feature_names : the L names of labels and the d names of features.
+    X_train, X_test : the features, one row per example and one column per feature.
+    Y_train, Y_test : one column per label, with 1 in the rows that have the label and 0 in the other rows.
+    label_names, feature_names : the names of the columns of Y_train and X_train.
     description, licence, citation : what the data are, the terms of use, and the paper to cite.
 
     Examples
@@ -147,10 +153,10 @@ class MultilabelData:
 
 
 def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Folder = None) -> MultilabelData:
-    """Load a benchmark of multi-label classification, with the official split of Mulan.
+    """Load a benchmark of multi-label classification, with the official training and test data of the Mulan library.
 
-    Features are as published, not scaled; in "emotions" their scales differ greatly. Usual scores are Hamming loss,
-    accuracy of whole label sets, and F1.
+    Features are not scaled; in "emotions" their scales differ greatly. The usual scores are Hamming loss, F1, and the
+    percentage of rows with all labels correct.
 
     name : "scene" (kinds of landscape in photographs), "yeast" (functions of genes) or "emotions" (moods of music).
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
@@ -170,11 +176,11 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
         X, Y = arrays[f"X_{part}"], arrays[f"Y_{part}"]
         if X.shape != (len(Y), len(features)) or Y.shape != (len(X), len(labels)):
             raise ValueError(
-                f"{path}: X_{part} has shape {X.shape} and Y_{part} {Y.shape}: expected (n, d) and (n, L) with "
-                f"d={len(features)} and L={len(labels)} names"
+                f"{path}: X_{part} has shape {X.shape} and Y_{part} has shape {Y.shape}: expected equally many rows, "
+                f"{len(features)} columns (feature_names) in X_{part} and {len(labels)} (label_names) in Y_{part}"
             )
         if not np.isin(Y, (0, 1)).all():
-            raise ValueError(f"{path}: Y_{part} has other values than 0 and 1: expected only these")
+            raise ValueError(f"{path}: Y_{part} has other values than 0 and 1: expected only 0 and 1")
     return MultilabelData(
         X_train=arrays["X_train"].astype(np.float64),
         Y_train=arrays["Y_train"].astype(np.int64),
@@ -189,10 +195,11 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
 def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) -> tuple[tuple[Places, Places], ...]:
     if not 0 < n_train < splits.shape[1]:
         raise ValueError(
-            f"{path}: n_train is {n_train}: expected a number between 0 and {splits.shape[1]}, the columns of splits"
+            f"{path}: n_train is {n_train}: expected a number above 0 and below {splits.shape[1]}, the number of "
+            "columns of splits"
         )
     if splits.min() < 0 or splits.max() >= n_sequences or any(len(set(row)) < len(row) for row in splits.tolist()):
-        raise ValueError(f"{path}: expected each row of splits to hold distinct indices below {n_sequences}")
+        raise ValueError(f"{path}: expected distinct indices from 0 to {n_sequences - 1} in each row of splits")
     return tuple((row[:n_train], row[n_train:]) for row in splits)
 
 
@@ -201,5 +208,5 @@ def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str,
     names = ("word", "characters", "pos", "tag") if task == "japanesene" else ("word", "pos", "tag")
     columns, found = read_sentences(path, "\t", len(names))
     if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
-        raise ValueError(f"{path}: expected the same {len(starts)} sentences, {n_tokens} tokens, as in {task}.npz")
+        raise ValueError(f"{path}: expected the same {len(starts)} sentences and {n_tokens} tokens as in {task}.npz")
     return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}

@@ -1,7 +1,7 @@
-"""The common form of the labelled sequences of public data sets.
+"""Define `LabelledSequences`, which all loaders of labelled sequences return.
 
-It is a frozen dataclass instead of scikit-learn's Bunch: all data sets have the same fields, which are checked once,
-and the type checker finds misspelt names.
+It is a frozen dataclass and not scikit-learn's Bunch: all data sets have the same fields, which are checked once, and
+a type checker finds misspelt names.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from kernelcrf.arrays import Array, Flags, Places
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledSequences:
-    """m labelled sequences of a public data set, ready for `ChainCRF.fit(data.X, data.y)`.
+    """The labelled sequences of a public data set, ready for `ChainCRF.fit(data.X, data.y)`.
 
-    X : m inputs: (T_i, d) arrays, (T_i, d) CSR arrays, or lists of T_i dicts of strings, one per token.
-    y : m arrays (T_i,) of strings, or of integers >= 0, with -1 for a missing label.
+    X : one input per sequence: a dense or CSR array with one row per token, or a list with one dict per token.
+    y : one array of labels per sequence: strings, or integers in which -1 is a missing label.
     description, licence, citation : what the data are, the terms of use, and the paper to cite.
-    ids : (m,) names of the sequences.
-    groups : (m,) groups, such as speakers, that cross-validation should not split.
-    folds : (m,) the fold of each sequence, as published.
-    splits : pairs (training, test) of indices, as published, one per repetition; pass them to scikit-learn as `cv`.
-    eval_mask : m boolean arrays (T_i,), true for the tokens that count in published scores.
-    feature_names : the d names of the columns of X.
-    extras : further columns by name, each m arrays (T_i,). Some reveal the label, so they are not part of X.
+    ids : the name of each sequence.
+    groups : the group of each sequence, such as its speaker; cross-validation should not split groups.
+    folds : the published fold of each sequence.
+    splits : the published pairs of training and test indices, which scikit-learn accepts as `cv`.
+    eval_mask : one boolean array per sequence, true for the tokens that count in published scores.
+    feature_names : the names of the columns of X.
+    extras : a dict from names to further columns, each with one array per sequence and one entry per token. They are
+        not part of X, since some of them reveal the label.
 
-    Fields that a data set does not have are None; `extras` is empty instead.
+    Fields that a data set does not have are None, except `extras`, which is then empty.
 
     Examples
     --------
@@ -64,13 +65,13 @@ class LabelledSequences:
         for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
             if arrays is not None and [len(array) for array in arrays] != lengths:
                 raise ValueError(
-                    f"the sequences of {name} and X differ in number or length: expected one entry per token"
+                    f"{name} and X differ in the number or the lengths of their sequences: expected the same"
                 )
         for name in ("ids", "groups", "folds"):
             array = getattr(self, name)
             if array is not None and array.shape != (len(lengths),):
                 raise ValueError(
-                    f"{name} has shape {array.shape} and X has {len(lengths)} sequences: expected one entry each"
+                    f"{name} has shape {array.shape}, but X has {len(lengths)} sequences: expected one entry for each"
                 )
 
     def __repr__(self) -> str:
@@ -78,11 +79,11 @@ class LabelledSequences:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens T_i of each sequence, (m,)."""
+        """The number of tokens of each sequence."""
         return np.fromiter(map(len, self.y), np.int64, len(self.y))
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
-        """Return the sequences with the given indices, or where a mask (m,) is true; `splits` becomes None."""
+        """Return a data set with the sequences that indices or a boolean mask select, and with `splits` set to None."""
         rows = np.arange(len(self.y))[np.asarray(indices)]
         changed: dict[str, Any] = {"splits": None}
         for name in ("X", "y", "eval_mask", "ids", "groups", "folds"):

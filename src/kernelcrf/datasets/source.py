@@ -1,7 +1,4 @@
-"""Find the files of the public data sets and read their columns; `sources.toml` describes the data sets.
-
-Errors about a missing or damaged file name the file.
-"""
+"""Find and read the files of public data sets, which `sources.toml` describes; errors name the file."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ VARIABLE = "KERNELCRF_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: the folder and the content (`layout`) of its files, and where they can be obtained (`origin`)."""
+    """A public data set: the folder of its files, their content (`layout`), and where to obtain them (`origin`)."""
 
     folder: str
     layout: str
@@ -36,14 +33,15 @@ class Source:
     citation: str
 
     def about(self, detail: str = "") -> dict[str, Any]:
-        """Return description, licence and citation of the data; `detail` says which part was loaded."""
+        """Return a dict with description, licence and citation; `detail` is added to the description."""
         description = f"{self.description} {detail}".strip()
         return {"description": description, "licence": self.licence, "citation": self.citation}
 
     def path(self, folder: Folder, name: str) -> Path:
-        """Return the path of a file of the data set below `folder`, or below KERNELCRF_DATA if `folder` is None.
+        """Return the path of a file of the data set in `folder`, or in KERNELCRF_DATA if `folder` is None.
 
-        If a .gz file does not exist, return the unpacked file instead. Raise FileNotFoundError if there is neither.
+        If `name` ends in .gz and the file does not exist, look for the unpacked file instead. If there is no such file,
+        raise FileNotFoundError.
         """
         root = folder if folder is not None else os.environ.get(VARIABLE) or None
         advice = f"Expected layout: {self.layout} The data come from {self.origin}. Nothing is downloaded."
@@ -57,7 +55,7 @@ class Source:
             if candidate.is_file():
                 return candidate
         place = f"folder={os.fspath(root)!r}" if folder is not None else f"{VARIABLE}={os.fspath(root)!r}"
-        raise FileNotFoundError(f"{path}: no such file, looked for under {place}. {advice}")
+        raise FileNotFoundError(f"{path}: no such file ({place}). {advice}")
 
 
 SOURCES = {
@@ -67,23 +65,23 @@ SOURCES = {
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 text file, unpacked if the name ends in .gz."""
+    """Return the lines of a UTF-8 text file; unpack the file if its name ends in .gz."""
     return [line for _, lines in line_batches(path) for line in lines]
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the named arrays of an .npz file, without unpickling; raise if one is missing."""
+    """Return the arrays of an .npz file that `names` lists, without unpickling; raise if an array is missing."""
     try:
         found = load_arrays(path)
         if missing := [name for name in names if name not in found]:
-            raise ValueError(f"no array {', '.join(missing)}")
+            raise ValueError(f"missing: {', '.join(missing)}")
         return {name: found[name] for name in names}
     except ValueError as error:
         raise ValueError(f"{path}: expected an .npz file with the arrays {', '.join(names)} ({error})") from error
 
 
 def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[str]]:
-    """Return the columns of a table, each with one string per row; raise unless its first line is `names`."""
+    """Return the columns of a text table, each as a list of strings; raise if its first line is not `names`."""
     header, *lines = read_lines(path) or [""]
     if header != separator.join(names):
         raise ValueError(f"{path}, line 1: expected the header {separator.join(names)!r}, got {header!r}")
@@ -91,13 +89,13 @@ def read_table(path: Path, separator: str, names: Sequence[str]) -> list[list[st
 
 
 def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[str]], Places]:
-    """Return the columns, one cell per token, and the index of the first token of each sentence, (m,)."""
+    """Return the columns of a file with one token per line, and the index of the first token of each sentence."""
     lines = {number: line for number, line in enumerate(read_lines(path), 1) if line.strip(" ")}
     return split_lines(path, lines, separator, width), np.flatnonzero(np.diff(list(lines), prepend=-1) > 1)
 
 
 def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int) -> list[list[str]]:
-    """Split lines into `width` columns; the keys of `lines` are their numbers in the file."""
+    """Split lines into `width` columns; the keys of `lines` are line numbers, for error messages."""
     if not lines:
         raise ValueError(f"{path} has no rows: expected at least one")
     # One list per line would take several times as long, because the garbage collector visits each list.
@@ -119,11 +117,11 @@ def read_numbers(path: Path, name: str, cells: Sequence[str], dtype: npt.DTypeLi
 
 
 def check_choice(name: str, value: object, options: Iterable[object]) -> None:
-    """Raise unless the argument `name` is one of its options."""
+    """Raise unless `value`, the value of the argument `name`, is one of `options`."""
     if value not in (options := list(options)):
         raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, options))}")
 
 
 def cut(array: Array, starts: npt.ArrayLike) -> list[Array]:
-    """Split an array into views that begin at `starts`, of which the first is 0."""
+    """Split an array into views that begin at the indices `starts`; the first index must be 0."""
     return np.split(array, np.asarray(starts, dtype=np.intp)[1:])

@@ -1,13 +1,13 @@
-"""Random sequences from a known distribution, so that the best possible predictions are known.
+"""Draw random sequences from a known distribution, so that the best possible predictions are known.
 
-Labels are a Markov chain: y_1 is uniform, then p(y_t = j | y_{t-1} = i) = transitions[i, j]. Inputs are independent
-given the labels,
+Labels are a Markov chain. The first label y_1 is uniform, and p(y_t = j | y_{t-1} = i) = transitions[i, j]. Given the
+labels, the inputs x_t are independent. The inputs of label j are normal around a centre c_j; if `nonlinear`, half of
+them are normal around -c_j instead, so that all labels have the mean 0 and no linear function of x separates them:
 
-    p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        nonlinear
-    p(x | y = j) = N(x; c_j, noise^2 I)                                      linear
+    p(x | y = j) = N(x; c_j, noise^2 I)                                      if linear,
+    p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        if nonlinear.
 
-with centres c_j on the unit circle of the first two features, or evenly spaced if there is only one feature. All
-non-linear classes have the mean 0, so that no linear function of x separates them.
+The centres are on the unit circle of the first two features, or evenly spaced if there is only one feature.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kernelcrf.validation import FLAG, SEED, SIZE, either, real, validated, whol
 class SequenceData:
     """Random sequences, and the distribution from which they were drawn.
 
-    X : m arrays (T_i, d).
-    y : m arrays (T_i,) of integers below L.
-    transitions : (L, L), p(to | from).
-    posterior : m arrays (T_i, L), the true p(y_t = j | x), computed exactly.
-    bayes_error : the mean over all tokens of 1 - max_j p(y_t = j | x). On these inputs, no model has a smaller expected
-        share of wrong tokens.
+    X : one array per sequence, with one row of features per token.
+    y : one array of labels per sequence; labels are integers from 0.
+    transitions : transitions[i, j] is the probability that label j follows label i.
+    posterior : one array per sequence, with the exact probability of each label (column) at each token (row).
+    bayes_error : the mean over all tokens t of 1 - max_j p(y_t = j | x), with p from `posterior`. No model has a
+        smaller expected error on these inputs.
 
     Examples
     --------
@@ -72,11 +72,13 @@ def make_sequences(
     nonlinear: bool = True,
     random_state: Any = None,
 ) -> SequenceData:
-    """Draw random sequences of labels and inputs; by default, no linear function of the inputs gives the labels.
+    """Draw random sequences of labels and inputs; by default, no linear function of the inputs separates the labels.
 
-    mean_length : the mean of the lengths, which are 1 plus a Poisson variable.
-    noise : the standard deviation of inputs around the centres, which have a distance of 1 from the origin.
-    stickiness : p(y_t = y_{t-1}), below 1; the other labels share the rest at random.
+    mean_length : the mean number of tokens per sequence; a length is 1 plus a Poisson variable.
+    noise : the standard deviation of inputs around the centre of their label, which is at most 1 from the origin.
+    stickiness : the probability that a label is equal to the previous label; the remaining probability is divided among
+        the other labels at random.
+    nonlinear : whether each label has two opposite centres instead of one.
     random_state : an integer, a `numpy.random.RandomState` or None, as in scikit-learn.
 
     Examples
@@ -113,19 +115,20 @@ def make_sequences(
 
 
 def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
-    """Return the centres c_j, (L, d); on half of the circle if nonlinear, since -c_j is a centre, too."""
+    """Return one centre per class, as the rows of an array."""
     centres = np.zeros((n_classes, n_features))
     if n_features == 1:
         low = 1 / n_classes if nonlinear else -1.0
         centres[:, 0] = np.linspace(low, 1.0, n_classes)
         return centres
+    # A nonlinear class also has the opposite of its centre, so that centres on half of the circle fill the circle.
     angles = np.arange(n_classes) * (np.pi if nonlinear else 2 * np.pi) / n_classes
     centres[:, :2] = np.column_stack((np.cos(angles), np.sin(angles)))
     return centres
 
 
 def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> npt.NDArray[np.int64]:
-    """Draw the labels (N,) of Markov chains, for all sequences together, position by position."""
+    """Draw one label per token from a Markov chain, with a uniform first label in each sequence."""
     n_classes = len(transitions)
     cumulative = transitions.cumsum(axis=1)
     y = np.empty(chains.n_nodes, np.int64)
@@ -139,7 +142,7 @@ def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> 
 
 
 def _log_densities(X: Floats, centres: Floats, noise: float, nonlinear: bool) -> Floats:
-    """Return log p(x_t | y_t = j), (N, L), up to a term that depends on x_t only."""
+    """Return the log density of each input (row) given each label (column), up to a term that depends on the row."""
     inner = X @ centres.T / noise**2
     norms = (centres**2).sum(axis=1) / (2 * noise**2)
     return np.asarray((np.logaddexp(inner, -inner) if nonlinear else inner) - norms)

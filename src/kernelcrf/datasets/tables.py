@@ -1,4 +1,4 @@
-"""Loaders of tables: proteins (one chain per row, one character per residue) and sensor readings."""
+"""Load data sets that are stored as text tables: proteins, with one chain per row, and sensor readings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
 
 
 def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
-    """Load CB513, 511 protein chains, a benchmark for the prediction of secondary structure.
+    """Load CB513, a benchmark of 511 protein chains for the prediction of secondary structure.
 
-    X has dicts with the letter `residue`; y is H, E or C, or with n_classes=8 one of the letters H G I E B C S T of
-    DSSP. The data are whole chains, but the benchmark counts only some domains: score the residues whose `eval_mask` is
-    true; to compare with NetSurfP, `extras["ordered"]` must be true as well. Several rows may come from the same chain
-    and reveal labels of each other, so cross-validation must not split `groups`. There is no official training set.
+    X has one dict per residue with its letter as `residue`. y is H, E or C, or with n_classes=8 one of DSSP's letters
+    H, G, I, E, B, C, S and T. The data are whole chains, but only some domains count in the benchmark: score the
+    residues whose `eval_mask` is true. To compare with NetSurfP, `extras["ordered"]` must be true as well. There is no
+    official training set. Cross-validation must not split `groups`, since two sequences of a group may come from the
+    same chain and have the same labels.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `ordered`, whether the residue is resolved (if not, its label is C), `dssp3` and `dssp8`.
+    extras : `ordered` is true if the position of the residue is known (otherwise its label is C); `dssp3` and `dssp8`
+        are the labels with 3 and with 8 classes.
 
     Examples
     --------
@@ -40,9 +42,10 @@ def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 
 
 def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
-    """Load TS115, 115 chains newer than CB513, to test models trained on CB513.
+    """Load TS115, a benchmark of 115 protein chains that are newer than CB513, to test models trained on CB513.
 
-    The fields are the same as for `load_cb513`; every residue counts in the benchmark, and every chain is a group.
+    The fields have the same meaning as for `load_cb513`. All residues count in the benchmark, and no two chains are in
+    the same group.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -73,9 +76,9 @@ def _load_dssp(name: str, n_classes: int, folder: Folder) -> LabelledSequences:
 
 
 def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
-    """Load the protein chains of Qian and Sejnowski (1988), whose accuracy on the residues of the test set is 64.3 %.
+    """Load the protein chains of Qian and Sejnowski (1988), who predicted 64.3 % of the test labels correctly.
 
-    X has dicts with `residue`; y is "h" (helix), "e" (sheet) or "_" (coil).
+    X has one dict per residue with its letter as `residue`; y is "h" (helix), "e" (sheet) or "_" (coil).
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -100,12 +103,13 @@ def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: F
 def load_occupancy(
     subset: Literal["train", "test1", "test2"] = "train", *, by_day: bool = False, folder: Folder = None
 ) -> LabelledSequences:
-    """Load sensor readings of an office, minute by minute; the task is to tell whether it is occupied.
+    """Load sensor readings of an office, one per minute; the task is to predict whether the office is occupied.
 
-    X has the columns Temperature, Humidity, Light, CO2 and HumidityRatio, not scaled; y is 1 if occupied, else 0. Each
-    subset is a series without gaps. The usual score is accuracy. With Light the task is easy; without it, hard.
+    X has the columns Temperature, Humidity, Light, CO2 and HumidityRatio, not scaled; y is 1 if the office is occupied,
+    else 0. Each subset is a series without gaps. The usual score is accuracy. The task is easy with the column Light,
+    and hard without it.
 
-    by_day : whether to split the series at midnight into sequences whose `ids` are dates.
+    by_day : whether to split the series at midnight into one sequence per day; `ids` are then the dates.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
     extras : `date`, the time of each row.
 
@@ -137,13 +141,15 @@ def load_occupancy(
 
 
 def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
-    """Load the activities of older people, from a sensor without battery that is read by radio at irregular times.
+    """Load activities of older people, who wear a sensor without battery; radio antennas read it at irregular times.
 
-    X has the columns time (s, from the start of the trial), acc_frontal, acc_vertical, acc_lateral (g), antenna (its
-    number), rssi, phase and frequency; y is "sit on bed", "sit on chair", "lying" or "ambulating". `ids` are the
-    names of trials, which end in the sex M or F; `groups` are the rooms, S1 (60 trials, 4 antennas) and S2 (27 trials,
-    3 antennas). There is no official split: train on one room and test on the other, or split by trial, although a
-    person may then be on both sides. Some activities are rare.
+    X has the columns time (in seconds since the start of the trial), acc_frontal, acc_vertical and acc_lateral (in g),
+    antenna (the number of the antenna), rssi, phase and frequency. y is "sit on bed", "sit on chair", "lying" or
+    "ambulating"; some activities are rare. `ids` are the names of trials, which end in M or F, the sex of the person.
+    `groups` are the rooms: S1 has 60 trials and 4 antennas, S2 has 27 trials and 3 antennas.
+
+    There is no official split: train on one room and test on the other, or split by trial, although training and test
+    data may then include the same person.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -175,7 +181,7 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
 
 
 def _run_starts(keys: Array) -> Array:
-    """Return the indices at which runs of equal keys begin."""
+    """Return the index of the first key and of each key that differs from the key before it."""
     return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
 
 
@@ -183,13 +189,13 @@ def _check_lengths(path: Path, names: Sequence[str], sequences: Sequence[str], o
     for number, (name, sequence, *cells) in enumerate(zip(names, sequences, *others, strict=True), 2):
         if any(len(cell) != len(sequence) for cell in cells):
             raise ValueError(
-                f"{path}, line {number}, {name}: expected one character per residue, got {len(sequence)} residues and "
-                f"{', '.join(str(len(cell)) for cell in cells)} characters"
+                f"{path}, line {number}, {name}: the sequence has {len(sequence)} residues, and the other cells have "
+                f"{', '.join(str(len(cell)) for cell in cells)} characters: expected one character per residue"
             )
 
 
 def _letters(path: Path, name: str, cells: Sequence[str], alphabet: str) -> list[Array]:
-    """Split each cell into its characters, (T_i,); raise if one is not in `alphabet`."""
+    """Split each cell into an array of its characters; raise if a character is not in `alphabet`."""
     if unknown := set().union(*cells) - set(alphabet):
         raise ValueError(f"{path}, column {name}: expected the characters {alphabet!r}, got {sorted(unknown)[:5]}")
     return [np.array([cell]).view("<U1") for cell in cells]

@@ -1,7 +1,7 @@
-"""Loaders of annotated text: one token per line, with columns separated by a tab or a blank.
+"""Load annotated text from files with one token per line and columns separated by a tab or a blank.
 
-An empty line ends a sentence (CoNLL-2000, WNUT-17, UD), or a line `<file> name` begins the next one (Helsinki Prosody
-Corpus). Only newlines end a line: text from social media has other characters that Unicode regards as line ends.
+An empty line ends a sentence; in the Helsinki Prosody Corpus, a line `<file> name` begins a sentence instead. Only
+newlines end a line, since text from social media contains other characters that Unicode regards as line ends.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MARK = "<file>\t"
 def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load CoNLL-2000: sentences of the Wall Street Journal with phrase chunks, tagged in IOB2.
 
-    X has dicts with `word` and `pos`, y chunk tags such as "B-NP". There is no development set. The tag I-LST occurs
-    only in the test set. The usual score is the F1 of spans over all types.
+    X has one dict per token with its `word` and `pos` (part of speech), and y has tags such as "B-NP". There is no
+    development set. The tag I-LST occurs only in the test set. The usual score is the F1 of spans over all types.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -51,8 +51,8 @@ def load_conll2000(subset: Literal["train", "test"] = "train", *, folder: Folder
 def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load WNUT-17: text from social media with rare and new named entities, tagged in IOB2.
 
-    X has dicts with `word`, y tags of six types: person, location, corporation, group, product, creative-work. The
-    three parts come from different sites. The usual score is the F1 of spans.
+    X has one dict per token with its `word`, and y has tags of six types: person, location, corporation, group, product
+    and creative-work. The three subsets come from different sites. The usual score is the F1 of spans.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -70,8 +70,8 @@ def load_wnut17(subset: Part = "train", *, folder: Folder = None) -> LabelledSeq
 def load_ud_ewt(subset: Part = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load English web text with universal parts of speech: UD English EWT, release 2.16.
 
-    X has dicts with `word`, y the 17 universal tags. The usual score is the accuracy of words; do not compare scores
-    of different releases.
+    X has one dict per token with its `word`, and y has the 17 universal tags. The usual score is the percentage of
+    words with the correct tag; do not compare scores of different releases.
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -93,19 +93,18 @@ def load_prosody(
     release: Literal["final", "early"] = "final",
     folder: Folder = None,
 ) -> LabelledSequences:
-    """Load sentences read aloud, with the prominence of each word, which was measured automatically in the audio.
+    """Load sentences that were read aloud, with the prominence of each word (Helsinki Prosody Corpus).
 
-    X has dicts with `word`; y is 0 (not prominent), 1 or 2 (very), and -1 for tokens without a label: punctuation, and
-    some words. `eval_mask` is true for labelled tokens, whose accuracy is the usual score. `groups` are speakers, `ids`
-    the names of the utterances.
+    X has one dict per token with its `word`. y is 0 (not prominent), 1 or 2 (very prominent), computed from the audio,
+    or -1 for tokens without a label, mostly punctuation. The usual score is the accuracy on labelled tokens, for which
+    `eval_mask` is true. `groups` are speakers, and `ids` are the names of the utterances.
 
     n_classes : 3, or 2 to merge the labels 1 and 2.
-    release : "final" has dev and test; published scores refer to it. "early", the first release, has train_100, dev and
-        test with an older annotation, in which a quarter of the 3-way labels differ.
+    release : "final" has the subsets dev and test, and published scores refer to it. "early" also has train_100, with
+        an older annotation: with n_classes=3, a quarter of its labels differ from the final ones.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `boundary`, the strength of the boundary after the word, coded like y; in the final release also the real
-        numbers `prominence_value` and `boundary_value`, NaN if missing. A few rows of the final release have only one
-        of prominence and boundary, and some punctuation has a label.
+    extras : `boundary` is the strength of the boundary after the word, from 0 to 2, or -1 if missing. The final release
+        also has the real numbers `prominence_value` and `boundary_value`, which are NaN if missing.
 
     Examples
     --------
@@ -145,7 +144,7 @@ def load_prosody(
 
 
 def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
-    """Load a file with one column per input name, and the label in the last column."""
+    """Load a file whose columns are the inputs, called `names`, and the label in the last column."""
     path = SOURCES[source].path(folder, f"{subset}.txt.gz")
     (*inputs, labels), starts = read_sentences(path, separator, len(names) + 1)
     y = cut(np.array(labels, dtype=np.str_), starts)
@@ -153,7 +152,7 @@ def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...
 
 
 def _dicts(names: tuple[str, ...], columns: list[list[str]], starts: Places) -> list[list[dict[str, str]]]:
-    """Return sentences, each a list of tokens; a token is a dict from column names to cells."""
+    """Return a list of tokens per sentence; a token is a dict from column names to cells."""
     tokens = [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     ends = [*starts[1:].tolist(), len(tokens)]
     return [tokens[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
