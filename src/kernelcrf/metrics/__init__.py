@@ -1,4 +1,4 @@
-"""Metrics of predicted label sequences and of predicted probabilities, and scorers for scikit-learn's searches."""
+"""Compute metrics of predicted label sequences and probabilities, with scorers for scikit-learn's GridSearchCV."""
 
 from kernelcrf.metrics.bootstrap import Score, bootstrap
 from kernelcrf.metrics.labels import (

@@ -1,9 +1,11 @@
-"""Scores with confidence intervals, by a bootstrap over sequences.
+"""Compute scores with confidence intervals by the bootstrap.
 
-Every score is a function of sums over sequences, such as the number of right tokens or of spans found. A resample draws
-m of the m sequences with replacement, that is, counts c ~ Multinomial(m, 1/m, ..., 1/m). Its sums are c' S, where
-S (m, k) has the k sums of each sequence. The interval goes from the (1 - level) / 2 quantile to the (1 + level) / 2
-quantile of the scores of resamples. Tokens of a sequence depend on each other, so whole sequences are drawn.
+A resample draws as many sequences as there are, with replacement. Whole sequences are drawn, since the tokens of a
+sequence depend on each other. The interval is between the (1 - level) / 2 and the (1 + level) / 2 quantile of the
+scores of all resamples.
+
+Each score is the ratio of two sums over sequences, such as the number of correct tokens and the number of tokens. These
+numbers are computed once per sequence; a resample only adds them up, as often as each sequence was drawn.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ RATIOS = {
 
 @dataclass(frozen=True)
 class Score:
-    """A score over all sequences, and its confidence interval from `low` to `high`.
+    """The value of a score on all sequences, and its confidence interval from `low` to `high`.
 
     Examples
     --------
@@ -71,11 +73,13 @@ def bootstrap(
     level: float = 0.95,
     random_state: int = 0,
 ) -> dict[str, Score]:
-    """Compute all scores with confidence intervals; the keys are the names of the metrics in this package.
+    """Return a dict from the names of metrics, such as "flat_accuracy", to scores with confidence intervals.
 
-    y_proba, classes : probabilities (T_i, L) and the labels of their columns, for log-loss, Brier score and
-        calibration. Tokens whose label is not in `classes` are left out; if none is left, so are these scores.
-    scheme : the scheme in which tags mark spans; None leaves out the scores of spans.
+    y_proba, classes : the predicted probabilities of each sequence, with one row per token and one column per label of
+        `classes`. Log-loss, Brier score and calibration error are computed from the tokens whose true label is in
+        `classes`. The dict has these scores only if there are such tokens.
+    scheme : the tagging scheme of spans, such as "IOB2"; if None, the scores of spans are not computed.
+    level : the confidence level of the intervals.
 
     Examples
     --------
@@ -110,7 +114,7 @@ def bootstrap(
 
 
 def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the scores of b resamples, given the sums (b,), or (b, n_bins), of each resample."""
+    """Return each score as an array with one entry per resample; `totals` has the sums with one row per resample."""
     if "bins" in totals:
         totals["gaps"] = np.abs(totals["bins"]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,14 +1,14 @@
-"""Metrics of predicted labels: over the tokens of all sequences, over whole sequences, and over spans.
+"""Compute metrics of predicted labels: of tokens, of whole sequences, and of spans.
+
+Token t has the true label y_t, the predicted label z_t, and the weight w_t of its sequence; tokens without a true label
+are dropped first. Label l has true positives tp_l, false positives fp_l and false negatives fn_l, which are weighted
+sums over tokens. Sequence i has the weight w_i. S is the set of true spans and S' the set of predicted spans; |S| is
+the sum of the weights of the spans, and spans are equal if they have the same type, start and end.
 
     flat accuracy      sum_t w_t [z_t = y_t] / sum_t w_t
-    F1 of label l      2 tp_l / (2 tp_l + fp_l + fn_l), tp_l = sum_t w_t [z_t = y_t = l], and so on
+    F1 of label l      2 tp_l / (2 tp_l + fp_l + fn_l)
     sequence accuracy  sum_i w_i [z_t = y_t for all t of i] / sum_i w_i
     spans              precision |S & S'| / |S'|, recall |S & S'| / |S|, F1 2 |S & S'| / (|S| + |S'|)
-
-y_t is the true and z_t the predicted label of token t. Sums run over the tokens t with a known label, where w_t is the
-weight of the sequence of t, and over the sequences i with such tokens. S and S' are the sets of true and predicted
-spans, and |.| sums the weights of their sequences. Spans are equal if type, start and end are equal. Tokens without a
-known label are dropped before the spans are read in one of the `schemes`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OF_REPORTS = {"digits": either(whole(least=0, most=50)), "output_dict": FLAG, "z
 
 
 def flat_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: UserData = None) -> float:
-    """Return the share of tokens whose label is right, sum_t w_t [z_t = y_t] / sum_t w_t.
+    """Return the fraction of tokens with a correct label; `sample_weight` has one weight per sequence.
 
     Examples
     --------
@@ -61,10 +61,11 @@ def flat_f1(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the F1 of tokens, 2 tp / (2 tp + fp + fn), averaged over `labels` as in sklearn.metrics.f1_score.
+    """Return the F1 score of the tokens of all sequences, averaged over labels as in sklearn.metrics.f1_score.
 
-    labels : the labels to average over, in this order; None means all, sorted. Pass `[l]` for the F1 of label l only.
-    average : "micro" (F1 of the summed counts), "macro" (mean over labels), "weighted" (by support), None (no average).
+    labels : the labels to average over, such as ["a"] for the F1 score of one label; None means all labels, sorted.
+    average : "macro" is the mean over labels, "weighted" the mean weighted by the number of true tokens of each label,
+        and "micro" one score for the counts of all labels together. None returns one score per label.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def flat_classification_report(
     output_dict: bool = False,
     zero_division: ZeroDivision = "warn",
 ) -> Any:
-    """Return scikit-learn's classification_report of tokens: precision, recall, F1 and support of each label.
+    """Return scikit-learn's classification_report of all tokens, with precision, recall and F1 score of each label.
 
     Examples
     --------
@@ -112,7 +113,7 @@ def flat_classification_report(
 
 
 def sequence_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: UserData = None) -> float:
-    """Return the share of sequences whose known labels are all right, sum_i w_i [z_t = y_t for all t] / sum_i w_i.
+    """Return the fraction of sequences in which all labels are correct, apart from tokens without a true label.
 
     Examples
     --------
@@ -127,7 +128,7 @@ def sequence_accuracy(y_true: UserData, y_pred: UserData, *, sample_weight: User
 
 
 def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], NDArray[np.int64]]:
-    """Return the labels in order, and the number of tokens by true label (rows) and predicted label (columns).
+    """Return the sorted labels, and the confusion matrix with true labels as rows and predicted labels as columns.
 
     Examples
     --------
@@ -141,10 +142,11 @@ def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], 
 
 
 def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> Codes:
-    """Return, for each (start, end) of a span, its true and its predicted type as numbers; 0 means no span.
+    """Return two lists of integers, such that scikit-learn's scores of these integers are the scores of spans.
 
-    Scikit-learn's scores of these numbers are the scores of spans. The first entry of both lists is 0, so that the
-    lists are never empty; it does not change a score.
+    Each (start, end) of a true or predicted span has one entry per list: the code of the true type, and the code of the
+    predicted type. Code 0 means that there is no span. Both lists begin with an additional 0, so that they are never
+    empty; it does not change the scores.
     """
     pairs = pair(y_true, y_pred, sample_weight)
     # "" means no span; it becomes 0 because it sorts before the types of spans, which are not empty.
@@ -177,7 +179,9 @@ def span_precision(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the precision of spans, |S & S'| / |S'|; `average` over types is as in `flat_f1` over labels.
+    """Return the precision of spans: the fraction of predicted spans that are also true spans.
+
+    `average` has the same options as in `flat_f1`, but averages over the types of spans.
 
     Examples
     --------
@@ -198,7 +202,9 @@ def span_recall(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the recall of spans, |S & S'| / |S|; `average` over types is as in `flat_f1` over labels.
+    """Return the recall of spans: the fraction of true spans that were also predicted.
+
+    `average` has the same options as in `flat_f1`, but averages over the types of spans.
 
     Examples
     --------
@@ -219,7 +225,9 @@ def span_f1(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the F1 of spans, 2 |S & S'| / (|S| + |S'|); `average` over types is as in `flat_f1` over labels.
+    """Return the F1 score of spans, which is the harmonic mean of `span_precision` and `span_recall`.
+
+    `average` has the same options as in `flat_f1`, but averages over the types of spans.
 
     Examples
     --------
@@ -241,7 +249,7 @@ def span_classification_report(
     output_dict: bool = False,
     zero_division: ZeroDivision = "warn",
 ) -> Any:
-    """Return scikit-learn's classification_report of spans: precision, recall, F1 and support of each type.
+    """Return scikit-learn's classification_report of spans, with precision, recall and F1 score of each type.
 
     Examples
     --------

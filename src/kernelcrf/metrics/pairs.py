@@ -1,9 +1,6 @@
-"""Pairs (y_t, z_t) of a true label and a prediction, for the tokens whose true label is known.
+"""Pair true labels with predictions, which are labels or rows of probabilities; all metrics are computed from pairs.
 
-    y_1 .. y_T of a sequence i with weight w_i  ->  the pairs (y_t, z_t) with y_t neither None nor -1
-
-z_t is a predicted label or a row of probabilities. Every metric is a function of these pairs: tokens without a known
-label are dropped, so that the tokens before and after them become neighbours.
+Tokens whose true label is missing (None or -1) are dropped, so that the tokens before and after them become neighbours.
 """
 
 from __future__ import annotations
@@ -26,24 +23,27 @@ SEQUENCES = "a list of sequences; pass [y] for a single sequence y"
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """True labels and predictions of the known tokens of m sequences; `sample_weight` is (m,), None if all are 1."""
+    """True labels and predictions, one list per sequence, for the tokens whose true label is not missing.
+
+    `sample_weight` has one weight per sequence; None means that all weights are 1.
+    """
 
     true: list[list[Hashable]]
     pred: list[list[Any]]
     sample_weight: Floats | None
 
     def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
-        """Repeat the weight of each sequence i `counts[i]` times; return None if all weights are 1."""
+        """Repeat the weight of sequence i `counts[i]` times, for all sequences; return None if all weights are 1."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
 
     def flat(self) -> tuple[list[Hashable], list[Any], Floats | None]:
-        """Return the true labels, the predictions and the weights of all tokens, each (N,)."""
+        """Return the true labels, the predictions and the weights of all tokens; weights are None if all are 1."""
         weight = self.repeat_weight([len(labels) for labels in self.true])
         return list(chain.from_iterable(self.true)), list(chain.from_iterable(self.pred)), weight
 
 
 def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
-    """Check m true label sequences and m predictions, and drop unknown tokens; errors call predictions `name`."""
+    """Check true labels and predictions, and drop tokens without a true label; errors call the predictions `name`."""
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
         raise ValueError(f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number")
@@ -71,7 +71,7 @@ def is_missing(label: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """True and predicted labels as integers; `code` maps the sorted labels to 0, 1, ..."""
+    """True and predicted labels as integers; the dict `code` maps the sorted labels to 0, 1, ..."""
 
     code: dict[Hashable, int]
     true: list[int]
@@ -79,14 +79,17 @@ class Codes:
     weight: Floats | None
 
     def apply(self, metric: Callable[..., Any], **options: Any) -> Any:
-        """Compute one of scikit-learn's metrics on the integers, with the weights."""
+        """Return the value of one of scikit-learn's metrics for these labels and weights."""
         return metric(self.true, self.pred, sample_weight=self.weight, **options)
 
 
 def encode(
     true: Iterable[Hashable], pred: Iterable[Hashable], weight: Floats | None, labels: Iterable[Hashable] = ()
 ) -> Codes:
-    """Number all labels, also `labels`, in sorted order; labels of mixed types are sorted by type and text."""
+    """Replace each label by its index among the sorted labels of `true`, `pred` and `labels`.
+
+    Labels that cannot be compared are sorted by their type and text.
+    """
     distinct = {*true, *pred, *labels}
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
@@ -110,12 +113,12 @@ def _check_hashable(labels: list[Hashable], name: str) -> None:
     except TypeError as error:
         raise TypeError(
             f"{name} has a label that is not hashable ({shown(str(error))}): expected one label per "
-            "token; pass None to ignore a token"
+            "token, such as a string or an integer; pass None to ignore a token"
         ) from None
 
 
 def _weights(sample_weight: UserData, true: list[list[Hashable]]) -> Floats | None:
     weight = read_weights(sample_weight, len(true), "sequence", part=True)
     if weight is not None and not weight[[bool(labels) for labels in true]].any():
-        raise ValueError("sample_weight is 0 for every sequence with a known label: expected one weight above 0")
+        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a weight above 0")
     return weight

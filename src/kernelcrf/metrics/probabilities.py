@@ -1,12 +1,15 @@
-"""Metrics of the predicted probabilities p_t(l) of label l at token t: loss and calibration.
+"""Compute metrics of predicted probabilities: log-loss, Brier score, and expected calibration error.
 
-    log-loss     - sum_t w_t log p_t(y_t) / W,  p clipped to [eps, 1 - eps] with eps = 2.2e-16
-    Brier        sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W, between 0 and 2
-    calibration  sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W, with l_t = argmax_l p_t(l), the first of equal
-                 maxima, c_t = p_t(l_t), and b the bin with (b - 1) / n_bins < c_t <= b / n_bins, b = 1 .. n_bins
+Token t has the true label y_t, the weight w_t of its sequence, and the predicted probability p_t(l) of each label l.
+Tokens without a true label are dropped first, and W is the sum of all w_t.
 
-Sums run over the tokens t with a known label y_t; w_t is the weight of the sequence of t, and W = sum_t w_t. The last
-metric is the expected calibration error of Guo et al. (ICML 2017, equation 3).
+    log-loss           - sum_t w_t log p_t(y_t) / W
+    Brier score        sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W
+    calibration error  sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W
+
+In the log-loss, probabilities are clipped to [2.2e-16, 1 - 2.2e-16]. In the calibration error (Guo et al., ICML 2017,
+equation 3), l_t is the most probable label of token t, the first one in case of a tie, and its probability c_t is the
+confidence. Bin b contains the tokens with (b - 1) / n_bins < c_t <= b / n_bins.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ BINS = either(whole(least=1, most=10**6))
 
 
 def log_loss(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weight: UserData = None) -> float:
-    """Return the log-loss, - sum_t w_t log p_t(y_t) / W, of (T_i, L) probabilities whose columns are `classes`.
+    """Return the log-loss: the mean over tokens of minus the logarithm of the probability of the true label.
+
+    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
 
     Examples
     --------
@@ -41,7 +46,11 @@ def log_loss(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_w
 
 
 def brier(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weight: UserData = None) -> float:
-    """Return the Brier score, sum_t w_t sum_l (p_t(l) - [l = y_t])^2 / W, of (T_i, L) probabilities.
+    """Return the Brier score, between 0 and 2.
+
+    It is the mean over tokens of the sum over labels of (p - [label is true])^2, where p is the predicted probability.
+
+    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
 
     Examples
     --------
@@ -59,7 +68,12 @@ def brier(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weig
 def expected_calibration_error(
     y_true: UserData, y_proba: UserData, classes: UserData, *, n_bins: int = 15, sample_weight: UserData = None
 ) -> float:
-    """Return sum_b |sum_{t in b} w_t ([l_t = y_t] - c_t)| / W over `n_bins` bins of equal width.
+    """Return the expected calibration error: the mean of |accuracy - mean confidence| over bins, weighted by tokens.
+
+    The confidence of a token is its largest probability; it determines the bin of the token. The `n_bins` bins have
+    equal width.
+
+    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
 
     Examples
     --------
@@ -74,10 +88,11 @@ def expected_calibration_error(
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Accuracy and mean confidence of the tokens in each bin of confidence.
+    """The points of a reliability diagram; tokens are divided into bins by confidence, their largest probability.
 
-    weight : (n_bins,), the weight W_b of the tokens of each bin.
-    confidence, accuracy : (n_bins,), sums of w_t c_t and of w_t [l_t = y_t] over W_b; NaN for an empty bin.
+    weight : the sum of the weights of the tokens in each bin.
+    confidence, accuracy : the mean confidence of the tokens in each bin, and the fraction of these tokens whose most
+        probable label is correct; both are weighted, and NaN for an empty bin.
 
     Examples
     --------
@@ -105,7 +120,9 @@ class Reliability:
 def reliability(
     y_true: UserData, y_proba: UserData, classes: UserData, *, n_bins: int = 15, sample_weight: UserData = None
 ) -> Reliability:
-    """Return accuracy and mean confidence in `n_bins` bins of equal width, for a reliability diagram.
+    """Return accuracy and mean confidence of the tokens in `n_bins` bins of equal width, for a reliability diagram.
+
+    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
 
     Examples
     --------
@@ -125,24 +142,24 @@ def reliability(
 
 
 def confidence_bins(c: Floats, n_bins: int) -> Places:
-    """Return the bin of each confidence c, counted from 0: b - 1 for (b - 1) / n_bins < c <= b / n_bins."""
+    """Return the bin of each confidence c: bin k, counted from 0, has k / n_bins < c <= (k + 1) / n_bins."""
     return np.searchsorted(np.arange(1, n_bins) / n_bins, c, side="left")
 
 
 def _read(
     y_true: UserData, y_proba: UserData, classes: UserData, sample_weight: UserData
 ) -> tuple[Places, Floats, Floats | None]:
-    """Return the class indices (N,), probabilities (N, L) and weights (N,) of the N tokens with known labels."""
+    """Check the arguments; return the class index, the row of probabilities and the weight of each labelled token."""
     names = read_labels(classes, "classes", "a list of labels")
     code = {label: column for column, label in enumerate(names)}
     if len(code) != len(names) or len(names) < 2:
-        raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one per column")
+        raise ValueError(f"classes={shown(names)}: expected two or more distinct labels, one per column of y_proba")
     proba = [_rows(P, i, len(names)) for i, P in enumerate(read_list(y_proba, "y_proba"))]
     pairs = pair(y_true, proba, sample_weight, name="y_proba")
     for i, labels in enumerate(pairs.true):
         if (unknown := next((label for label in labels if label not in code), None)) is not None:
             raise ValueError(
-                f"y_true[{i}] has the label {shown(unknown)}: expected one of classes={shown(names)}, or None"
+                f"y_true[{i}] has the label {shown(unknown)}: expected None or one of classes={shown(names)}"
             )
     true, pred, weight = pairs.flat()
     return np.array([code[label] for label in true]), np.array(pred), weight
@@ -151,7 +168,9 @@ def _read(
 def _rows(proba: object, i: int, L: int) -> Floats:
     P: Floats = np.asarray(read_matrix(proba, f"y_proba[{i}]"), np.float64)
     if P.ndim != 2 or P.shape[1] != L:
-        raise ValueError(f"y_proba[{i}] has shape {P.shape}: expected (T, {L}), one column per class")
+        raise ValueError(
+            f"y_proba[{i}] has shape {P.shape}: expected one row per token and {L} columns, one per label of classes"
+        )
     total = P.sum(1, keepdims=True)
     if not ((P >= 0).all() and (np.abs(total - 1) <= SUM_TOLERANCE).all()):
         raise ValueError(f"y_proba[{i}] has rows that are not probabilities: expected numbers >= 0 that sum to 1")

@@ -1,21 +1,19 @@
-"""Spans: the entities, chunks or words that tags such as B-PER I-PER O mark.
+"""Read spans, such as entities, chunks or words, from tags such as B-PER I-PER O.
 
-A span (type, start, end) has the tokens start .. end - 1. A tag is a letter and a type. In every scheme, token t
-continues the span of token t - 1 if and only if
+A tag consists of a letter and a type, such as B and PER. A token continues the span of the previous token if both have
+the same type, the previous letter is B or I, and its own letter is I or E. A scheme determines at which letters a span
+may start and end; a span that ends at another letter is ignored:
 
-    letter_{t-1} in {B, I},  letter_t in {I, E},  type_{t-1} = type_t
+    scheme          letters        start                                 end
+    lenient         all            any except O                          any
+    IOB2 (BIO)      B I O          B                                     B, I
+    IOB1            B I O          I, or B after a tag of the same type  I, or B unless a B of another type follows
+    IOBES (BIOES)   B I O E S      B, S                                  E, S
+    BIOUL (BILOU)   B I O L U      like IOBES, with L instead of E and U instead of S
+    BMES            B M O E S      like IOBES, with M instead of I
 
-and a scheme defines where a span may start and whether it is complete at its end:
-
-    scheme          letters        starts at                      complete
-    lenient         all of these   any letter but O               always
-    IOB2 (BIO)      B I O          B                              always
-    IOB1            B I O          I; B after a tag of its type   unless it ends in B before a B of another type
-    IOBES (BIOES)   B I O E S      B, S                           if it ends in E or S
-    BIOUL (BILOU)   B I O L U      as IOBES, L for E, U for S
-    BMES            B M O E S      as IOBES, M for I
-
-"lenient" gives the spans of conlleval and of seqeval's default; the other schemes give those of its strict mode.
+"lenient" gives the same spans as conlleval and the default mode of seqeval; the other schemes give the same spans as
+the strict mode of seqeval.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from kernelcrf.validation import either, one_of, shown, validated
 
 
 class Span(NamedTuple):
-    """The tokens from `start` to `end` - 1 of one type, which is "_" for tags without a type.
+    """A span of tokens, from `start` to `end` - 1, and its type, such as "PER", or "_" if the tags have no type.
 
     Examples
     --------
@@ -42,14 +40,14 @@ class Span(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A tag: one of the letters B I O E S, and the type of the span."""
+    """A tag of any scheme: a letter (B, I, O, E or S; M, L and U are read as I, E and S) and the type of the span."""
 
     letter: str
     type: str
 
 
 class Scheme(NamedTuple):
-    """The letters that tags may have, the letters at which a span may start, and the letters that complete a span."""
+    """A tagging scheme: all its letters, the letters at which a span may start, and the letters at which it may end."""
 
     letters: tuple[str, ...]
     starts: str
@@ -69,7 +67,7 @@ SCHEME = either(one_of(*SCHEMES))
 
 
 def are_spans(labels: Iterable[object]) -> bool:
-    """Return whether all labels look like tags of spans: O, or a letter with a type, such as B-PER.
+    """Return whether all labels look like tags of spans, such as O and B-PER, and not all are O.
 
     Examples
     --------
@@ -85,7 +83,7 @@ def are_spans(labels: Iterable[object]) -> bool:
 
 @validated(scheme=SCHEME)
 def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
-    """Return the spans that a sequence of tags marks, in order; error messages call the sequence `name`.
+    """Return the spans of a sequence of tags, from left to right; error messages call the sequence `name`.
 
     Examples
     --------

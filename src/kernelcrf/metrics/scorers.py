@@ -1,9 +1,8 @@
-"""Scorers by name, for `scoring=` of GridSearchCV: `scorer(estimator, X, y)` returns a number to maximise.
+"""Scorers for the argument `scoring` of GridSearchCV: `scorer(estimator, X, y)` returns a number to maximise.
 
-    of labels         metric(y, estimator.predict(X))
-    of probabilities  - metric(y, estimator.predict_proba(X), estimator.classes_), with names neg_...
-
-0 / 0 counts as 0 without a warning, since some candidates of a search predict no span, or never predict some label.
+A scorer of labels returns metric(y, estimator.predict(X)). A scorer of probabilities has a name that begins with neg_
+and returns - metric(y, estimator.predict_proba(X), estimator.classes_). A score of 0 / 0 is 0, without a warning:
+it is common in a search that a candidate predicts no span, or never predicts some label.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ Scorer = Callable[..., float]
 
 @dataclass
 class NegativeLoss:
-    """The score - metric(y, estimator.predict_proba(X), estimator.classes_).
+    """A scorer that returns - metric(y, estimator.predict_proba(X), estimator.classes_).
 
-    scikit-learn's `make_scorer` does not support probabilities of sequences. `sample_weight` is the request for weights
-    in scikit-learn's metadata routing; `set_score_request` sets it.
+    scikit-learn's `make_scorer` does not support probabilities of sequences. The attribute `sample_weight` is not an
+    array of weights, but the value that `set_score_request` stores for scikit-learn's metadata routing.
     """
 
     metric: Callable[..., float]
     sample_weight: bool | str | None = None
 
     def __call__(self, estimator: Any, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the score of a fitted estimator."""
+        """Return the score of a fitted estimator on the data X and y."""
         return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
-        """Set whether scikit-learn passes weights to the scorer, or under which name."""
+        """Set whether, or under which name, scikit-learn's metadata routing passes `sample_weight` to the scorer."""
         self.sample_weight = sample_weight
         return self
 
@@ -68,7 +67,9 @@ SCORERS: Mapping[str, Scorer] = {
 
 @validated(name=either(one_of(*SCORERS)))
 def get_scorer(name: str) -> Scorer:
-    """Return a copy of a scorer of `SCORERS`, so that `set_score_request` does not change the original.
+    """Return the scorer with this name, for the argument `scoring` of scikit-learn's GridSearchCV.
+
+    It is a copy, so that calling its method `set_score_request` does not affect later calls of `get_scorer`.
 
     Examples
     --------
