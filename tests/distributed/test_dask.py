@@ -115,7 +115,7 @@ def test_inputs_in_parts_of_dask_need_no_engine(engine, words):
     cuts = [slice(0, 25), slice(25, 60)]
     delayed = ([dask.delayed(part[cut]) for cut in cuts] for part in (X, y))
     same(ChainCRF(**LINEAR).fit(*delayed), here, X)
-    with pytest.raises(TypeError, match="expected y split into the same parts"):
+    with pytest.raises(TypeError, match="expected a Dask collection with as many partitions as X"):
         ChainCRF(**LINEAR).fit(bag.from_sequence(X, npartitions=3), y)
 
 

@@ -47,9 +47,7 @@ EXPECTED = [["A", "B"], ["B"], ["B", "A"]]
 
 def test_labels_of_another_model_are_not_taken_for_those_of_this_one(one, other, source, tmp_path):
     tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
-    with pytest.raises(
-        FormatError, match=r"out: the folder has the labels of another run, which differs in its model:"
-    ):
+    with pytest.raises(FormatError, match=r"out: the folder has labels from another run, which differs in its model:"):
         tag_parquet(other, source, tmp_path / "out", engine=ENGINE)
     assert labels(tmp_path / "out") == EXPECTED
     tag_parquet(other, source, tmp_path / "new", engine=ENGINE)
@@ -91,7 +89,7 @@ def test_a_part_of_another_run_is_named(one, source, tmp_path):
     tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
     part = tmp_path / "out" / "part-000001.parquet"
     pq.write_table(pa.table({"labels": [["A"]]}), part)
-    with pytest.raises(FormatError, match=r"part-000001\.parquet: the file belongs to another run: .* Remove the file"):
+    with pytest.raises(FormatError, match=r"part-000001\.parquet: the file comes from another run: .* Remove the file"):
         tag_parquet(one, source, tmp_path / "out", engine=ENGINE)
     part.write_bytes(b"nothing")
     with pytest.raises(

@@ -1,9 +1,9 @@
 """Fits and predictions on a Dask cluster whose workers hold the data; needs `pip install 'kernelcrf[dask]'`.
 
     dask             the engine: it calls functions on workers, adds up results, and recovers from lost workers
-    sources          the forms in which users can pass data in parts
+    sources          the forms of training data that `ChainCRF.fit` accepts with a cluster
     training_data    labelled sequences, which the workers first summarise and then read
-    basis, corpus, partition    landmarks, features, loss and gradient, computed as sums over parts
+    basis, corpus, partition    landmarks, features, loss and gradient of data that are divided among workers
     parquet          Parquet files that the workers read and write
 
 The engine and the Parquet readers are imported when they are first used: importing this package does not import Dask.

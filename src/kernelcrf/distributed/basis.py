@@ -1,11 +1,12 @@
-"""A basis for inputs on the workers of a cluster, chosen from all parts by the same rules as on one machine.
+"""Choose landmarks from inputs that are on the workers of a cluster, by the same rules as on one machine.
 
-An input that occurs in several parts belongs to the first of them. So rules see every distinct input once, in the order
-of first appearance, as on one machine. Inputs are numbered part by part; a part numbers only those that belong to it.
+Each worker has one or more parts of the data. An input that occurs in several parts belongs to the first of these
+parts, so that the rules see every distinct input once. Inputs are numbered in the order of the parts.
 
-Let d be the diagonal of K - F F'. In a round of random pivots, each part sends its sum of d to this process, which
-draws inputs. The parts send the rows of X and F of these inputs, and get the accepted atoms with their rows of the
-factor R. F (U, n) stays on the workers. Inputs that belong to an earlier part get their features at the end.
+The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far. If landmarks are
+drawn at random, each part sends its sum of residuals to this process, which draws candidates. The parts send the
+candidates with their features, and receive those that were accepted. All other features stay on the workers. Inputs
+that belong to an earlier part get their features when all landmarks are chosen.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class DistributedGrowth(Growth):
-    """A growing basis for inputs on workers; X and `own` have a handle per part: its inputs, and which it owns."""
+    """A growing basis for inputs that are on the workers of a cluster.
+
+    X : for each part of the data, a handle of its distinct inputs.
+    own : for each part, a handle of the indices of the inputs that no earlier part has.
+    """
 
     def __init__(
         self,
@@ -59,28 +64,32 @@ class DistributedGrowth(Growth):
 
     @property
     def n_inputs(self) -> int:
-        """Return the number of distinct inputs of all parts."""
+        """Return the number of distinct inputs in all parts together."""
         return int(self._offsets[-1])
 
     @property
     def remaining(self) -> float:
-        """Return tr(K - F F'): how much of the kernel matrix the basis does not explain yet."""
+        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
         return float(sum(self._left))
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Fetch some of the inputs, or all of them."""
+        """Fetch the inputs with the given indices, or all inputs, one per row."""
         return self._fetch(InputRows.inputs, indices)
 
     def features(self, indices: Places, n: int) -> Array:
-        """Fetch the first n features F of some inputs."""
+        """Fetch the first n features of the inputs with the given indices, one row per input."""
         return np.asarray(self._fetch(InputRows.features, indices, n))
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Fetch the diagonal d of K - F F' for some inputs, or for all of them."""
+        """Fetch the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
         return np.asarray(self._fetch(InputRows.residuals, indices))
 
     def draw(self, shares: Floats) -> Places:
-        """Draw inputs with probability proportional to d: first parts by their sums of d, then inputs in the parts."""
+        """Return indices of inputs, drawn with probabilities proportional to their residuals.
+
+        shares : one number from 0 to 1 per draw. It selects the first input at which the cumulative sum of residuals
+            exceeds this share of their total.
+        """
         sums = np.cumsum(self._left)
         levels = shares * sums[-1]
         part = passed(sums, levels)
@@ -88,7 +97,7 @@ class DistributedGrowth(Growth):
         return np.asarray(self._offsets[part] + places)
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs with the largest d, and the largest d of all other inputs."""
+        """Return the indices of the `count` largest residuals, and the largest of all other residuals."""
         found = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
         places = np.concatenate([self._offsets[k] + own for k, (own, *_) in enumerate(found)])
         values = np.concatenate([values for _, values, _ in found])
@@ -97,37 +106,46 @@ class DistributedGrowth(Growth):
         return places[order[:count]], float(others)
 
     def exhaust(self, indices: Places) -> None:
-        """Set d = 0 for inputs that are in the span of the atoms, so that they are not chosen."""
+        """Set the residuals of the given inputs to 0, so that none of them is chosen as a landmark."""
         if len(indices):
             part = self._part_of(indices)
             own = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
             self._change(InputRows.exhaust, own)
 
     def extend(self, panels: Panels) -> Floats:
-        """Compute new columns of F and subtract their squares from d; return how much of the trace each explains."""
+        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
+
+        Return, for each new feature, by how much it reduces the sum of the residuals.
+        """
         return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Recompute d and all columns of F except the first `kept`, from all atoms."""
+        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
         self._change(InputRows.refine, shared=(panels, kept))
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and for how many columns (at least `kept`) none is below -excess."""
+        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
+
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        """
         found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
         return min(least for least, _ in found), min(sound for _, sound in found)
 
     def recompute(self, n: int) -> None:
-        """Recompute d from the first n columns of F."""
+        """Recompute the residuals of all inputs from their first n features."""
         self._change(InputRows.recompute, shared=(n,))
 
     def release(self) -> tuple[Value, Value]:
-        """Return handles per part: of F for all its inputs, and of d for the inputs that belong to it."""
+        """Return two lists with one handle per part.
+
+        The first has the features of all inputs of the part, the second the residuals of the inputs that belong to it.
+        """
         basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
         F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
         return F, self.cluster.each(attrgetter("residual"), self._parts)
 
     def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
-        """Call a method that changes the rows of each part, and return its result for each part."""
+        """Call a method of InputRows that changes the features or residuals; return its result for each part."""
         pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
         self._parts = self.cluster.each(second, pairs)
         found = self.cluster.fetch(self.cluster.each(first, pairs))
@@ -135,13 +153,16 @@ class DistributedGrowth(Growth):
         return [result for result, _ in found]
 
     def _fetch(self, method: Function, indices: Places | None, *shared: Value) -> Inputs:
-        """Call a method for some inputs, or for all of them, and return one row per input."""
+        """Call a method of InputRows for the given inputs, or for all inputs; return one row per input."""
         places = np.arange(self.n_inputs) if indices is None else indices
         part = self._part_of(places)
         return self._ask(method, part, places - self._offsets[part], *shared)
 
     def _ask(self, function: Function, part: Places, values: Array, *shared: Value) -> Inputs:
-        """Call a function on each part with the values that belong to it; return one row per value, in their order."""
+        """Call a function with each part and its values; return one row per value, in the order of `values`.
+
+        part : for each value, the number of the part that it is for.
+        """
         asked = np.unique(part).tolist() or [0]
         own = [values[part == k] for k in asked]
         found = self.cluster.fetch(self.cluster.each(function, [self._parts[k] for k in asked], own, shared=shared))
@@ -160,14 +181,14 @@ def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Inp
 
 
 def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
-    """Return the number of inputs, the sum and the maximum of their k(x, x), and their dtype."""
+    """Return the number of inputs, the sum and the maximum of k(x, x) over inputs x, and the dtype of the inputs."""
     return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
-    """Call a method that changes rows; return its result and the new sum of d, and the new rows.
+    """Call a method that changes rows; return (its result, the new sum of the residuals), and the new rows.
 
-    The call can be repeated, because d is copied and the method does not change columns of F that it reads.
+    The call can be repeated: residuals are copied first, and the method does not change features that it reads.
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()
@@ -186,7 +207,7 @@ def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
 
 
 def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -> Array:
-    """Return F for all inputs of a part; compute it for the inputs that belong to an earlier part."""
+    """Return the features of all inputs of a part; compute those of inputs that belong to an earlier part."""
     if len(own) == X.shape[0]:
         return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
     F = np.empty((X.shape[0], basis.n), rows.F.dtype)
@@ -196,9 +217,9 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
-    """Return one handle per part: the indices of its distinct inputs that no earlier part has.
+    """Return one handle per part, of the indices of the inputs that no earlier part has.
 
-    This process compares digests of the rows, of 128 bits each.
+    Two inputs count as equal if their digests of 128 bits are equal.
     """
     found = cluster.fetch(cluster.each(digests, inputs))
     is_own = np.zeros(sum(map(len, found)), bool)

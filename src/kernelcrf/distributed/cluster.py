@@ -1,4 +1,4 @@
-"""The protocol of a cluster whose workers hold the data: calls for each part, and sums in a fixed order.
+"""The methods that an engine needs to compute on a cluster, whose workers store parts of the data.
 
 A handle refers to a value on a worker. A function with handles as arguments is called on a worker, with the values of
 the handles. It must be picklable, must not change its arguments, and must return the same result when it is called
@@ -34,7 +34,7 @@ _HANDLES: ContextVar[WeakSet[Handle] | None] = ContextVar("handles of the curren
 
 @contextmanager
 def releasing() -> Iterator[None]:
-    """Release all handles that are made inside the block, however it ends."""
+    """Release all handles that are created inside the `with` block when the block ends, also if it ends by an error."""
     handles: WeakSet[Handle] = WeakSet()
     token = _HANDLES.set(handles)
     try:
@@ -46,23 +46,31 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Let the enclosing `releasing` block call the method `release` of these handles at its end; engines call this."""
+    """Let the surrounding `with releasing():` block release these handles at its end.
+
+    An engine calls this function for each handle that it creates.
+    """
     own = _HANDLES.get()
     if own is not None:
         own.update(handles)
 
 
 class Cluster(Protocol):
-    """The methods of an engine whose workers hold parts of the data."""
+    """The methods of an engine whose workers store parts of the data."""
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Call `function(*entries, *shared)` for the entries (handles or values) of zip(*parts); return handles."""
+        """Call `function(*entries, *shared)` for each `entries` in zip(*parts), and return the handles of the results.
+
+        Entries and shared arguments may be handles or values.
+        """
         ...
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker and return a handle of the result; arguments may be handles or lists of them.
+        """Call a function on a worker and return a handle of the result.
 
-        place : the position of the result in the data, 0 <= place < 1. Neighbours are placed on the same worker.
+        Arguments may be values, handles, or lists of handles.
+
+        place : the position of the result in the data, from 0 (begin) to 1 (end); close positions share a worker.
         """
         ...
 
@@ -71,15 +79,18 @@ class Cluster(Protocol):
         ...
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
-        """Call each source without arguments, or let the engine compute it; return handles of the results."""
+        """Load each source of data on a worker, and return one handle per source.
+
+        A source is a function without arguments, or a lazy value that the engine can compute.
+        """
         ...
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return into how many parts, at most `most`, to divide data that take `n_bytes` of memory."""
+        """Return the number of parts into which to divide data of `n_bytes` bytes; it is at most `most`."""
         ...
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Return the values of handles."""
+        """Fetch the values of the handles from the workers."""
         ...
 
     def status(self) -> str:

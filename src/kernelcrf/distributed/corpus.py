@@ -1,7 +1,7 @@
 """Labelled sequences on the workers of a cluster, with their distinct inputs.
 
-For `gap_full`, the inputs of each part are sent to every other part, one pair of parts at a time, so that no worker
-needs more than two parts at once.
+To compute `gap_full`, the inputs of each part are sent to the workers of all other parts, one after another, so that a
+task needs the inputs of only two parts.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ INPUTS: Value = None
 
 @dataclass(frozen=True, eq=False)
 class DistributedSequences(Corpus):
-    """Labelled sequences on workers: `parts` has one handle of `LabelledSequences` per part.
+    """Labelled sequences that are divided among workers: `parts` has one handle of `LabelledSequences` per part.
 
-    An input that occurs in several parts belongs to the first of them. Distinct inputs are computed when they are first
-    used, so that a linear fit, whose features are the inputs, stores no copies.
+    An input that occurs in several parts belongs to the first of these parts. Distinct inputs are searched for only
+    when they are needed, so that a fit with the linear kernel, whose features are the inputs, stores no copies.
     """
 
     cluster: Cluster
@@ -61,7 +61,7 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def found(self) -> list[Handle]:
-        """Return handles, one per part, of its distinct inputs and of the input of each token."""
+        """Return one handle per part, of its distinct inputs and of the index of each token's input among these."""
         return self.cluster.each(_find_distinct, self.parts)
 
     def n_columns(self, name: str) -> int:
@@ -69,37 +69,40 @@ class DistributedSequences(Corpus):
         return self.n_features
 
     def digest(self) -> Config:
-        """Return digests of the data, computed by the workers and summed, and of the constraints."""
+        """Return digests of the data and of the constraints; the digest of the data is a sum over parts."""
         words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts))
         return {**digest_texts(words), "constraints": digest_legal(self.legal)}
 
     def where(self) -> str:
-        """Return the numbers of parts and of workers, for progress messages."""
+        """Return a text for progress messages, with the numbers of parts and of workers."""
         return f"{len(self.parts)} parts on {self.cluster.status()}"
 
     @cached_property
     def inputs(self) -> list[Handle]:
-        """Return handles of the distinct inputs (u, d) of each part."""
+        """Return one handle per part, of its distinct inputs as the rows of a matrix."""
         return self.cluster.each(attrgetter("inputs"), self.found)
 
     @cached_property
     def own(self) -> list[Handle]:
-        """Return handles of the indices of the inputs that belong to each part: no earlier part has them."""
+        """Return one handle per part, of the indices of the inputs that belong to it: no earlier part has these."""
         return own_inputs(self.inputs, self.cluster)
 
     @cached_property
     def n_own(self) -> list[int]:
-        """Return the number of inputs that belong to each part."""
+        """Return, for each part, the number of inputs that no earlier part has."""
         return self.cluster.fetch(self.cluster.each(len, self.own))
 
     def n_inputs(self, term: Term) -> int:
-        """Return U, the number of distinct inputs of all parts."""
+        """Return the number of distinct inputs in all parts together."""
         return sum(self.n_own)
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Choose a basis and return the features; F is a list of handles, or None if the features are the inputs."""
+        """Choose landmarks and compute the features of all inputs.
+
+        The field F of the result is a list with one handle per part, or None if the features are the inputs.
+        """
         kernel = input_of(term)[1]
         if kernel.is_linear:
             return Features(PrimalMap(self.n_features), INPUTS, None)
@@ -117,7 +120,7 @@ class DistributedSequences(Corpus):
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Apply the feature map of an earlier fit to these inputs."""
+        """Return the features of all inputs by the feature map of an earlier fit."""
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
@@ -127,7 +130,7 @@ class DistributedSequences(Corpus):
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
-        """Return a list with one partition, which consists of all parts."""
+        """Return a list with one `DistributedPartition`, which has all parts of the data."""
         names = tuple(features)
         columns: list[Value] = [own.F for own in features.values()]
         if all(F is INPUTS for F in columns):
@@ -138,7 +141,10 @@ class DistributedSequences(Corpus):
         return [DistributedPartition(self.cluster, parts)]
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap in the whole spaces of the kernels, from blocks of K - F F' for each pair of parts."""
+        """Return the optimality gap over all functions of the kernels' spaces, not only over those of the landmarks.
+
+        The kernel matrix is computed block by block, for each pair of parts.
+        """
         value, shares, scores = objective.gap(at), {}, {}
         partition = cast(DistributedPartition, objective.partitions[0])
         for term in objective.layout.terms:
@@ -166,7 +172,10 @@ class DistributedSequences(Corpus):
         return WholeGap(value, shares, scores)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return the sequence and token where each landmark, or the input nearest to it, first occurs; (n, 2)."""
+        """Return, for each landmark, the indices of the sequence and the token where it first occurs.
+
+        A landmark that is not an input is replaced by its nearest input. Without landmarks, return None.
+        """
         basis = features.basis
         if basis is None:
             return None
@@ -222,7 +231,7 @@ def _subtract_span(F: Array, weights: Floats) -> Floats:
 
 
 def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
-    """Return ER + K(X, others) R, computed block by block of the kernel matrix K."""
+    """Return ER + K R, where the kernel matrix K between X and `others` is computed block by block."""
     total = ER.copy()
     for low in range(0, X.shape[0], GRAM_ROWS):
         rows = slice(low, low + GRAM_ROWS)
@@ -233,7 +242,7 @@ def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: Inpu
 
 
 def _dots(R: Floats, ER: Floats) -> Array:
-    """Return <R, ER>, the number of rows of R, and |R| summed over its rows."""
+    """Return the inner product of R and ER, the number of rows of R, and the sums of |R| over each column."""
     return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
 
 

@@ -1,12 +1,11 @@
-"""An engine on the workers of a Dask cluster: handles are futures, and Dask knows how each value was computed.
+"""An engine that runs on the workers of a Dask cluster. Its handles are Dask futures.
 
-Every call is a task. The scheduler stores the arguments of a task, also those that all parts share, so Dask itself
-recomputes a part that was lost with its worker. This module only retries tasks that Dask gave up because too many
-workers died while running them.
+Every call is a task. The scheduler stores the arguments of all tasks, so that Dask itself recomputes a value that was
+lost with its worker. This module only retries tasks that Dask gave up because too many workers died while running them.
 
-Sums add `fan_in` neighbours at a time, in the order of the parts. The result depends neither on where the parts are nor
-on which worker is first. Inside a task, BLAS and Numba use one thread, because a worker runs as many tasks at a time as
-it has threads.
+A sum adds `fan_in` neighbouring values at a time, in the order of the parts. So its result depends neither on which
+worker has a part, nor on which worker is faster. Inside a task, BLAS and Numba use one thread, because a worker runs as
+many tasks at a time as it has threads.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class DaskEngine:
         return get_client() if self._client is None else self._client
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return into how many parts, at most `most`, to divide data that take `n_bytes` of memory."""
+        """Return the number of parts into which to divide data of `n_bytes` bytes; it is at most `most`."""
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
@@ -123,7 +122,10 @@ class DaskEngine:
         return max(1, min(most, max(n_threads, int(by_memory))))
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
-        """Call each source without arguments, or compute it if it is a Dask delayed value; return handles."""
+        """Load each source of data on a worker, and return one handle per source.
+
+        A source is a function without arguments, or a Dask delayed value.
+        """
         delayed = [source for source in sources if dask.is_dask_collection(source)]
         computed = iter(self._keep(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
         workers = self._workers()
@@ -135,9 +137,9 @@ class DaskEngine:
         ]
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Call `function(*entries, *shared)` for the entries (handles or values) of zip(*parts); return handles.
+        """Call `function(*entries, *shared)` for each `entries` in zip(*parts), and return the handles of the results.
 
-        There is one task per part, and one message to the scheduler submits all tasks.
+        Entries and shared arguments may be handles or values. One message to the scheduler submits all calls.
         """
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
         own = [[_seal(value) for value in column] for column in parts]
@@ -149,14 +151,17 @@ class DaskEngine:
         return self._keep(futures)
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker, preferably the one that `place` (0 <= place < 1) chooses; return a handle."""
+        """Call a function on a worker and return a handle of the result.
+
+        place : the position of the result in the data, from 0 (begin) to 1 (end); close positions share a worker.
+        """
         return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
 
     def sum(self, handles: Sequence[Handle]) -> Value:
         """Return the sum of the values of handles, added in an order that does not depend on the workers."""
         level = list(handles)
         if not level:
-            raise ValueError("handles is empty: expected at least one handle to sum")
+            raise ValueError("handles is empty: pass at least one handle to sum")
         # The last two values are added in this process: a task would need one more message to the scheduler.
         while len(level) > 2:
             level = [self._submit(_add, level[low : low + self.fan_in]) for low in range(0, len(level), self.fan_in)]
@@ -165,7 +170,7 @@ class DaskEngine:
         return total
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Return the values of handles."""
+        """Fetch the values of the handles from the workers; retry tasks whose workers died."""
         for attempt in range(self.attempts):
             try:
                 self._wait(handles)
@@ -208,7 +213,10 @@ class DaskEngine:
                     )
 
     def _retry(self) -> None:
-        """Retry failed tasks. Client.retry cannot be used: it fails for tasks that the client has no future of."""
+        """Retry all failed tasks.
+
+        Client.retry cannot be used, because it fails if the client has no future for one of the tasks.
+        """
         client = self.client
         # The scheduler does not know released tasks any more, even if an error still refers to their futures.
         failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
@@ -226,7 +234,7 @@ class DaskEngine:
         return self._keep([future])[0]
 
     def _broadcast(self, value: Value) -> Value:
-        """Return a large value as the handle of a task, so that it is sent once; return a small value unchanged."""
+        """Return a small value unchanged, and a handle of a large value, so that it is sent only once."""
         packed = _seal(value)
         size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
         return self._submit(_identity, packed) if size > SMALL else packed
@@ -238,7 +246,10 @@ class DaskEngine:
 
 
 def _size_of(value: object) -> int:
-    """Return the size of a value in bytes; Dask does not count the attributes of objects, and so never spills them."""
+    """Return the size of a value in bytes, attributes included.
+
+    Dask alone does not count attributes. It would consider large objects as small, and never move them to disk.
+    """
     own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, own.values())))
 
@@ -250,8 +261,8 @@ sizeof.register(object, _size_of)
 class Sealed:
     """A pickled object, which is unpickled inside the task that uses it.
 
-    Dask unpickles the arguments of a task before the task runs. If a worker cannot import the module of an object, this
-    breaks its connection again and again. Inside the task, the failed import is an ordinary error.
+    Dask unpickles the arguments of a task before the task runs. If a worker cannot import the module of an argument, it
+    loses its connection again and again. If the import fails inside the task, the task fails with an ordinary error.
     """
 
     data: bytes
@@ -265,7 +276,7 @@ PLAIN = (Future, int, float, str, NoneType, np.ndarray, np.generic, list, Sealed
 
 
 def _seal(value: Value) -> Value:
-    """Return a value that Dask can send safely unchanged, and any other value as `Sealed`."""
+    """Return the value unchanged if Dask can send it safely, and wrapped in `Sealed` otherwise."""
     if isinstance(value, PLAIN) or (isinstance(value, FunctionType) and value.__module__.startswith("kernelcrf.")):
         return value
     return Sealed(cloudpickle.dumps(value))
@@ -297,7 +308,7 @@ class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
 
 
 def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
-    """Return options that make Dask prefer the worker at the position `place` (0 <= place < 1) among `workers`."""
+    """Return options for Dask to prefer one of the workers, by a position from 0 (first worker) to 1 (last worker)."""
     return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
@@ -307,7 +318,7 @@ def _identity(value: Value) -> Value:
 
 @contextlib.contextmanager
 def _large_arguments() -> Iterator[None]:
-    """Silence Dask's advice to scatter large arguments, because scattered values would be lost with a worker."""
+    """Ignore Dask's warning that large arguments should be scattered: scattered values are lost if a worker dies."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield

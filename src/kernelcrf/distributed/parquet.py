@@ -25,12 +25,13 @@ __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
 
 
 def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> SequenceSources:
-    """Return sources of the sequences in a Parquet file, or in all `.parquet` files of a folder; the workers read them.
+    """Let the workers of a cluster read sequences from a Parquet file, or from all `.parquet` files of a folder.
 
-    This call reads only the footers of the files. Each row group is a part; if rows are tokens, each file is a part.
-    Files whose names begin with a dot or an underscore are skipped, as other readers of Parquet folders do.
+    Pass the result to `ChainCRF.fit` as X. This call reads only the footers of the files. Each row group becomes one
+    part of the data; if rows are tokens, each file becomes one part. Files whose names begin with a dot or an
+    underscore are skipped.
 
-    The workers raise an error if a file unpacks to more than 256 MiB and to more than a hundred times its packed size.
+    A worker raises an error if a file unpacks to more than 256 MiB and to more than a hundred times its packed size.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def _parts(
 
 @dataclass(frozen=True)
 class TaggingReport:
-    """How many sequences and tokens `tag_parquet` has labelled, and how many seconds it took.
+    """The numbers of sequences and tokens that `tag_parquet` has labelled, and the seconds that it took.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class TaggingReport:
 
     @property
     def tokens_per_second(self) -> float:
-        """Return the number of tokens divided by the seconds."""
+        """Return the number of tokens that were labelled per second."""
         return self.tokens / self.seconds
 
 
@@ -101,13 +102,13 @@ def tag_parquet(
     probabilities: bool = False,
     engine: Cluster | None = None,
 ) -> TaggingReport:
-    """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part.
+    """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part of the data.
 
     The rows have the order of the source. A file has its final name only when it is complete.
 
-    The folder belongs to one run: one model, one set of source files, one set of options. If a run was interrupted, the
-    same call continues with the missing parts. If the folder has the labels of another run or other files, an error is
-    raised. Only one run at a time may write to a folder.
+    If the call is interrupted, the same call continues with the missing files. An error is raised if the folder has
+    other files, or labels from another model, other source files or other options. Only one process at a time may write
+    to a folder.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def tag_parquet(
 def _tag(
     part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
 ) -> tuple[int, int]:
-    """Label and write part k unless it is in the folder; return its numbers of sequences and tokens."""
+    """Label part k of the data and write it, unless the folder has it already; count its sequences and tokens."""
     pa, _ = arrow()
     name = f"part-{k:06d}.parquet"
     if (known := folder.counts(name)) is not None:
@@ -191,7 +192,7 @@ def _tag(
 
 
 def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
-    """Return an Arrow filesystem, and Arrow's FileInfo of each Parquet file of a path, sorted by name."""
+    """Return an Arrow filesystem, and Arrow's FileInfo of each Parquet file at the path, sorted by name."""
     pa, _ = arrow()
     filesystem, inside = _locate(path)
     with arrow_errors(os.fspath(path), "a Parquet file or a folder that can be read"):
@@ -203,12 +204,14 @@ def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
         else:
             files = [info] if info.is_file else []
     if not files:
-        raise FileNotFoundError(f"{os.fspath(path)}: expected a Parquet file, or a folder with .parquet files")
+        raise FileNotFoundError(
+            f"{os.fspath(path)}: no file was found, expected a Parquet file, or a folder with .parquet files"
+        )
     return filesystem, sorted(files, key=lambda one: str(one.path))
 
 
 def _locate(path: PathLike) -> tuple[ArrowObject, str]:
-    """Return the Arrow filesystem of a path or URL, and the path inside it."""
+    """Return the Arrow filesystem of a path or URL, and the path on this filesystem."""
     pa, _ = arrow()
     text = os.fspath(path)
     if "://" not in text:

@@ -1,16 +1,15 @@
-"""Read a part of a Parquet file into NumPy arrays: sequences one after the other, with their lengths.
+"""Read some row groups of a Parquet file into flat NumPy arrays of tokens, with the lengths of the sequences.
 
-Either each row is a sequence, with the columns
+If each row is a sequence, the columns are
 
-    features    lists of lists of feature names
-    vectors     lists of lists of d numbers; the inner lists may have any Arrow list type
-    labels      lists of labels
-    weight      a number
+    features or vectors    for each token, a list of feature names or a list of numbers
+    labels                 one label per token
+    weight                 a number
 
-or each row is a token, and one more column names its sequence. Then neighbouring rows with the same name are one
-sequence, `features` are lists of names, `vectors` are lists of numbers, and `labels` are single values.
+If each row is a token, one more column has the name of its sequence: neighbouring rows with the same name are one
+sequence. Then `features` or `vectors` has one list, and `labels` one value per row.
 
-Arrow numbers the distinct feature names of a part, so that each name becomes a Python string only once.
+Arrow replaces feature names by numbers, so that each distinct name becomes a Python string only once.
 """
 
 from __future__ import annotations
@@ -35,10 +34,11 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """Some row groups of a Parquet file; calling it reads them.
+    """A function without arguments that reads some row groups of a Parquet file.
 
-    labels : the column of labels, or None to read no labels.
-    sequence : the column that names the sequence of a token, or None if each row is a sequence.
+    groups : the indices of the row groups.
+    labels : the name of the column with labels, or None to read no labels.
+    sequence : the name of the column with the sequence of each token, or None if each row is a sequence.
     """
 
     filesystem: ArrowObject
@@ -79,7 +79,7 @@ class ParquetPart:
         return {name: table.column(name) for name in names}
 
     def _read_names(self, tokens: ArrowObject) -> NamedTokens:
-        """Return tokens that are lists of feature names; the result stores the names as numbers."""
+        """Read tokens that are lists of feature names; in the result, numbers stand for the names."""
         counts, names = self._flatten(tokens)
         encoded = names.dictionary_encode()
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -89,18 +89,18 @@ class ParquetPart:
         """Return the tokens as the rows of one array; each token must be a list of numbers, all of the same length."""
         counts, numbers = self._flatten(tokens)
         if len(widths := set(counts.tolist())) > 1:
-            raise FormatError(f"{self.path}: vectors have lengths {sorted(widths)[:5]}: expected the same length")
+            raise FormatError(f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected the same length")
         return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
 
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
-        """Return the labels of all tokens, one after the other."""
+        """Return the labels of all tokens as one list."""
         if self.sequence is not None:
             return list(column.to_pylist())
         own, values = self._flatten(_join_chunks(column))
         if not np.array_equal(own, lengths):
             row = int(np.flatnonzero(own != lengths)[0])
             raise FormatError(
-                f"{self.path}, row {row} has {own[row]} labels and {lengths[row]} tokens: expected one label per token"
+                f"{self.path}: row {row} has {own[row]} labels and {lengths[row]} tokens: expected one label per token"
             )
         return list(values.to_pylist())
 
@@ -124,7 +124,7 @@ def _join_chunks(column: ArrowObject) -> ArrowObject:
 
 
 def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:
-    """Return the lengths of runs of equal names, and the first and the last name; None if there are no names."""
+    """Return the lengths of runs of equal names, and a pair of the first and the last name (None without names)."""
     if not len(names):
         return np.zeros(0, np.int64), None
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))

@@ -1,7 +1,7 @@
-"""A partition whose parts are on the workers of a cluster: each sum sends the weights to all parts and adds up results.
+"""Loss and gradient of data on the workers of a cluster: the weights are sent to all workers, and results are added up.
 
-Scores and marginals stay on the workers. If a point is evaluated with curvature, the workers keep what Hessian products
-need. Otherwise only the weights are kept, and the state is computed from them if it is needed.
+Scores and marginals stay on the workers. If the loss is evaluated with curvature=True, the workers store what products
+with the Hessian need. Otherwise nothing is stored, and this is computed from the weights if it is needed later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernelcrf.terms import TOKENS, Layout, Term
 
 @dataclass(frozen=True)
 class RemoteFeatures:
-    """Whether the features of a term, which are on the workers, are sparse."""
+    """A description of features that are on the workers: it only says whether they are sparse."""
 
     is_sparse: bool
 
@@ -41,20 +41,20 @@ class LazyHandles:
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """The scores of all parts of the data: start + step * direction, or `start` alone if direction is None."""
+    """The scores start + step * direction of all parts of the data; if `direction` is None, they are `start`."""
 
     start: LazyHandles
     direction: LazyHandles | None = None
     step: float = 0.0
 
     def moved(self, direction: DistributedScores, step: float) -> DistributedScores:
-        """Return these scores plus `step` times the scores of a direction; the workers add them up when needed."""
+        """Return these scores plus `step` times `direction`; the workers compute this sum when it is needed."""
         return DistributedScores(self.start, direction.start, step)
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedPartition:
-    """A partition of samples whose parts are on the workers; each part is a `ChainPartition`."""
+    """Sequences with their features, divided among workers; each worker has one or more `ChainPartition` objects."""
 
     cluster: Cluster
     parts: Sequence[Handle]
@@ -65,31 +65,31 @@ class DistributedPartition:
 
     @property
     def features(self) -> Mapping[str, RemoteFeatures]:
-        """Return whether features are sparse, for each term that has inputs, by its name."""
+        """Return, for the name of each term that depends on inputs, whether its features are sparse."""
         return self._facts[0][3]
 
     @property
     def dtype(self) -> DType:
-        """Return the lowest floating-point precision that the scores of a part have."""
+        """Return the floating-point type of the scores; if parts differ, the one with the lowest precision."""
         return min((dtype for _, dtype, *_ in self._facts), key=lambda dtype: dtype.itemsize)
 
     @property
     def n_nodes(self) -> int:
-        """Return the number of label nodes of all parts."""
+        """Return the number of tokens in all parts together."""
         return sum(n_nodes for n_nodes, *_ in self._facts)
 
     @property
     def is_convex(self) -> bool:
-        """Return whether all labels are observed."""
+        """Return whether the loss is convex, which is so if all labels are known."""
         return all(is_convex for _, _, is_convex, _ in self._facts)
 
     def with_columns(self, term: Term, columns: Places) -> DistributedPartition:
-        """Return the same samples with only the given columns of a term's features."""
+        """Return a copy in which `term` has only the given columns of its features."""
         parts = self.cluster.each(ChainPartition.with_columns, self.parts, shared=(term, columns))
         return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return the loss and its gradient at theta, and a state that stays on the workers."""
+        """Return the loss and its gradient at the weights theta, and a state for later calls, kept on the workers."""
         method = partial(ChainPartition.evaluate, curvature=curvature)
         evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
@@ -97,53 +97,53 @@ class DistributedPartition:
         return self.sums(layout, theta, n_jobs), self._state(lambda: self.cluster.each(second, evaluate()))
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return the loss and its gradient at theta, without a state."""
+        """Return the loss and its gradient at the weights theta."""
         total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
         return total
 
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return the loss and its gradient at a point with known scores, and a state that stays on the workers."""
+        """Return the loss and its gradient for given scores, and a state for later calls, kept on the workers."""
         direction = [None] * len(self.parts) if scores.direction is None else scores.direction.handles
         own = self.parts, scores.start.handles, direction
         return self._split(self.cluster.each(partial(_evaluate_at, curvature), *own, shared=(layout, scores.step)))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
-        """Return the change of the scores if theta changes by v."""
+        """Return the change of the scores if the weights change by v."""
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
         return DistributedScores(LazyHandles(lambda: handles))
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at the given scores, and its derivative along a direction of the scores."""
+        """Return the loss at `scores`, and its derivative if the scores move along `direction`."""
         loss, slope = self._sum(_along, scores.start.handles, direction.start.handles, shared=(scores.step,))
         return float(loss), float(slope)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
+        """Return the Hessian times v; the state `at` must come from a call with curvature=True."""
         return self._product(ChainPartition.hessian_product, layout, at, v)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the approximation (30) of the Hessian, a block per kind of cliques, times v."""
+        """Return an approximation of the Hessian times v, which has one block per kind of clique (equation 30)."""
         return self._product(ChainPartition.block_product, layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return sum_i omega_i H(p_i): the entropy of the labels of all sequences i, times their weights omega."""
+        """Return the sum of the entropies of p(y|x) over all sequences, each times the weight of the sequence."""
         return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether the parts can compute the spread p (1 - p) of a term's marginals: true for terms of tokens."""
+        """Return whether the variances p (1 - p) of the labels of a term are available, which is so for tokens."""
         return term.cliques == TOKENS
 
     def total(
         self, function: Callable[[ChainPartition, PartitionState | None], Total], at: PartitionState | None
     ) -> Total:
-        """Return the sum of function(part, state) over the parts."""
+        """Return the sum of function(part, state of this part) over all parts; the states are None if `at` is None."""
         found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals.handles)
         return found
 
     def mass(self, term: Term) -> float:
-        """Return the sum of the weights of a term's cliques."""
+        """Return the number of tokens, each counted with the weight of its sequence."""
         return float(self._sum(ChainPartition.mass, shared=(term,)))
 
     def _sum(self, function: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:

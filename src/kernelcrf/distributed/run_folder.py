@@ -1,4 +1,4 @@
-"""The folder that a run of `tag_parquet` writes to. It belongs to one run: no other run may write to it.
+"""The folder that `tag_parquet` writes to. It belongs to one run: one model, one set of source files and of options.
 
     _run.json                                   the identity of the run: its model, source and options
     part-000003.parquet                         the labels of the fourth part
@@ -27,7 +27,7 @@ KEY = b"kernelcrf"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder on an Arrow filesystem; `run` is the digest of the run that it belongs to."""
+    """The folder of one run on an Arrow filesystem; `run` is a digest of the model, the source and the options."""
 
     filesystem: ArrowObject
     path: str
@@ -35,7 +35,7 @@ class RunFolder:
 
     @classmethod
     def claim(cls, filesystem: ArrowObject, path: str, identity: Mapping[str, object]) -> RunFolder:
-        """Claim a folder for a run; raise unless it is empty or belongs to an earlier run with the same identity."""
+        """Create a folder for a run, or continue a run with the same identity; raise if the folder has other files."""
         pa, _ = arrow()
         text = json.dumps(dict(identity), sort_keys=True, indent=1)
         folder = cls(filesystem, path, blake2b(text.encode(), digest_size=16).hexdigest())
@@ -57,14 +57,14 @@ class RunFolder:
                 before = _parse(file.read())
         if other := sorted(key for key in {*before, *identity} if before.get(key) != identity.get(key)):
             raise FormatError(
-                f"{path}: the folder has the labels of another run, which differs in its {' and '.join(other)}: "
-                "expected an empty folder or a folder of the same run. Choose another folder, or empty this one"
+                f"{path}: the folder has labels from another run, which differs in its {' and '.join(other)}: expected "
+                "an empty folder, or a folder of the same run. Choose another folder, or empty this one"
             )
         folder.remove_partial_files()
         return folder
 
     def counts(self, name: str) -> tuple[int, int] | None:
-        """Return the numbers of sequences and tokens of a part; None if it is not written yet."""
+        """Return the numbers of sequences and tokens in the file called `name`; None if it is not written yet."""
         _, pq = arrow()
         path = f"{self.path}/{name}"
         with arrow_errors(path, "a part that this run wrote; remove the file"):
@@ -73,18 +73,21 @@ class RunFolder:
             kept = pq.read_metadata(path, filesystem=self.filesystem).metadata or {}
         written = _parse(kept.get(KEY, b"null"))
         if written.get("run") != self.run:
-            raise FormatError(f"{path}: the file belongs to another run: expected a part of this run. Remove the file")
+            raise FormatError(f"{path}: the file comes from another run: expected a file of this run. Remove the file")
         return int(written["sequences"]), int(written["tokens"])
 
     def write(self, name: str, table: ArrowObject, sequences: int, tokens: int) -> None:
-        """Write a part; the file has its final name only when it is complete."""
+        """Write a table to a file, which has its final name only when it is complete.
+
+        The file also records the digest of the run, and the numbers of sequences and tokens.
+        """
         _, pq = arrow()
         note = json.dumps({"run": self.run, "sequences": sequences, "tokens": tokens})
         with arrow_errors(f"{self.path}/{name}", "a file that can be written"), self.whole(name) as partial:
             pq.write_table(table.replace_schema_metadata({KEY: note}), partial, filesystem=self.filesystem)
 
     def remove_partial_files(self) -> None:
-        """Remove incomplete files, which killed workers have left; no worker may be writing meanwhile."""
+        """Remove incomplete files that killed workers left behind. No worker may be writing at the same time."""
         pa, _ = arrow()
         for one in self.filesystem.get_file_info(pa.fs.FileSelector(self.path, recursive=False)):
             if _is_partial(one.base_name):
@@ -93,7 +96,7 @@ class RunFolder:
 
     @contextmanager
     def whole(self, name: str) -> Iterator[str]:
-        """Yield a temporary path to write a file to; the file gets its name at the end of the block."""
+        """Yield a temporary path; at the end of the `with` block, the file there is renamed to `name`."""
         partial = f"{self.path}/.{name}.{secrets.token_hex(8)}{PARTIAL}"
         try:
             yield partial
@@ -105,7 +108,7 @@ class RunFolder:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether Parquet readers skip a file, given its path relative to the folder that they read."""
+    """Return whether readers of Parquet folders skip this file: a name in its path begins with a dot or underscore."""
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
@@ -114,7 +117,7 @@ def _is_partial(name: str) -> bool:
 
 
 def _parse(text: bytes) -> Config:
-    """Return the JSON object in a text, or an empty one if the text is not a JSON object."""
+    """Return the JSON object in a text as a dict, which is empty if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

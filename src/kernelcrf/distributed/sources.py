@@ -1,10 +1,10 @@
 """The forms in which users can pass labelled sequences to a fit on a cluster, and how they are divided into parts.
 
-lists of sequences and of labels               cut into parts here, and stored by the engine's scheduler
-two dask.bag, or two lists of delayed lists    one part per partition
-a dask.dataframe                               one sequence per row, with the columns features or vectors, labels
-and weight; y is None or the name of the column of labels
-SequenceSources(...)                           functions that return `RawSequences`; `read_parquet` makes such functions
+- X and y are lists in memory: they are divided into parts here, and the scheduler of the cluster stores the parts.
+- X and y are two dask.bag, or two lists of delayed lists: each partition is a part.
+- X is a dask.dataframe with one sequence per row, and the columns `features` or `vectors`, `labels`, and optionally
+  `weight`. y is None, or the name of the column that has the labels. Each partition is a part.
+- X is `SequenceSources`, as `read_parquet` returns it: each function loads one part.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from kernelcrf.validation import shown, shown_list
 
 @dataclass(frozen=True, eq=False)
 class RawSequences:
-    """The sequences that a source returns, before they are checked and converted to arrays.
+    """Sequences, their labels and their weights, as a function of `SequenceSources` returns them.
 
-    X, y : lists of sequences and of label sequences; or all tokens and all labels one after the other, with `lengths`.
-        y is None if there are no labels.
-    weights : (m,) the weight of each sequence, or None if all are 1.
-    ends : names of the first and the last sequence, if a sequence may continue in the next source.
+    X, y : a list of sequences, and a list of their labels. With `lengths`, X has the tokens and y the labels of all
+        sequences in one list. y is None if there are no labels.
+    weights : one weight per sequence, or None if all weights are 1.
+    lengths : the number of tokens of each sequence, or None if X is a list of sequences.
+    ends : the names of the first and the last sequence. Pass them if a sequence may be divided between two parts: then
+        an error is raised if the last name of a part is the first name of the next part.
 
     Examples
     --------
@@ -55,10 +57,10 @@ class RawSequences:
 
 @dataclass(frozen=True, eq=False)
 class SequenceSources:
-    """Functions without arguments that return `RawSequences`; the workers call them to load the data.
+    """Functions by which the workers of a cluster load the data; each returns `RawSequences` and takes no arguments.
 
-    Pass it to `ChainCRF.fit` as X. A source is called again if it fails, or if its result is lost with a worker, so it
-    must return the same sequences each time.
+    Pass this object to `ChainCRF.fit` as X. A function is called again if it fails, or if its result is lost with a
+    worker, so it must return the same sequences each time.
 
     Examples
     --------
@@ -80,14 +82,14 @@ class SequenceSources:
 
 
 def is_distributed(X: UserData) -> bool:
-    """Return whether X is in parts: a Dask collection, a list of delayed values, or `SequenceSources`."""
+    """Return whether X is a Dask collection, a list of Dask delayed values, or `SequenceSources`."""
     if isinstance(X, SequenceSources) or hasattr(X, "__dask_graph__"):
         return True
     return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
 
 
 def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Handle]:
-    """Load the data on the workers, and return one handle of `RawSequences` per part."""
+    """Load the data on the workers, and return one handle per part, which refers to `RawSequences`."""
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
@@ -99,21 +101,25 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
         return cluster.each(_read_frame, parts, shared=("labels" if y is None else y,))
     if sample_weight is not None:
         raise ValueError(
-            "sample_weight was passed, but X is in parts: pass lists in memory, or a dask.dataframe with a column "
-            "`weight`"
+            "sample_weight was passed, but X is a Dask collection: pass X as lists in memory, or as a dask.dataframe "
+            "with a column `weight`"
         )
     if y is None or not is_distributed(y):
         raise TypeError(
-            f"X is a Dask collection, but y is of type {type(y).__name__}: expected y split into the same parts as X"
+            f"X is a Dask collection, but y is of type {type(y).__name__}: expected a Dask collection with as many "
+            "partitions as X"
         )
     others = cluster.load(_list_delayed(y))
     if len(parts) != len(others):
-        raise ValueError(f"X has {len(parts)} parts and y has {len(others)}: expected the same number")
+        raise ValueError(f"X has {len(parts)} partitions and y has {len(others)}: expected the same number")
     return cluster.each(_pair, parts, others)
 
 
 def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
-    """Group neighbouring items into at most n runs with similar numbers of tokens; `tokens` has one number per item."""
+    """Divide items into at most n ranges of neighbours, so that all ranges have about the same number of tokens.
+
+    tokens : the number of tokens of each item.
+    """
     ends = np.cumsum(tokens)
     middle = (ends - np.asarray(tokens) / 2) / max(float(ends[-1]), 1.0)
     run = np.minimum((middle * n).astype(int), n - 1)
@@ -123,7 +129,10 @@ def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -
 
 def _refuse_others(y: UserData, sample_weight: UserData, kind: str) -> None:
     if y is not None or sample_weight is not None:
-        raise ValueError(f"X is {kind}, but y or sample_weight was passed too: expected both to come with X")
+        raise ValueError(
+            f"X is {kind}, but y or sample_weight was passed as well: expected X to provide labels and weights. Leave "
+            "out the other arguments."
+        )
 
 
 def _list_delayed(parts: UserData) -> list[UserData]:
@@ -131,7 +140,7 @@ def _list_delayed(parts: UserData) -> list[UserData]:
 
 
 def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
-    """Cut lists in memory into parts with similar numbers of tokens; return one source per part."""
+    """Divide lists in memory into parts with similar numbers of tokens; return one function per part."""
     _, chains, _ = open_sequences(X)
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one")
@@ -151,7 +160,10 @@ def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) ->
 def _pair(X: UserData, y: UserData) -> RawSequences:
     X, y = list(X), list(y)
     if len(X) != len(y):
-        raise ValueError(f"a part of X has {len(X)} sequences and its part of y has {len(y)}: expected the same number")
+        raise ValueError(
+            f"a partition of X has {len(X)} sequences, and the same partition of y has {len(y)} label sequences: "
+            "expected the same number"
+        )
     return RawSequences(X, y)
 
 
@@ -159,8 +171,8 @@ def _read_frame(frame: UserData, labels: str) -> RawSequences:
     inputs = [name for name in ("features", "vectors") if name in frame.columns]
     if len(inputs) != 1 or labels not in frame.columns:
         raise ValueError(
-            f"a part has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and either 'features' "
-            "or 'vectors'"
+            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and either "
+            "'features' or 'vectors'"
         )
     y = [_as_lists(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None

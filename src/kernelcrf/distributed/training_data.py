@@ -1,7 +1,7 @@
-"""Labelled sequences in parts on a cluster, which the workers first summarise and then read.
+"""Labelled sequences on a cluster, divided into parts, which the workers first summarise and then convert to arrays.
 
-The sum of the summaries determines how all parts are read. Neighbouring parts are then joined, so that there are as
-many parts as the engine asks for.
+The sum of the summaries determines how all parts are converted: all labels and all feature names are known then.
+Neighbouring parts are joined if the engine wants fewer parts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class DataSummary:
     tokens : for each part, the number of tokens in sequences whose weight is not 0.
     ends : names of the first and the last sequence, if a sequence may continue in the next part.
     counted : the number of sequences whose weight is not 0.
-    kind, n_features : kind and number of columns of the inputs, None if there are no tokens (or columns, for dicts).
-    n_values : the number of stored entries of the inputs; each has `itemsize` bytes.
+    kind, n_features : the kind of the inputs and their number of columns. Both are None if there are no tokens;
+        `n_features` is None for feature dicts as well.
+    n_values : the number of stored entries of the inputs; one entry takes `itemsize` bytes.
     labels : all distinct labels, in the order of appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
     names : the feature names of the vocabulary; empty unless the inputs are feature dicts without hashing.
@@ -62,9 +63,12 @@ class DataSummary:
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
-        """Summarise a part; raise if it is invalid. `first` is the number of its first sequence, for messages."""
+        """Return the summary of one part, or raise if its data are invalid.
+
+        first : the number of its first sequence in the whole data, for messages.
+        """
         if part.y is None:
-            raise ValueError("y is missing in a part of the data: expected labels for the sequences of all parts")
+            raise ValueError("y is None in a part of the data: expected labels for all sequences")
         if not len(part):
             return cls(sequences=0, ends=part.ends)
         _, chains, kind = open_sequences(part.X, part.lengths, first)
@@ -102,8 +106,8 @@ class DataSummary:
     def __add__(self, other: DataSummary) -> DataSummary:
         if self.ends and other.ends and self.ends[1] == other.ends[0]:
             raise ValueError(
-                f"sequence {shown(self.ends[1])} is divided between two parts: expected parts with whole sequences. "
-                "Write all rows of a sequence to one file"
+                f"sequence {shown(self.ends[1])} is in two files or parts of the data: expected whole sequences. "
+                "Write all tokens of a sequence to one file."
             )
         if self.kind and other.kind and self.kind != other.kind:
             raise _difference_error(WORDS[self.kind], WORDS[other.kind])
@@ -124,7 +128,10 @@ class DataSummary:
         )
 
     def check_tokens(self, weight: str) -> None:
-        """Raise if there is no token to fit; the message names the parameter `weight` if all weights are 0."""
+        """Raise if there is no token to fit.
+
+        weight : the parameter that the message blames if all weights are 0, such as "class_weight".
+        """
         if self.counted == 0 and self.sequences:
             raise ValueError(f"{weight} gives every sequence the weight 0: expected at least one weight above 0")
         if not any(self.tokens):
@@ -139,12 +146,12 @@ class DataSummary:
         return self.kind != "dense"
 
     def n_bytes(self, n_components: int) -> int:
-        """Return how many bytes the inputs take together with `n_components` features per token."""
+        """Return the number of bytes of the inputs and of `n_components` features per token."""
         stored = SPARSE_BYTES * self.n_values if self.is_sparse else self.itemsize * self.n_values
         return stored + max(self.itemsize, 4) * n_components * sum(self.tokens)
 
     def reader(self, hash_features: int | None) -> SequenceReader:
-        """Return a reader that reads the inputs of all parts in the same way."""
+        """Return the reader that converts the inputs of all parts to arrays with the same columns."""
         if self.kind is None or self.kind != "dicts":
             return SequenceReader(self.kind or "dense", int(self.n_features or 0))
         if hash_features is not None:
@@ -159,7 +166,7 @@ def _difference_error(here: str, there: str) -> ValueError:
 
 
 def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
-    """Return the gamma that gamma="scale" means; two passes over the parts compute mean and variance of all entries."""
+    """Return the value that gamma="scale" stands for, from the variance of all entries of the inputs."""
     cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
     mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
     return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
@@ -170,25 +177,27 @@ def _sum_entries(part: LabelledSequences) -> float:
 
 
 def _sum_squares(part: LabelledSequences, mean: float) -> float:
-    """Return the sum of (x - mean)^2 over all entries x of X; zeros that a sparse X does not store count too."""
+    """Return the sum of (x - mean)^2 over all entries x of the inputs, including the zeros of sparse inputs."""
     stored = np.asarray(part.X.data if is_sparse(part.X) else part.X, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(stored - mean).sum() + (math.prod(part.X.shape) - stored.size) * mean * mean)
 
 
 def current_cluster() -> Cluster:
-    """Return an engine on the workers of the current Dask client."""
+    """Return an engine that uses the current Dask client; raise if there is no client."""
     try:
         from kernelcrf.distributed.dask import DaskEngine
     except ImportError:
-        raise ImportError("X is in parts, which needs Dask: pip install 'kernelcrf[dask]'") from None
+        raise ImportError(
+            "Dask is not installed, but X has to be loaded on a cluster: run pip install 'kernelcrf[dask]'"
+        ) from None
     engine = DaskEngine()
     try:
         _ = engine.client
     except ValueError:
         raise ValueError(
-            "X is in parts, and there is no Dask client: start one with distributed.Client(), or pass "
-            "engine=DaskEngine(client)"
+            "X has to be loaded on a cluster, but there is no Dask client: start one with distributed.Client(), or "
+            "pass engine=DaskEngine(client)"
         ) from None
     return engine
 
@@ -206,10 +215,10 @@ def read_parts(
     constraints: UserData,
     earlier: tuple[SequenceReader, LabelReader] | None = None,
 ) -> TrainingData:
-    """Summarise the parts, join neighbouring parts, and let the workers read them.
+    """Load the data on the workers, divide them into parts, and let the workers convert them to arrays.
 
-    n_components : the expected number of features per token, which determines the number of parts.
-    earlier : the readers of an earlier fit, if this fit continues it.
+    n_components : the expected number of features per token. Parts are smaller if there are more features.
+    earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
     """
     raw = load_sequences(X, y, sample_weight, cluster)
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
@@ -244,7 +253,7 @@ def read_parts(
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
-    """Return a part with sample weight 0 for the sequences that have weight 0 by class_weight."""
+    """Return a copy of the part in which sequences that get weight 0 from `class_weight` have the sample weight 0."""
     _, chains, _ = open_sequences(part.X, part.lengths)
     given = read_weights(part.weights, len(part), "sequence", part=True)
     indices, _ = labels.encode(flat_labels(part.y, chains, flat=part.lengths is not None), chains)
@@ -260,7 +269,10 @@ def _read(
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
-    """Read parts and join them to one; `firsts` are the numbers of their first sequences. A worker calls this."""
+    """Convert parts to arrays and join them to one part; a worker calls this function.
+
+    firsts : for each part, the number of its first sequence in the whole data.
+    """
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
     numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]
