@@ -107,7 +107,7 @@ def test_the_papers_blocks_are_covariances_within_cliques(edge_inputs):
     p = at.parts[0].residuals.nodes
     dp = np.stack([(np.diag(row) - np.outer(row, row)) @ d for row, d in zip(p, du, strict=True)])
     got = objective.block_product(at, v) - layout.times_lam(v)
-    expected = layout.split(partition.pull_back(layout, partition.weighted(dp), np.zeros_like(dw)))
+    expected = layout.split(partition.pull_back(layout, partition.apply_weights(dp), np.zeros_like(dw)))
     for name in ("node", "bias"):
         np.testing.assert_allclose(layout.split(got)[name], expected[name], atol=1e-10)
 

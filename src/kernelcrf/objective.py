@@ -58,7 +58,7 @@ class Ray:
         objective, layout = self.objective, self.objective.layout
 
         def one(k: int) -> Floats:
-            moved = self.start.parts[k].scores.moved(self.scores[k], step)
+            moved = self.start.parts[k].scores.move(self.scores[k], step)
             return np.array(objective.partitions[k].along(moved, self.scores[k], objective.engine.n_jobs))
 
         loss, slope = objective.sum(one)
@@ -70,7 +70,7 @@ class Ray:
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
         """Evaluate P at this step. It costs half a pass, because the scores are known."""
-        scores = [part.scores.moved(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
+        scores = [part.scores.move(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
         return self.objective.evaluate(self.start.theta + step * self.direction, curvature=curvature, scores=scores)
 
 

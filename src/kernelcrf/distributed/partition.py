@@ -47,7 +47,7 @@ class DistributedScores:
     direction: LazyHandles | None = None
     step: float = 0.0
 
-    def moved(self, direction: DistributedScores, step: float) -> DistributedScores:
+    def move(self, direction: DistributedScores, step: float) -> DistributedScores:
         """Return these scores plus `step` times `direction`; the workers compute this sum when it is needed."""
         return DistributedScores(self.start, direction.start, step)
 
@@ -173,12 +173,12 @@ def _facts(part: ChainPartition) -> tuple[int, DType, bool, dict[str, RemoteFeat
 def _evaluate_at(
     curvature: bool, part: ChainPartition, start: Value, direction: Value, layout: Layout, step: float
 ) -> tuple[Sums, PartitionState]:
-    scores = start if direction is None else start.moved(direction, step)
+    scores = start if direction is None else start.move(direction, step)
     return part.evaluate_at(layout, scores, 1, curvature=curvature)
 
 
 def _along(part: ChainPartition, start: Value, direction: Value, step: float) -> Floats:
-    return np.array(part.along(start.moved(direction, step), direction, 1))
+    return np.array(part.along(start.move(direction, step), direction, 1))
 
 
 def _product(method: Function, part: ChainPartition, state: PartitionState, layout: Layout, v: Floats) -> Value:

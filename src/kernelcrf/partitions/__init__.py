@@ -1,1 +1,1 @@
-"""Partitions of the data: they compute scores of cliques from theta, run inference, and return loss and gradient."""
+"""Partitions of the data: they compute scores from parameters, run inference, and return loss and gradient."""

@@ -1,11 +1,14 @@
-"""A partition of chains in this process: the linear map from theta to scores, and inference.
+"""A partition of sequences in this process: it computes scores from theta, and runs inference on them.
 
-    s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of steps of A (W' F_t),
+Each term of the model has weights W, a factor A of its label kernel, and features F_t of token t, which are 1 if the
+term has no inputs. The scores s_t of the labels at token t, and w_t of the steps into token t, are sums over terms:
 
-with A the factor of the label kernel, and F_t = 1 for a term without inputs. `scores` computes this map; `pull_back`
-computes its transpose, which maps residuals of scores to a gradient.
+    s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of steps of A (W' F_t).
 
-Data with dense features and no equal inputs are divided into several partitions for threads.
+`scores` computes this linear map from weights to scores. `pull_back` computes its transpose, which maps the gradient
+with respect to the scores to the gradient with respect to the weights.
+
+If features are dense and inputs are distinct, the data are divided into several partitions for threads.
 """
 
 from __future__ import annotations
@@ -35,13 +38,13 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 @dataclass(frozen=True, eq=False)
 class ChainPartition:
-    """Some sequences with their features and labels.
+    """Some sequences with their features and labels: m sequences with N tokens in total, and L labels.
 
     features : the features of each term that has inputs, by the name of the term.
     labels : (N,), one label index per token; not used if `allowed` is given.
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
-    weights : (m,), the weight of each sequence, or None if all are 1.
-    legal : the labelings that constraints permit, or None if all are legal.
+    weights : (m,), the weight of each sequence, or None if all weights are 1.
+    legal : the labelings that constraints permit, or None if there are no constraints.
     """
 
     chains: Chains
@@ -54,7 +57,7 @@ class ChainPartition:
 
     @property
     def dtype(self) -> DType:
-        """Return the dtype of the scores: float32 if all features are float32."""
+        """Return the dtype of the scores: float32 if all features are float32, otherwise float64."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
 
@@ -65,23 +68,27 @@ class ChainPartition:
 
     @property
     def is_convex(self) -> bool:
-        """Return whether all labels are observed."""
+        """Return whether the loss is convex, which is the case if all labels are observed."""
         return self.allowed is None
 
-    def weighted(self, rows: Array) -> Array:
-        """Multiply each row, one per token, by the weight of its sequence."""
+    def apply_weights(self, rows: Array) -> Array:
+        """Multiply each row of an array, one row per token, by the weight of the token's sequence."""
         if self.weights is None:
             return rows
         weights = np.repeat(self.weights, self.chains.lengths)
         return np.asarray(rows * weights.reshape(-1, *(1,) * (rows.ndim - 1)), rows.dtype)
 
     def has_edges(self, layout: Layout) -> bool:
-        """Return whether labels depend on each other, or are restricted by `legal` or `allowed`."""
+        """Return whether steps matter: there is a term of steps, or labels are constrained or partly missing."""
         templates = any(term.cliques == STEPS for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
-        """Return node scores (N, L), and edge scores (L, L), or (N, L, L) if a term of steps has inputs."""
+        """Return the scores of labels and the scores of steps at theta.
+
+        Scores of labels have one row per token, (N, L). Scores of steps are one matrix (L, L) for all tokens, or
+        (N, L, L) if they depend on inputs.
+        """
         n_nodes, L = self.chains.n_nodes, self.n_labels
         n_steps = L if self.has_edges(layout) else 0
         s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
@@ -96,7 +103,11 @@ class ChainPartition:
         return s, w
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
-        """Return the gradient of <r, s> + <q, w> with respect to theta; q has the shape of the edge scores w."""
+        """Return the gradient with respect to theta, given the gradients with respect to the scores.
+
+        r : (N, L), the gradient with respect to the scores of labels.
+        q : the gradient with respect to the scores of steps, in the shape of these scores.
+        """
 
         def gradient(term: Term) -> Array:
             residual = r if term.cliques == TOKENS else q.reshape(*q.shape[:-2], -1)
@@ -110,11 +121,11 @@ class ChainPartition:
         return layout.join({term.name: gradient(term) for term in layout.terms})
 
     def with_columns(self, term: Term, columns: Places) -> ChainPartition:
-        """Return the same sequences, with only these columns of a term's features."""
+        """Return the same sequences with only the given columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def _fused(self, layout: Layout) -> FusedChains | None:
-        """Return the arrays for a fused pass in blocks, or None if the fused pass does not cover this partition."""
+        """Return an object that computes scores, inference and gradient in one pass, or None if it cannot."""
         with_inputs = [term for term in layout.terms if term.name in self.features]
         if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
             return None
@@ -129,7 +140,10 @@ class ChainPartition:
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and the state there, by one compiled pass if possible."""
+        """Return loss and gradient at theta, and a state that holds the scores and the results of inference.
+
+        curvature : whether the state must contain what Hessian products need.
+        """
         fused = self._fused(layout)
         found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if found is None:
@@ -140,7 +154,7 @@ class ChainPartition:
         return found
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without a state."""
+        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "nothing") if fused else None
         return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
@@ -148,22 +162,25 @@ class ChainPartition:
     def evaluate_at(
         self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at a point whose scores are known."""
+        """Return loss, gradient and state, as `evaluate` does, from scores that are already computed."""
         result = self.residuals(scores, n_jobs, curvature=curvature)
         gradient = self.pull_back(layout, result.r, result.q, n_jobs)
         return Sums(result.loss, gradient), PartitionState(scores, result)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> ChainScores:
-        """Return the derivative of the scores along a direction v of theta."""
+        """Return the change of the scores if theta changes by v."""
         return ChainScores(*self.scores(layout, v, n_jobs))
 
     def along(self, scores: ChainScores, direction: ChainScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at these scores, and its derivative along a direction of the scores."""
+        """Return the loss at the given scores, and its derivative along a direction of the scores."""
         result = self.residuals(scores, n_jobs, curvature=False)
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
     def residuals(self, scores: ChainScores, n_jobs: int = 1, *, curvature: bool) -> ChainResiduals:
-        """Return loss and residuals at given scores; errors name a sequence by its index in the user's data."""
+        """Return the loss and its gradient with respect to the scores.
+
+        Errors name a sequence by its index in the user's data.
+        """
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
@@ -175,8 +192,8 @@ class ChainPartition:
         losses = model.log_partition - s[tokens, self.labels]
         r = model.p.copy()
         r[tokens, self.labels] -= 1
-        loss = float(self.weighted(losses).sum())
-        return ChainResiduals(loss, self.weighted(r), np.zeros_like(w), model.p, model if curvature else None)
+        loss = float(self.apply_weights(losses).sum())
+        return ChainResiduals(loss, self.apply_weights(r), np.zeros_like(w), model.p, model if curvature else None)
 
     def _residuals(self, scores: ChainScores, n_jobs: int, curvature: bool) -> ChainResiduals:
         if not scores.w.size:
@@ -203,83 +220,100 @@ class ChainPartition:
             q -= moments.edges
         losses = model.log_partition - target
         loss = losses.sum() if self.weights is None else np.dot(self.weights, losses)
-        q = q if batch.tied else self.weighted(q)
-        return ChainResiduals(float(loss), self.weighted(r), q, model.nodes, linearisation if curvature else None)
+        q = q if batch.tied else self.apply_weights(q)
+        return ChainResiduals(float(loss), self.apply_weights(r), q, model.nodes, linearisation if curvature else None)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v, from exact covariances (22)."""
+        """Return the derivative of the gradient along v, computed from exact covariances as in (22)."""
         curvature = at.residuals.curvature
         if curvature is None:
-            raise ValueError("the point `at` has no curvature: call evaluate(..., curvature=True) first")
+            raise ValueError(
+                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
+            )
         if isinstance(curvature, FusedMessages):
             fused = self._fused(layout)
             if fused is None:
-                raise ValueError("at was evaluated on another partition or layout: expected a state of this partition")
+                raise ValueError(
+                    "`at` belongs to another partition or layout: expected a state that this partition returned"
+                )
             return fused.hessian_product(curvature, v)
         tangents = curvature.tangents(*self.scores(layout, v, n_jobs))
-        dq = tangents.edges if tangents.edges.ndim == 2 else self.weighted(tangents.edges)
-        return self.pull_back(layout, self.weighted(tangents.nodes), dq, n_jobs)
+        dq = tangents.edges if tangents.edges.ndim == 2 else self.apply_weights(tangents.edges)
+        return self.pull_back(layout, self.apply_weights(tangents.nodes), dq, n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of the paper's blocks (30) with v: one block for terms of tokens, one for steps."""
+        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
+
+        It has one block for terms of tokens and one for terms of steps, and keeps only covariances within single tokens
+        and single steps.
+        """
         p = at.residuals.nodes
         du, dw = self.scores(layout, v, n_jobs)
         dp = p * (du - np.einsum("tj,tj->t", p, du)[:, None])
-        return self.pull_back(layout, self.weighted(dp), self._edge_block(at, dw), n_jobs)
+        return self.pull_back(layout, self.apply_weights(dp), self._edge_block(at, dw), n_jobs)
 
     def _edge_block(self, at: PartitionState, dw: Array) -> Array:
-        """Return the sum over t of q_t o (dw - <q_t, dw>), or each summand if dw has one matrix per token."""
+        """Return q_t o (dw - <q_t, dw>) with the edge marginals q_t of each token t, times the sequence's weight.
+
+        If dw is one matrix for all tokens, the result is summed over tokens.
+        """
         if not dw.size:
             return dw
         q = edge_marginals(at.scores.s, at.scores.w, self.chains)
         means = np.einsum("tij,ij->t" if dw.ndim == 2 else "tij,tij->t", q, dw)
         if dw.ndim == 3:
-            return self.weighted(q * (dw - means[:, None, None]))
-        weighted = self.weighted(q)
+            return self.apply_weights(q * (dw - means[:, None, None]))
+        weighted = self.apply_weights(q)
         return np.asarray(weighted.sum(axis=0) * dw - np.einsum("t,tij->ij", means, weighted))
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the weighted sum of the sequences' entropies, sum_i omega_i H(p_i)."""
+        """Return the sum of the entropies of p(y|x) over all sequences, each times its weight."""
         if not at.scores.w.size:
-            return float(self.weighted(Softmax.of(at.scores.s).entropy).sum())
+            return float(self.apply_weights(Softmax.of(at.scores.s).entropy).sum())
         h = entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs)
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the residuals r of tokens, or q of steps with inputs, times the label kernel's factor, (N, rank)."""
+        """Return the gradient with respect to a term's scores, times the factor of its label kernel.
+
+        The result has one row per token. A term of steps must have inputs.
+        """
         residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
         return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether the term is a term of tokens: marginals of steps are kept only as sums."""
+        """Return whether `spread` is available for a term, which is the case for terms of tokens."""
         return term.cliques == TOKENS
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the weighted variances omega p (1 - p) of each token's labels, (N, L)."""
+        """Return the variance p (1 - p) of each label at each token, times the weight of the sequence."""
         p = at.residuals.nodes
-        return self.weighted(p * (1 - p))
+        return self.apply_weights(p * (1 - p))
 
     def mass(self, term: Term) -> float:
-        """Return the weighted number of tokens."""
+        """Return the number of tokens, each counted with the weight of its sequence."""
         lengths = self.chains.lengths
         return float(lengths.sum() if self.weights is None else np.dot(self.weights, lengths))
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at): this partition is the only one to sum over."""
+        """Return function(self, at), because this partition does not consist of other partitions."""
         return function(self, at)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return omega times the largest finite |score| of each token and of the step into it, (N,)."""
+        """Return the size of the scores at each token: the largest finite |score| of a label plus that of a step.
+
+        Each size is multiplied by the weight of the token's sequence.
+        """
         sizes = _largest(at.scores.s, (1,)) + _largest(at.scores.w, (-2, -1))
-        return self.weighted(sizes.astype(np.float64))
+        return self.apply_weights(sizes.astype(np.float64))
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight of each token's sequence, (N,)."""
-        return self.weighted(np.ones(self.chains.n_nodes))
+        """Return the weight of each token's sequence, one number per token."""
+        return self.apply_weights(np.ones(self.chains.n_nodes))
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """Return the weighted number of observed steps from each label to each label, (L, L)."""
+        """Return how often each label follows each label, as a matrix [from, to] of sums of sequence weights."""
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
@@ -288,13 +322,13 @@ class ChainPartition:
 
     @cached_property
     def block_cuts(self) -> Ints:
-        """Return the first sequence of each block that fits into the cache, and the number of sequences."""
+        """Return the first sequence of each block that fits into the cache, then the number of all sequences."""
         row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
         runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
         return np.array([low for low, _ in runs] + [self.chains.n_samples])
 
     def part(self, low: int, high: int) -> ChainPartition:
-        """Return a partition with the sequences low .. high - 1."""
+        """Return a partition with the sequences from `low` to `high` - 1."""
         offsets = self.chains.offsets
         nodes = slice(int(offsets[low]), int(offsets[high]))
         return replace(
@@ -307,7 +341,10 @@ class ChainPartition:
         )
 
     def cut(self) -> list[ChainPartition]:
-        """Divide into partitions for threads; only one if features are sparse or tokens share rows of them."""
+        """Divide the sequences into partitions for threads.
+
+        Return a single partition if features are sparse, or if tokens with equal inputs share a row of features.
+        """
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)
@@ -315,7 +352,7 @@ class ChainPartition:
 
 
 def _largest(scores: Array, axis: tuple[int, ...]) -> Array:
-    """Return the largest finite |score| along some axes, without a copy of all scores."""
+    """Return the largest absolute value of finite scores along some axes, without copying all scores."""
     finite = np.isfinite(scores)
     top, bottom = scores.max(axis=axis, initial=0.0, where=finite), scores.min(axis=axis, initial=0.0, where=finite)
     return np.asarray(np.maximum(top, -bottom))

@@ -1,10 +1,12 @@
-"""A pass over dense features in blocks, which reads F from memory only once.
+"""A pass over dense features in blocks, which reads them from memory only once.
 
-A block has whole sequences whose features fit into the cache. Scores are computed, inference is run, and the residuals
-are multiplied by the same features before the next block starts. The results equal `ChainPartition.scores`, inference
-and `ChainPartition.pull_back`, one after the other. This covers the common case: one term of tokens with a dense row
-of features for each token, transitions that do not depend on the input, and all labels observed. If a sequence needs
-log space, `evaluate` returns None, and the caller runs the three parts separately.
+A block consists of whole sequences whose features fit into the cache. For each block, scores are computed, inference is
+run, and the gradient with respect to the scores is multiplied by the same features before the next block starts.
+`ChainPartition.scores`, inference and `ChainPartition.pull_back` would give the same result one after the other.
+
+This covers the common case: a single term has inputs, it scores tokens and has a dense row of features per token,
+transitions do not depend on inputs, and all labels are observed. If a sequence needs log space, `evaluate` returns
+None, and the caller uses the three methods instead.
 """
 
 from __future__ import annotations
@@ -29,20 +31,29 @@ Keep = Literal["nothing", "residuals", "messages"]
 
 @dataclass(frozen=True, eq=False)
 class ChainScores:
-    """Node scores s (N, L) and edge scores w, (L, L) or (N, L, L), of a partition; (0, 0) if it has no edges."""
+    """The scores of a partition of sequences.
+
+    s : (N, L), the scores of labels, one row per token.
+    w : the scores of steps, (L, L) for all tokens or (N, L, L); (0, 0) if tokens are independent.
+    """
 
     s: Array
     w: Array
 
-    def moved(self, direction: ChainScores, step: float) -> ChainScores:
-        """Return the scores s + step ds and w + step dw."""
+    def move(self, direction: ChainScores, step: float) -> ChainScores:
+        """Return these scores plus `step` times the scores `direction`."""
         dtype = self.s.dtype.type
         return ChainScores(self.s + dtype(step) * direction.s, self.w + dtype(step) * direction.w)
 
 
 @dataclass(frozen=True, eq=False)
 class FusedMessages:
-    """Messages, node marginals p and summed edge marginals q at a point, kept for products with the Hessian."""
+    """Messages and marginals at one point, kept for products with the Hessian.
+
+    edges, alpha, v : edge potentials and messages, which `inference.scaled` explains.
+    p : the node marginals, one row per token.
+    q : the weighted sum of the edge marginals.
+    """
 
     edges: Edges
     alpha: Array
@@ -53,9 +64,12 @@ class FusedMessages:
 
 @dataclass(frozen=True, eq=False)
 class ChainResiduals:
-    """The loss at given scores, the node marginals, and the weighted residuals r of node scores and q of edge scores.
+    """The loss at given scores and its gradient with respect to the scores.
 
-    q has the shape of the edge scores. `curvature` is what Hessian products need; None unless it was requested.
+    r : the gradient with respect to the scores of labels.
+    q : the gradient with respect to the scores of steps.
+    nodes : the node marginals, one row per token.
+    curvature : what Hessian products need; None unless it was requested.
     """
 
     loss: float
@@ -67,11 +81,12 @@ class ChainResiduals:
 
 @dataclass(frozen=True, eq=False)
 class FusedChains:
-    """The arrays of some sequences in the form that `loops.fused` reads.
+    """Some sequences in the form that `loops.fused` reads.
 
-    term : the only term with features F (N, n); other terms of tokens and of steps have no inputs.
-    observed_steps : (L, L), the weighted number of observed steps from label to label.
-    cuts : the first sequence of each block, and the number of sequences.
+    term : the only term with inputs; it scores tokens.
+    F : its features, one row per token.
+    observed_steps : how often each label follows each label, as a matrix [from, to] of sums of sequence weights.
+    cuts : the index of the first sequence of each block, then the number of sequences.
     """
 
     layout: Layout
@@ -86,7 +101,10 @@ class FusedChains:
     dtype: DType
 
     def evaluate(self, theta: Floats, keep: Keep) -> tuple[Sums, PartitionState] | None:
-        """Evaluate loss and gradient; None if a sequence needs log space. Arrays not kept hold only the last block."""
+        """Return loss and gradient at theta and the state there, or None if a sequence needs log space.
+
+        keep : what the state contains; arrays that are not kept only have the values of the last block.
+        """
         chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
         W, bias, w = self._split(theta)
         first = last = np.ones(n_labels, bool)
@@ -137,7 +155,7 @@ class FusedChains:
         return self._join(G.T, nodes, steps)
 
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
-        """Return W (n, L), biases (L,) and steps (L, L), multiplied by the factors of the label kernels."""
+        """Return the weights of the features, the biases of labels and the scores of steps at theta."""
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
         bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))
@@ -151,7 +169,7 @@ class FusedChains:
         return np.ascontiguousarray(W, dtype), bias.astype(dtype), w.astype(dtype)
 
     def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
-        """Return the gradient in theta: the transpose of `_split`."""
+        """Return the gradient with respect to theta, given the gradients with respect to the results of `_split`."""
 
         def gradient(term: Term) -> Array:
             if term is self.term:

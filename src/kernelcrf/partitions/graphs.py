@@ -1,12 +1,12 @@
-"""A partition of general graphs in this process: the linear map from theta to tables, and inference.
+"""A partition of samples on graphs in this process: it computes tables from theta, and runs inference on them.
 
-m samples share one graph, or a single row has the union of the graphs of many. The K cliques of one kind in sample i
-have the tables
+The m samples share one graph, or a single row contains the graphs of several samples. A table has one score for each
+joint labelling of a clique. Clique k of sample i has the table
 
     t_ik = A (W' F_ik),    summed over the terms of this kind of cliques,
 
-with A the factor of the label kernel of the S joint labels of a clique, and F_ik = 1 for a term without inputs. Terms
-that share features share one product.
+where each term has weights W, a factor A of its label kernel, and features F_ik, which are 1 if the term has no inputs.
+Terms with the same features are computed by one matrix product.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from kernelcrf.terms import Layout, Term
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables (m, n_entries) of a partition."""
+    """The tables of a partition as an array of shape (m, n_entries): all tables of a row, one after the other."""
 
     t: Floats
 
-    def moved(self, direction: Tables, step: float) -> Tables:
-        """Return the tables t + step dt."""
+    def move(self, direction: Tables, step: float) -> Tables:
+        """Return these tables plus `step` times the tables `direction`."""
         return Tables(self.t + step * direction.t)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphPartition:
-    """Some samples with their features and labels, all on one graph or on a union of graphs.
+    """Some samples with their features and labels. All rows share one graph, which may contain several samples.
 
-    labels : (m, V), MISSING if a node has no label.
-    statistics : (m, n_entries), used instead of labels if a row stands for many samples with the same inputs: the share
-        of samples with each labelling of a clique.
-    features : the features of each term that has inputs, by its name; rows are cliques, sample by sample.
-    weights : (m * n_samples,), the weight of each sample, or None if all are 1.
+    labels : (m, number of nodes), MISSING if a label was not observed.
+    statistics : (m, n_entries), used instead of labels if a row represents many samples with the same inputs: the
+        fraction of these samples whose labels select each table entry.
+    features : the features of each term that has inputs, by the name of the term; one row per clique, sample by sample.
+    weights : (m * n_samples,), the weight of each sample, or None if all weights are 1.
     first : the index of the first sample in the user's data, for error messages.
     """
 
@@ -74,18 +74,18 @@ class GraphPartition:
 
     @cached_property
     def is_convex(self) -> bool:
-        """Return whether all labels are observed."""
+        """Return whether the loss is convex, which is the case if all labels are observed."""
         return self.statistics is not None or not (self.labels == MISSING).any()
 
     def _place(self, term: Term) -> slice:
         return self.graph.slices[term.cliques]
 
     def _rows(self, term: Term, tables: Array) -> Array:
-        """Return the tables of a term's cliques, (m * K, S)."""
+        """Return the tables of a term's cliques, one row per clique and one column per joint labelling."""
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
     def _group_terms(self, layout: Layout) -> list[list[Term]]:
-        """Return the terms with inputs in groups; the terms of a group share features."""
+        """Return the terms that have inputs, grouped so that all terms of a group have the same features."""
         groups: dict[int, list[Term]] = {}
         for term in layout.terms:
             if term.name in self.features:
@@ -93,7 +93,7 @@ class GraphPartition:
         return list(groups.values())
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
-        """Return the tables of all cliques, (m, n_entries)."""
+        """Return the tables of all cliques at theta, one row per sample, as an array of shape (m, n_entries)."""
         weights = layout.split(theta)
         constant = np.zeros(self.graph.n_entries)
         for term in layout.terms:
@@ -113,7 +113,7 @@ class GraphPartition:
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
-        """Return the gradient of <residual, tables> with respect to theta: the transpose of `tables`."""
+        """Return the gradient with respect to theta, given the gradient `residual` with respect to the tables."""
         gradients: dict[str, Array] = {}
         for group in self._group_terms(layout):
             R = np.concatenate([term.k_y.adjoint(self._rows(term, residual)) for term in group], axis=1)
@@ -129,7 +129,7 @@ class GraphPartition:
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """Return the weight of each entry's sample, (m, 1) or (m, n_entries)."""
+        """Return the weight of the sample of each table entry, in an array that broadcasts to the tables."""
         if self.weights is None:
             return None
         weights = self.weights.reshape(len(self.labels), self.graph.n_samples)
@@ -141,7 +141,7 @@ class GraphPartition:
         ]
         return weights[:, np.repeat(self.graph.clique_samples, np.concatenate(sizes))]
 
-    def _weighted(self, tables: Floats) -> Floats:
+    def _apply_weights(self, tables: Floats) -> Floats:
         return tables if self._entry_weights is None else tables * self._entry_weights
 
     def _loss(self, tables: Floats, n_jobs: int, curvature: bool) -> tuple[float, Loss]:
@@ -156,23 +156,26 @@ class GraphPartition:
         return float(losses.sum() if self.weights is None else np.dot(self.weights, losses)), found
 
     def with_columns(self, term: Term, columns: Places) -> GraphPartition:
-        """Return the same samples, with only these columns of a term's features."""
+        """Return the same samples with only the given columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and the state there."""
+        """Return loss and gradient at theta, and a state that holds the tables and the results of inference.
+
+        curvature : whether the state must contain what Hessian products need.
+        """
         return self.evaluate_at(layout, Tables(self.tables(layout, theta, n_jobs)), n_jobs, curvature=curvature)
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without a state."""
+        """Return loss and gradient at theta, without keeping the tables and the results of inference."""
         return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
 
     def evaluate_at(
         self, layout: Layout, scores: Tables, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at a point whose tables are known."""
+        """Return loss, gradient and state, as `evaluate` does, from tables that are already computed."""
         loss, found = self._loss(scores.t, n_jobs, curvature)
-        gradient = self.pull_back(layout, self._weighted(found.residual), n_jobs)
+        gradient = self.pull_back(layout, self._apply_weights(found.residual), n_jobs)
         return Sums(loss, gradient, self._bound(layout, found, n_jobs)), PartitionState(scores, found)
 
     def _bound(self, layout: Layout, found: Loss, n_jobs: int) -> LinearBound | None:
@@ -180,26 +183,31 @@ class GraphPartition:
             return None
         entropies = found.dual.entropy.ravel()
         constant = float(entropies.sum() if self.weights is None else np.dot(self.weights, entropies))
-        return LinearBound(constant, self.pull_back(layout, self._weighted(found.dual.residual), n_jobs))
+        return LinearBound(constant, self.pull_back(layout, self._apply_weights(found.dual.residual), n_jobs))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Tables:
-        """Return the derivative of the tables along a direction v of theta."""
+        """Return the change of the tables if theta changes by v."""
         return Tables(self.tables(layout, v, n_jobs))
 
     def along(self, scores: Tables, direction: Tables, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at these tables, and its derivative along a direction of the tables."""
+        """Return the loss at the given tables, and its derivative along a direction of the tables."""
         loss, found = self._loss(scores.t, n_jobs, curvature=False)
-        return loss, float(np.vdot(self._weighted(found.residual), direction.t))
+        return loss, float(np.vdot(self._apply_weights(found.residual), direction.t))
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
         """Return the derivative of the gradient along v."""
         if at.residuals.curvature is None:
-            raise ValueError("the point `at` has no curvature: call evaluate(..., curvature=True) first")
+            raise ValueError(
+                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
+            )
         tangents = at.residuals.curvature.tangents(self.tables(layout, v, n_jobs), n_jobs)
-        return self.pull_back(layout, self._weighted(tangents), n_jobs)
+        return self.pull_back(layout, self._apply_weights(tangents), n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of the paper's blocks (30) with v: covariances within each clique of the graph."""
+        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
+
+        It keeps only covariances within single cliques.
+        """
         direction, p = self.tables(layout, v, n_jobs), at.residuals.marginals
         out = np.zeros_like(direction)
         for name, place in self.graph.slices.items():
@@ -207,47 +215,51 @@ class GraphPartition:
             own, d = p[:, place].reshape(shape), direction[:, place].reshape(shape)
             means = np.einsum("iks,iks->ik", own, d)[..., None]
             out[:, place] = (own * (d - means)).reshape(len(p), -1)
-        return self.pull_back(layout, self._weighted(out), n_jobs)
+        return self.pull_back(layout, self._apply_weights(out), n_jobs)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the weighted sum of the samples' entropies, sum_i omega_i H(p_i)."""
+        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
         h = self.inference.entropy(at.scores.t, n_jobs).ravel()
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the residuals of a term's cliques, multiplied by the label kernel's factor, (m * K, rank).
+        """Return the gradient with respect to a term's tables, times the factor of its label kernel.
 
-        If inference returned a dual point, return its residuals instead of the gradient's.
+        The result has one row per clique. If inference returned a linear lower bound on the loss, its coefficients
+        replace the gradient.
         """
         found = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
-        return term.k_y.adjoint(self._rows(term, self._weighted(found)))
+        return term.k_y.adjoint(self._rows(term, self._apply_weights(found)))
 
     def knows_spread(self, term: Term) -> bool:
         """Return True, because the marginals of all cliques are kept."""
         return True
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the weighted variances omega p (1 - p) of each clique's S joint labels, (m * K, S)."""
+        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample."""
         p = self._rows(term, at.residuals.marginals)
         return np.asarray(p * (1 - p) * self.clique_weights(term)[:, None])
 
     def mass(self, term: Term) -> float:
-        """Return the weighted number of cliques."""
+        """Return the number of cliques of a term, each counted with the weight of its sample."""
         return float(self.clique_weights(term).sum())
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at): this partition is the only one to sum over."""
+        """Return function(self, at), because this partition does not consist of other partitions."""
         return function(self, at)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return omega times the largest finite |score| of each clique; terms on the same cliques share tables."""
-        tables = self._weighted(np.where(np.isfinite(at.scores.t), np.abs(at.scores.t), 0.0))
+        """Return the largest finite |score| in the table of each clique, times the weight of the sample.
+
+        A clique counts once, even if several terms add to its table.
+        """
+        tables = self._apply_weights(np.where(np.isfinite(at.scores.t), np.abs(at.scores.t), 0.0))
         places = {(self._place(term).start, self._place(term).stop, term.k_y.L) for term in layout.terms}
         blocks = [tables[:, start:stop].reshape(-1, size).max(axis=1) for start, stop, size in sorted(places)]
         return np.concatenate([np.zeros(0), *blocks])
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight of each clique's sample, (m * K,)."""
+        """Return the weight of each clique's sample, one number per clique of the term."""
         place, size = self._place(term), term.k_y.L
         n_cliques = (place.stop - place.start) // size
         if self._entry_weights is None:
@@ -258,6 +270,6 @@ class GraphPartition:
 
 
 def _columns(group: Sequence[Term]) -> list[slice]:
-    """Return the columns of each term in the concatenated weights of its group."""
+    """Return the columns of each term if the weights of all terms in the group are concatenated."""
     ends = np.cumsum([term.k_y.rank for term in group]).tolist()
     return [slice(end - term.k_y.rank, end) for end, term in zip(ends, group, strict=True)]

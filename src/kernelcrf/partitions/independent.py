@@ -1,9 +1,11 @@
 """Inference for tokens whose labels do not depend on each other: one softmax per token.
 
-    log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>)
+With the scores s_t of the labels at token t, the log-partition, the probabilities and their derivatives along ds are
 
-Without terms of steps, the tokens of a chain are independent, and edge scores are an empty array. The rows of a
-classifier are such chains. Time and memory grow with the number of labels, not with its square.
+    log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>).
+
+Without terms of steps, the tokens of a chain are independent, and the scores of steps are an empty array. This is how a
+classifier treats its rows. Time and memory grow with the number of labels, not with its square.
 """
 
 from __future__ import annotations
@@ -19,19 +21,23 @@ from kernelcrf.inference.tangents import Tangents
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """The marginals p (N, L) and log-partitions (N,) of independent tokens."""
+    """Probabilities of the labels of independent tokens.
+
+    p : (N, L), one row per token.
+    log_partition : (N,), the log-sum-exp of the scores of each token.
+    """
 
     p: Array
     log_partition: Floats
 
     @classmethod
     def of(cls, s: Array) -> Softmax:
-        """Return the probabilities of labels with scores s (N, L)."""
+        """Compute the softmax of scores, one row per token."""
         top = s.max(axis=1, keepdims=True)
         if not np.isfinite(top).all():
             raise ValueError(
                 f"the scores of row {int(np.argmin(np.isfinite(top)))} overflow {s.dtype}: expected finite scores; "
-                "scale the inputs, or lower C"
+                "scale the inputs to smaller values, or lower C"
             )
         p = np.exp(s - top)
         total = p.sum(axis=1, keepdims=True)
@@ -39,11 +45,11 @@ class Softmax:
         return cls(p, top[:, 0].astype(np.float64) + np.log(total[:, 0], dtype=np.float64))
 
     def tangents(self, ds: Array, dw: Array) -> Tangents:
-        """Return the derivatives of p along a direction ds (N, L) of the scores."""
+        """Return the derivatives of the probabilities along a direction `ds` of the scores; `dw` is an empty array."""
         mean = np.einsum("tj,tj->t", self.p, ds)[:, None]
         return Tangents(self.p * (ds - mean), dw)
 
     @property
     def entropy(self) -> Floats:
-        """Return the entropy -sum_j p_t(j) log p_t(j) of each token, (N,)."""
+        """Return the entropy -sum_j p_t(j) log p_t(j) of each token."""
         return np.asarray(entr(self.p.astype(np.float64, copy=False)).sum(axis=1))

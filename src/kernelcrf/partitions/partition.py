@@ -1,7 +1,8 @@
-"""The protocols of partitions, the parts of the data that the objective sums over, for any kind of graph.
+"""Protocols of partitions: subsets of the samples, over which the objective is summed.
 
-`Partition` computes sums over its samples, which may be on other machines. `RowPartition` adds methods that need the
-rows in this process, one per clique. `Partition.total` sums any function of the `RowPartition`s that workers hold.
+A `Partition` computes sums over its samples, which may be on other machines. A `RowPartition` has its samples in this
+process and can also return arrays with one row per clique. `Partition.total` sums a function over all `RowPartition`s
+that a partition consists of, on the machines where they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Total = TypeVar("Total")
 
 @dataclass(frozen=True, eq=False)
 class LinearBound:
-    """A linear lower bound of a loss: at all theta, the loss is at least `constant` + <slope, theta>."""
+    """A lower bound on a loss that is linear in theta: loss(theta) >= constant + <slope, theta> for all theta."""
 
     constant: float
     slope: Floats
@@ -32,7 +33,8 @@ class LinearBound:
 class Sums:
     """A loss and its gradient, summed over samples.
 
-    bound : a linear lower bound of the loss; None if the tangent is one, as for a convex loss.
+    bound : a linear lower bound on the loss; None if the tangent of the loss is such a bound, because the loss is
+        convex.
     """
 
     loss: float
@@ -45,26 +47,26 @@ class Sums:
 
 
 class Scores(Protocol):
-    """Protocol of the scores of a partition's cliques."""
+    """Protocol of the scores of all cliques of a partition."""
 
-    def moved(self, direction: Any, step: float) -> Any:
+    def move(self, direction: Any, step: float) -> Any:
         """Return these scores plus `step` times the scores `direction`."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionState:
-    """The state of a partition at a point: its scores, and results of inference that only the partition reads."""
+    """The scores of a partition at one theta, and results of inference in a form that only the partition uses."""
 
     scores: Any
     residuals: Any
 
 
 class FeatureKind(Protocol):
-    """Protocol of what is known about features even if they are on another machine: whether they are sparse."""
+    """Protocol of features whose values may be on another machine; only their storage format is known here."""
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the features are CSR."""
+        """Return whether the features are a sparse CSR matrix."""
 
 
 class Partition(Protocol):
@@ -72,7 +74,7 @@ class Partition(Protocol):
 
     @property
     def features(self) -> Mapping[str, FeatureKind]:
-        """Return the features of each term that has inputs, by its name."""
+        """Return the features of each term that has inputs, by the name of the term."""
 
     @property
     def dtype(self) -> DType:
@@ -80,64 +82,74 @@ class Partition(Protocol):
 
     @property
     def n_nodes(self) -> int:
-        """Return the number of label nodes, to which the cost of a pass is proportional."""
+        """Return the number of labelled nodes, to which the cost of a pass is proportional."""
 
     @property
     def is_convex(self) -> bool:
-        """Return whether all labels are observed."""
+        """Return whether the loss is convex, which is the case if all labels are observed."""
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta; with `curvature`, the state keeps what Hessian products need."""
+        """Return loss and gradient at theta, and a state that holds the scores and the results of inference.
+
+        curvature : whether the state must contain what Hessian products need.
+        """
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without a state."""
+        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at a point whose scores are known."""
+        """Return loss, gradient and state, as `evaluate` does, from scores that are already computed."""
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
-        """Return the derivative of the scores along a direction v of theta."""
+        """Return the change of the scores if theta changes by v."""
 
     def along(self, scores: Any, direction: Any, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at these scores, and its derivative along a direction of the scores."""
+        """Return the loss at the given scores, and its derivative along a direction of the scores."""
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v; `at` was evaluated with curvature."""
+        """Return the derivative of the gradient along v; the state `at` must have been evaluated with curvature."""
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of the paper's blocks (30) with v."""
+        """Return the product of v with a block-diagonal approximation of the Hessian, equation (30) of the paper."""
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the weighted sum of the samples' entropies, sum_i omega_i H(p_i)."""
+        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
 
     def knows_spread(self, term: Term) -> bool:
         """Return whether `spread` is available for a term."""
 
     def mass(self, term: Term) -> float:
-        """Return the sum of the weights of a term's cliques."""
+        """Return the sum of the sample weights over all cliques of a term."""
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return the sum of function(rows, state) over the `RowPartition`s that this partition consists of."""
+        """Return the sum of function(partition, state) over all `RowPartition`s that this partition consists of.
+
+        at : the state of this partition, or None.
+        """
 
     def with_columns(self, term: Term, columns: Places) -> Partition:
-        """Return the same samples, with only these columns of a term's features."""
+        """Return the same samples with only the given columns of a term's features."""
 
 
 class RowPartition(Partition, Protocol):
-    """Protocol of a partition whose rows are in this process; a term has one row per clique."""
+    """Protocol of a partition in this process, whose arrays for a term have one row per clique."""
 
     @property
     def features(self) -> Mapping[str, TokenFeatures]:
-        """Return the features of each term that has inputs, by its name."""
+        """Return the features of each term that has inputs, by the name of the term."""
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the residual of each clique, (rows, r); the product of F' with it is the gradient of the term."""
+        """Return the gradient with respect to a term's scores, times the factor of its label kernel.
+
+        The result has one row per clique. The product of the transposed features with this array is the gradient with
+        respect to the term's weights.
+        """
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the weighted variances omega p (1 - p) of each clique's S joint labels, (rows, S)."""
+        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample."""
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return omega times the largest finite |score| of each clique, for all cliques."""
+        """Return the largest finite |score| of each clique, times the weight of its sample."""
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight omega of each clique, (rows,)."""
+        """Return the weight of each clique's sample, one number per clique of the term."""

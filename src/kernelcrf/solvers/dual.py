@@ -175,7 +175,7 @@ class Ascent:
         r = -p
         r[np.arange(len(a)), partition.labels] += 1
         steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
-        ascent = partition.pull_back(layout, partition.weighted(r), steps, objective.engine.n_jobs)
+        ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
         node, *edges = (term.C * part for term, part in zip(layout.terms, layout.split(ascent).values(), strict=True))
         W = np.zeros((len(node), width))
         W[:, :n_labels] = node
@@ -224,10 +224,10 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     # For labels, and for both ends of steps: 1 for the observed label, and -1 / (L - 1) for each other label.
     sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
     steps = (2 * n_labels * observed - sums) / (n_labels - 1)
-    moved = partition.weighted((n_labels * own - 1) / (n_labels - 1))
+    moved = partition.apply_weights((n_labels * own - 1) / (n_labels - 1))
     direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
     curvature = sum(objective.layout.squared_dual_norms(direction).values())
-    mass = float(partition.weighted(np.ones(n_nodes)).sum())
+    mass = float(partition.apply_weights(np.ones(n_nodes)).sum())
 
     def loss(log_delta: float) -> float:
         delta = np.exp(log_delta)

@@ -197,7 +197,7 @@ def _gram(term: Term, partition: RowPartition, local: None) -> Floats:
 
 def _pair_gram(term: Term, row: int, column: int, partition: ChainPartition, local: PartitionState) -> Floats:
     p = local.residuals.nodes
-    return partition.features[term.name].gram(partition.weighted(p[:, row] * p[:, column]))
+    return partition.features[term.name].gram(partition.apply_weights(p[:, row] * p[:, column]))
 
 
 def _spread_gram(term: Term, label: int, partition: RowPartition, local: PartitionState) -> Floats:
