@@ -1,8 +1,8 @@
-"""Compile loops with Numba: they release the GIL, and the machine code is stored on disk if possible.
+"""Compile functions with Numba, so that they release the GIL, and store the machine code on disk if possible.
 
-Numba stores code next to the source, in a folder of the user, or in NUMBA_CACHE_DIR. If it can write to none of them,
-as in a container with a read-only file system, Numba refuses to compile; if the disk is full, it raises an error after
-the compilation. In both cases, this module compiles without storing, so that each process compiles again.
+Numba stores code next to the source, in a folder of the user, or in NUMBA_CACHE_DIR. If none of these folders can be
+written to, as in a container with a read-only file system, Numba refuses to compile. If the disk is full, it raises an
+error after the compilation. In both cases, this module compiles without storing, and each process compiles again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Return the function compiled by Numba with these `options`; it is unchanged if NUMBA_DISABLE_JIT is set."""
+    """Return the function compiled by Numba with these `options`, or unchanged if NUMBA_DISABLE_JIT is set."""
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
         loop: Callable[..., Any] = numba.njit(function, cache=True, **options)

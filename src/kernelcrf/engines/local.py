@@ -1,11 +1,12 @@
 """Apply a function to items in threads of this process.
 
-Results have the order of the items, so that a sum over them does not depend on the number of threads. While a map
-runs, BLAS is limited to one thread: items are processed in parallel, and a matrix product gives the same bits for any
-`n_jobs`. The limit applies to the whole process: the first map to start sets it, the last map to end removes it.
+Results have the order of the items, so that their sum does not depend on the number of threads. While `LocalEngine.map`
+runs, BLAS is limited to one thread. Items are processed in parallel instead, and a matrix product gives the same bits
+for any `n_jobs`. The limit applies to the whole process: the first call of `map` to start sets it, and the last one to
+end removes it.
 
-Threads are reused from one map to the next, and the calling thread works too. A map inside a map runs in the thread
-that calls it.
+Threads are reused from one call of `map` to the next, and the calling thread works too. If `map` is called inside
+another `map`, it runs in the thread that calls it.
 """
 
 from __future__ import annotations
@@ -43,18 +44,24 @@ def _blas() -> ThreadpoolController:
 
 
 def _let_others_set_limits() -> None:
-    """Let any thread remove a limit that another thread set: threadpoolctl 3.8 remembers which thread set it."""
+    """Allow any thread to change the BLAS limit; in threadpoolctl 3.8, only the thread that set it can."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()
 
 
 class _Holder:
-    """A token that a running call holds. It is collected when the call ends, even if an interruption ends it."""
+    """Marks a running call that needs the BLAS limit.
+
+    Only the call itself refers to this object, so that it is deleted when the call ends, even by an interruption.
+    """
 
 
 class _OneThread:
-    """Limits BLAS to one thread while at least one call holds the limit; Ctrl-C may interrupt it at any line."""
+    """Limits BLAS to one thread while at least one call needs the limit.
+
+    It must stay usable if Ctrl-C interrupts it at any line.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +69,7 @@ class _OneThread:
         self._limit: Any = None
 
     def change(self, holder: _Holder, *, holds: bool) -> None:
-        """Register a call that needs the limit, or remove it; the limit ends when no call is left."""
+        """Register a call that needs the limit, or remove it; the limit is lifted when no call is left."""
         lock = self._lock
         if not lock.acquire(timeout=PATIENCE):
             # An interruption came before the lock was released, and its owner is gone.
@@ -89,7 +96,7 @@ _one_thread = _OneThread()
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread: for maps, and for vectors that are too short for several threads."""
+    """Limit BLAS to one thread in a `with` block, for parallel work or for vectors too short for threads."""
     if _thread.single() is not None:
         yield
         return
@@ -114,7 +121,7 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 
 def _reset_after_fork() -> None:
-    """Discard pools and limits in a forked process, because the threads of its parent do not exist there."""
+    """Discard thread pools and limits in a forked process, because the parent's threads do not exist there."""
     global _one_thread
     _pool.cache_clear()
     _one_thread = _OneThread()
@@ -143,7 +150,7 @@ def _available_cores() -> int:
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Applies functions to items in `n_jobs` threads; -1 means one per core that this process may use, None means 1."""
+    """Applies functions to items in `n_jobs` threads; -1 means one thread per available core, None means one thread."""
 
     n_jobs: int = 1
 
@@ -153,7 +160,7 @@ class LocalEngine:
 
     @property
     def n_threads(self) -> int:
-        """Return the number of threads that a map uses."""
+        """Return the largest number of threads that `map` uses."""
         return _available_cores() if self.n_jobs == -1 else self.n_jobs
 
     def map(
@@ -162,7 +169,7 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> list[Result]:
-        """Return `[function(item) for item in items]`; items with the largest costs start first."""
+        """Return `[function(item) for item in items]`, computed in threads; items with large costs start first."""
         n_threads = 1 if _thread.in_map() is not None else min(self.n_threads, len(items))
         with single_threaded_blas():
             if n_threads <= 1:
@@ -204,9 +211,10 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> tuple[Total, list[Kept]]:
-        """Call `function` for each item; it returns a pair. Return the sum of the first parts and a list of the second.
+        """Call `function` for all items; it returns pairs. Return the sum of the first values and a list of the second.
 
-        Neighbouring items are summed in runs, then the runs are summed. Runs depend only on the number of items.
+        Items are summed in runs of neighbours, then the runs are summed. The runs depend only on the number of items,
+        so that the sum does not depend on the number of threads.
         """
         if not items:
             raise ValueError("items is empty: expected at least one item to sum")

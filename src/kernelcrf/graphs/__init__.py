@@ -1,1 +1,1 @@
-"""The structure of samples: their cliques, and the templates whose cliques share one potential."""
+"""Graphs of samples: which nodes are scored together (cliques), and which cliques share one potential (templates)."""

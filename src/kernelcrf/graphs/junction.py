@@ -1,9 +1,11 @@
-"""Clique trees: trees of the cliques of a triangulated graph, in which the cliques of each node are connected.
+"""Clique trees, on which exact inference on a graph runs.
 
-Nodes are eliminated one by one, each time the node whose elimination adds the fewest edges (least fill; Rose,
-Kjaerulff): the neighbours of an eliminated node are connected to each other, which triangulates the graph. In reverse
-order, every node v finds a clique that contains its later neighbours N(v). If N(v) is the whole clique, v is added to
-it; otherwise N(v) + v becomes a new clique with the separator N(v). The result is a tree of the maximal cliques.
+The graph is first triangulated: its nodes are eliminated one by one, and the neighbours of an eliminated node are
+connected to each other. The next node is always a node whose elimination adds the fewest edges (least fill; Rose,
+Kjaerulff). The tree is then built in reverse order. Let N(v) be the neighbours of node v that were eliminated after v;
+they are part of one clique. If N(v) is the whole clique, v is added to the clique. Otherwise, N(v) and v become a new
+clique, which shares the nodes N(v), its separator, with its parent. The result is a tree of the maximal cliques, in
+which all cliques that contain the same node are connected.
 
 The largest clique determines the cost of exact inference. It is known before any table is computed.
 """
@@ -21,12 +23,12 @@ HUB = 48
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """The cliques of a triangulated graph, each after its parent; the first clique of each component is a root.
+    """The clique tree of a triangulated graph, with one root for each connected component.
 
-    cliques : the nodes of each clique.
-    parents : the index of each clique's parent, -1 for roots.
-    separators : the nodes that a clique shares with its parent, none for roots.
-    homes : for each node, a clique that contains it and all neighbours that were eliminated after it.
+    cliques : the nodes of each clique; a parent comes before its children.
+    parents : the index of each clique's parent, or -1 for a root.
+    separators : the nodes that each clique shares with its parent; none for a root.
+    homes : for each node, the index of a clique that contains it and all neighbours that were eliminated after it.
     places : for each node, its position in the order of elimination.
     """
 
@@ -42,12 +44,12 @@ class CliqueTree:
         return max((len(clique) for clique in self.cliques), default=0) - 1
 
     def entries(self, cards: Sequence[int]) -> int:
-        """Return the number of table entries: labelings summed over cliques, if node v has cards[v] labels."""
+        """Return the number of entries in the tables of all cliques, if node v has cards[v] labels."""
         return sum(math.prod(cards[v] for v in clique) for clique in self.cliques)
 
 
 def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
-    """Return the clique tree of the graph in which all nodes of each scope are connected to each other."""
+    """Return the clique tree of a graph; each scope is a set of nodes that are all connected to each other."""
     neighbours: list[set[int]] = [set() for _ in range(n_nodes)]
     for scope in scopes:
         for v in scope:
@@ -59,7 +61,10 @@ def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
 
 
 def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
-    """Return an order of least fill, and each node's neighbours at its elimination; `neighbours` is emptied."""
+    """Return an order of elimination, and the neighbours that each node had when it was eliminated.
+
+    `neighbours` is changed in place.
+    """
     keys = [_key(neighbours, v) for v in range(len(neighbours))]
     heap = [(key, v) for v, key in enumerate(keys)]
     heapq.heapify(heap)
@@ -90,7 +95,10 @@ def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
 
 
 def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
-    """Return the number of edges that eliminating v would add, and its degree; for hubs, a larger first number."""
+    """Return the priority of node v: the number of edges that its elimination would add, then its number of neighbours.
+
+    Nodes with many neighbours get a low priority without counting edges, which would be slow.
+    """
     around = neighbours[v]
     degree = len(around)
     if degree <= 1:

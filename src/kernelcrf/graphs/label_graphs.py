@@ -17,14 +17,18 @@ PAIR = Constraint("two integers", lambda pair: len(pair) == 2 and all(map(is_who
 
 
 def all_pairs(n_nodes: int) -> list[Pair]:
-    """Return every pair of nodes."""
+    """Return all pairs of the nodes 0 to n_nodes - 1."""
     return list(itertools.combinations(range(n_nodes), 2))
 
 
 def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
-    """Return the edges of the tree with the largest mutual information between columns of labels (m, V).
+    """Return the edges of the tree that maximises the mutual information between labels of connected nodes.
 
-    It is the likeliest tree (Chow, Liu 1968). Independent columns are not connected. Labels below 0 are missing.
+    This is the tree of maximum likelihood (Chow, Liu 1968). Nodes with independent labels are not connected.
+
+    labels : one row per sample and one column per node; negative labels are missing.
+    cards : the number of labels of each node.
+    weights : the weight of each sample, or None if all weights are 1.
     """
     n_nodes = labels.shape[1]
     information = np.zeros((n_nodes, n_nodes))
@@ -48,11 +52,14 @@ def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float
 
 
 def checked_pairs(pairs: Iterable[Sequence[int]], n_nodes: int, name: str) -> list[Pair]:
-    """Return the pairs of nodes that the user passed, each once; raise if a pair is not two different nodes."""
+    """Check pairs of nodes that the user passed, and return each pair once.
+
+    name : the name of the argument, for error messages.
+    """
     found: dict[Pair, None] = {}
     for pair in pairs:
         if not PAIR.accepts(pair):
-            raise ValueError(f"{name} contains {shown(pair)}: expected pairs of node numbers")
+            raise ValueError(f"{name} contains {shown(pair)}: expected pairs of node numbers, such as (0, 1)")
         i, j = (int(node) for node in pair)
         if not (0 <= i < n_nodes and 0 <= j < n_nodes and i != j):
             raise ValueError(f"{name} contains {shown(pair)}: expected two different nodes from 0 to {n_nodes - 1}")

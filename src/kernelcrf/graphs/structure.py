@@ -1,8 +1,8 @@
-"""The cliques of samples, and the templates that they belong to (25)-(27).
+"""Which nodes of a sample are scored together (cliques), and which cliques share one potential (templates).
 
-A batch of samples stores its nodes one after the other: arrays of nodes have N rows, and sample i has the rows
-`offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques (8), and cliques of one template share one
-potential (27).
+The nodes of all samples are stored one after the other: arrays have one row per node, and sample i has the rows
+`offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques, as in (8), and all cliques of a template
+share one potential, as in (25) to (27).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelcrf.validation import shown
 
 @dataclass(frozen=True)
 class Template:
-    """A family of cliques with `arity` label nodes each that share one potential."""
+    """A family of cliques that share one potential; each clique has `arity` nodes."""
 
     name: str
     arity: int
@@ -31,9 +31,10 @@ EDGE = Template("edge", 2)
 
 @dataclass(frozen=True)
 class Chains:
-    """A ragged batch of m chains: node cliques (t,) and edge cliques (t-1, t) as in (25).
+    """A batch of m sequences, stored one after the other. Its cliques are the tokens and pairs of neighbouring tokens.
 
-    numbers : (m,), the index of each sequence in the user's data, for error messages; None means 0 .. m - 1.
+    offsets : (m + 1,), the row of the first token of each sequence, then the number of all tokens.
+    numbers : (m,), the index of each sequence in the user's data, for error messages; None means 0 to m - 1.
     """
 
     offsets: Ints
@@ -56,12 +57,12 @@ class Chains:
         return cls(offsets)
 
     def part(self, low: int, high: int) -> Chains:
-        """Return the sequences low .. high - 1, with their numbers in the user's data."""
+        """Return the sequences from `low` to `high` - 1; errors still name them by their index in the user's data."""
         numbers = np.arange(low, high) if self.numbers is None else self.numbers[low:high]
         return Chains(self.offsets[low : high + 1] - self.offsets[low], numbers)
 
     def only(self, kept: Flags) -> Chains:
-        """Return the sequences where `kept` (m,) is true, with their numbers in the user's data."""
+        """Return the sequences for which `kept` is True; errors still name them by their index in the user's data."""
         numbers = np.flatnonzero(kept) if self.numbers is None else self.numbers[kept]
         return replace(Chains.from_lengths(self.lengths[kept]), numbers=numbers)
 
@@ -70,27 +71,27 @@ class Chains:
         return int(sample if self.numbers is None else self.numbers[sample])
 
     def place(self, node: int) -> str:
-        """Return a text for messages that says to which sequence and token a node belongs."""
+        """Return the text "sequence i, token t" for a row of the batch, for error messages."""
         sample = int(np.searchsorted(self.offsets, node, side="right")) - 1
         return f"sequence {self.number(sample)}, token {node - self.offsets[sample]}"
 
     @property
     def n_samples(self) -> int:
-        """Return m, the number of sequences."""
+        """Return the number of sequences."""
         return self.offsets.size - 1
 
     @property
     def n_nodes(self) -> int:
-        """Return N, the number of tokens."""
+        """Return the number of tokens of all sequences."""
         return int(self.offsets[-1])
 
     @property
     def lengths(self) -> Ints:
-        """Return the number of tokens of each sequence, (m,)."""
+        """Return the number of tokens of each sequence."""
         return np.diff(self.offsets)
 
     def cliques(self, template: Template) -> Ints:
-        """Return the nodes of each clique: tokens (N, 1), or pairs of neighbours, (N - m, 2) if no chain is empty."""
+        """Return the cliques of a template, one row per clique: single tokens, or pairs of neighbouring tokens."""
         if template == NODE:
             return np.arange(self.n_nodes)[:, None]
         if template == EDGE:
@@ -102,18 +103,19 @@ class Chains:
 
     @property
     def first_nodes(self) -> Ints:
-        """Return the first token of each sequence that is not empty."""
+        """Return the row of the first token of each sequence that is not empty."""
         return self.offsets[:-1][self.lengths > 0]
 
     @property
     def last_nodes(self) -> Ints:
-        """Return the last token of each sequence that is not empty."""
+        """Return the row of the last token of each sequence that is not empty."""
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
-        """Split sequences into runs of at most `n_nodes` tokens in total and yield (first, end) of each run.
+        """Split sequences into runs of at most `n_nodes` tokens; yield the first sequence and the end of each run.
 
-        A sequence with more tokens is a run of its own.
+        Only the sequences from `low` to `high` - 1 are split. A sequence with more than `n_nodes` tokens is a run of
+        its own.
         """
         high = self.n_samples if high is None else high
         while low < high:
@@ -125,21 +127,25 @@ class Chains:
 
 @dataclass(frozen=True, eq=False)
 class Legal:
-    """The legal labelings of chains: steps (L, L) [from, to], first labels (L,) and last labels (L,)."""
+    """The labelings of sequences that constraints permit, as booleans.
+
+    steps : (L, L), indexed [from, to], whether a label may follow another label.
+    first, last : (L,), whether a sequence may start or end with a label.
+    """
 
     steps: Flags
     first: Flags
     last: Flags
 
     def impose(self, chains: Chains, s: Array, w: Array) -> tuple[Array, Array]:
-        """Return node scores (N, L) and edge scores, with -inf for labels and steps that are not legal."""
+        """Return copies of the label scores s and the step scores w, in which illegal labels and steps have -inf."""
         s = s.copy()
         s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
     def allows(self, chains: Chains, labels: Array) -> Flags:
-        """Return whether the labelling of each sequence is legal, (m,); a missing label (-1) is always legal."""
+        """Return for each sequence whether its labels are legal; missing labels (-1) are always legal."""
         y = np.asarray(labels, np.intp)
         broken = np.zeros(chains.n_nodes, bool)
         broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)
@@ -152,11 +158,15 @@ class Legal:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A graph of label nodes: node v has cards[v] labels, and `cliques` maps each template to its cliques (K, arity).
+    """A graph whose nodes have labels. Each clique has a table with one score per joint labelling of its nodes.
 
-    All cliques of a template have the same numbers of labels, so that their tables have one shape. The tables of all
-    cliques are stored one after the other, template by template: `n_entries` numbers, in which the label of a clique's
-    last node varies fastest. If the graph is a union, `samples` (V,) gives the sample of each node.
+    cards : the number of labels of each node.
+    cliques : the cliques of each template, by its name, as an array with one row of node indices per clique. All
+        cliques of a template must have tables of the same shape.
+    samples : the index of the sample that each node belongs to, if the graph contains several samples, otherwise None.
+
+    The tables of all cliques are stored one after the other, template by template, in arrays with `n_entries` columns.
+    The label of a clique's last node varies fastest.
     """
 
     cards: Ints
@@ -188,28 +198,28 @@ class Graph:
             )
         if (self.cards[nodes] != self.cards[nodes[:1]]).any():
             raise ValueError(
-                f"cliques of template {name!r} differ in their numbers of labels: expected tables of the same shape; "
-                "use one template for each shape"
+                f"cliques of template {name!r} differ in their numbers of labels: expected the same numbers for every "
+                "clique of a template; use one template for each shape of tables"
             )
 
     @property
     def n_nodes(self) -> int:
-        """Return V, the number of label nodes."""
+        """Return the number of nodes."""
         return len(self.cards)
 
     @cached_property
     def n_samples(self) -> int:
-        """Return the number of samples in a union; 1 if the graph is not a union."""
+        """Return the number of samples that the graph contains."""
         return 1 if self.samples is None else int(self.samples.max(initial=-1)) + 1
 
     @cached_property
     def node_samples(self) -> Ints:
-        """Return the sample of each node, (V,)."""
+        """Return the index of the sample that each node belongs to."""
         return np.zeros(self.n_nodes, np.int64) if self.samples is None else self.samples
 
     @cached_property
     def node_starts(self) -> Ints:
-        """Return the offset of each node's labels in an array of the labels of all nodes, and its length, (V + 1,)."""
+        """Return where the labels of each node start in a list of the labels of all nodes, then the list's length."""
         return np.concatenate(([0], np.cumsum(self.cards)))
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -219,7 +229,7 @@ class Graph:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the range of entries that the tables of each template occupy."""
+        """Return the range of columns that contains the tables of each template."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
@@ -229,11 +239,15 @@ class Graph:
 
     @property
     def n_entries(self) -> int:
-        """Return the number of entries of the tables of all cliques."""
+        """Return the total number of entries in the tables of all cliques."""
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return the entry of each clique's table that labelings (m, V) select, (m, n_cliques)."""
+        """Return the column of the table entry that the labels select for each clique.
+
+        labels : one row per labelling and one column per node. The result has one row per labelling and one column per
+            clique.
+        """
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():
             shape = self.shape(name)
@@ -244,6 +258,6 @@ class Graph:
 
     @cached_property
     def clique_samples(self) -> Ints:
-        """Return the sample of each clique, (n_cliques,), in the order of `chosen`."""
+        """Return the index of the sample that each clique belongs to, in the order of the columns of `chosen`."""
         own = [self.node_samples[nodes[:, 0]] for nodes in self.cliques.values()]
         return np.concatenate([np.empty(0, np.int64), *own])
