@@ -1,22 +1,27 @@
 """The objective P: the negative log posterior (15) of a conditional random field with tied templates.
 
+The objective, its gradient g and the product of its Hessian H with a vector v are
+
     P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k|^2
     g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta                      (21), (28)
     H v      = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v                                       (22)
 
-omega are the weights of the samples. log Z(allowed) sums over the labelings that agree with the observed labels. If all
-labels are observed, it is the score of one labelling, and P is convex. If some are missing, H omits the covariance
-under p(. | allowed). This Gauss-Newton part is positive definite, so that it can minimise P, but certifies nothing.
+Sample i has the weight omega_i and the joint features Phi, so that a labelling has the score <Phi, theta>. Term k of
+the model has the parameters theta_k and the regularisation lam_k. log Z is the log-sum-exp of the scores of all
+labelings, and log Z(allowed) of those labelings that agree with the observed labels. If all labels are observed, the
+latter is the score of one labelling, and P is convex. If some labels are missing, P is not convex, and H omits the
+covariance under p(. | allowed). What remains is positive definite (Gauss-Newton), so that solvers can use it, but it
+certifies nothing.
 
 Scores have the precision of the features, and P is a difference of sums of scores. Its rounding error is estimated as
 
     noise = eps (sum_c omega_c |s_c| + 8 [sum_c (omega_c s_c)^2]^1/2)
 
-over the cliques c, with s_c the largest score of a clique. It is assumed that all scores share an error of one eps,
-and that each has an independent error of 8 eps.
+over the cliques c, where s_c is the largest score of a clique and eps is the precision. This assumes that all scores
+share a relative error of eps, and that each score has an independent relative error of 8 eps.
 
-A pass computes the scores F W and the products F' R of the residuals R once. Partitions do the inference; an engine
-sums over the partitions in a fixed order.
+One pass over the data computes all scores, runs inference, and multiplies the residuals by the features. Partitions of
+the data do this work, and an engine sums over the partitions in a fixed order.
 """
 
 from __future__ import annotations
@@ -35,7 +40,12 @@ from kernelcrf.terms import Layout
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The objective at theta: its value, gradient and lower bound, and the state of each partition (`parts`)."""
+    """The objective P at one point theta.
+
+    value, gradient : P and its gradient.
+    lower_bound : a lower bound on the minimum of P, -inf if P is not convex.
+    parts : the state of each partition of the data, with its scores and results of inference.
+    """
 
     theta: Floats
     value: float
@@ -46,7 +56,10 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """The objective P along theta + step direction; scores are cached, so that no step needs a product with F."""
+    """The objective P at the points start + step * direction, for line searches.
+
+    scores : the change of the scores along the direction, so that no step needs products with features.
+    """
 
     objective: Objective
     start: Evaluation
@@ -69,14 +82,14 @@ class Ray:
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
-        """Evaluate P at this step. It costs half a pass, because the scores are known."""
+        """Evaluate P and its gradient at this step. This costs half a pass, because the scores need not be computed."""
         scores = [part.scores.move(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
         return self.objective.evaluate(self.start.theta + step * self.direction, curvature=curvature, scores=scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The objective P, a sum over partitions of the data."""
+    """The objective P, which is summed over partitions of the data by an engine."""
 
     layout: Layout
     partitions: Sequence[Partition]
@@ -84,23 +97,24 @@ class Objective:
 
     @cached_property
     def costs(self) -> list[float]:
-        """Return the number of label nodes of each partition."""
+        """Return the number of labelled nodes of each partition, which measures the cost of a pass."""
         return [float(partition.n_nodes) for partition in self.partitions]
 
     @property
     def dtype(self) -> DType:
-        """Return the lowest precision of the scores of any partition."""
+        """Return the least precise dtype of the scores of all partitions."""
         return min((partition.dtype for partition in self.partitions), key=lambda dtype: dtype.itemsize)
 
     @property
     def is_convex(self) -> bool:
-        """Return whether P is convex, that is, whether all labels are observed."""
+        """Return whether P is convex, which is the case if all labels are observed."""
         return all(partition.is_convex for partition in self.partitions)
 
     def evaluate(self, theta: Floats, *, curvature: bool = False, scores: Sequence[Scores] | None = None) -> Evaluation:
-        """Evaluate P and its gradient in one pass, or half a pass if the scores of theta are given.
+        """Evaluate P and its gradient at theta in one pass over the data.
 
-        With `curvature`, what products with the Hessian need is kept.
+        curvature : whether to keep what products with the Hessian need.
+        scores : the scores of each partition at theta, if they are known already; then half a pass is enough.
         """
         theta, n_jobs = np.asarray(theta, np.float64), self.engine.n_jobs
 
@@ -115,7 +129,10 @@ class Objective:
         return Evaluation(theta, value, gradient, self._lower_bound(value, gradient, sums.bound), tuple(parts))
 
     def _lower_bound(self, value: float, gradient: Floats, bound: LinearBound | None) -> float:
-        """Return a lower bound of min P: from the partitions if they give one, otherwise by Lemma 9."""
+        """Return a lower bound on the minimum of P, or -inf if P is not convex.
+
+        It comes from `bound`, if this is given, and otherwise from the gradient by Lemma 9.
+        """
         if not self.is_convex:
             return -np.inf
         if bound is None:
@@ -123,20 +140,24 @@ class Objective:
         return bound.constant - 0.5 * sum(self.layout.squared_dual_norms(bound.slope).values())
 
     def gap(self, at: Evaluation) -> float:
-        """Return P minus its lower bound at a point; if P is not convex, sum_k |g_k|^2 / (2 lam_k) of the gradient."""
+        """Return P minus its lower bound at an evaluated point.
+
+        If P is not convex, there is no such bound. Then return sum_k |g_k|^2 / (2 lam_k), where g_k is the gradient and
+        lam_k the regularisation of term k. It is zero at a stationary point.
+        """
         if self.is_convex:
             return at.value - at.lower_bound
         return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
 
     def noise(self, at: Evaluation) -> float:
-        """Estimate the error of P at a point from the rounding of scores; the module docstring has the formula."""
+        """Estimate the rounding error of P at an evaluated point; the module docstring has the formula."""
         size = max(abs(at.value), np.finfo(np.float64).tiny)
         sizes = partial(_score_sizes, self.layout, size)
         total, squares = self.sum(lambda k: self.partitions[k].total(sizes, at.parts[k]))
         return float(np.finfo(self.dtype).eps * size * (total + 8 * np.sqrt(squares)))
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
-        """Return the line that starts at an evaluated point along a direction. It costs half a pass."""
+        """Return the objective along a direction from an evaluated point, for a line search. It costs half a pass."""
         n_jobs = self.engine.n_jobs
         scores = self.engine.map(
             lambda partition: partition.direction(self.layout, direction, n_jobs), self.partitions, self.costs
@@ -144,31 +165,34 @@ class Objective:
         return Ray(self, start, direction, tuple(scores))
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the Hessian product H v at a point that was evaluated with curvature=True. It costs one pass."""
+        """Return the product of the Hessian with v. It costs one pass; `at` must be evaluated with curvature=True."""
         n_jobs = self.engine.n_jobs
         total = self.sum(lambda k: self.partitions[k].hessian_product(self.layout, at.parts[k], v, n_jobs))
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the product of v with the paper's blocks (30): covariances within cliques only, not between them."""
+        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
+
+        It keeps covariances within cliques and omits covariances between cliques.
+        """
         n_jobs = self.engine.n_jobs
         total = self.sum(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, n_jobs))
         return total + self.layout.times_lam(v)
 
     def entropy(self, at: Evaluation) -> float:
-        """Return the weighted sum of the samples' entropies, sum_i omega_i H(p_i)."""
+        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
         return float(self.sum(lambda k: np.float64(self.partitions[k].entropy(at.parts[k], self.engine.n_jobs))))
 
     def sum(self, function: Callable[[int], Total]) -> Total:
-        """Return the sum of function(k) over the partitions k, in a fixed order."""
+        """Return the sum of function(k) over the indices k of all partitions, in a fixed order."""
         return self.engine.reduce(lambda k: (function(k), None), range(len(self.partitions)), self.costs)[0]
 
 
 def _score_sizes(layout: Layout, size: float, rows: RowPartition, at: PartitionState) -> Floats:
-    """Return sum_c a_c and sum_c a_c^2 with a_c = omega_c |s_c| / size over the cliques c of a partition, for `noise`.
+    """Return the sums of a_c and of a_c^2 over the cliques c of a partition, where a_c = omega_c |s_c| / size.
 
-    Relative to the size of P their squares neither overflow nor vanish. Scores that exceed P by a factor of 1e150 count
-    as this factor: they leave P no correct digit in any case.
+    omega_c is the weight and s_c the largest score of a clique; `size` is |P|. Because of the division, squares neither
+    overflow nor vanish. Quotients are limited to 1e150, since larger scores leave no correct digit of P anyway.
     """
     with np.errstate(over="ignore"):
         relative = np.minimum(rows.score_sizes(layout, at) / size, 1e150)

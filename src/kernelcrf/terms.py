@@ -1,11 +1,14 @@
-"""The terms of a score: each has an input kernel k_x, a label kernel k_y and a prior variance C (14), (26).
+"""The terms of a model: each has an input kernel k_x, a label kernel k_y and a prior variance C (14), (26).
 
-    score(y | x) = sum over terms, over the cliques C of the term's kind, of f_term(x_C, y_C)
+The score of a labelling y is a sum over the terms, and over the cliques c on which each term is defined:
 
-with f_term in the RKHS of k_x k_y. The label kernel k_y = A A' compares the S labellings of a whole clique; A has the
-shape (S, rank). With n features F of k_x (F = 1 without inputs), f = A (W' F) with the weights W (n, rank). Because
-features are whitened and label kernels are factored, the RKHS norm is the Euclidean norm of the weights, and the
-negative log prior is sum_k |theta_k|^2 / (2 C_k). Solvers see the weights of all terms as one vector theta.
+    score(y | x) = sum over terms, sum over cliques c, of f_term(x_c, y_c).
+
+The function f_term is in the RKHS of k_x k_y. The label kernel compares joint labelings of a clique and has a factor A
+with one row per joint labelling, so that k_y = A A'. With n features F of the input (F = 1 without inputs) and weights
+W of shape (n, rank of A), the function is f = A (W' F). Since features are whitened and label kernels are factored, its
+RKHS norm is the Euclidean norm of the weights. The negative log prior is therefore sum_k |theta_k|^2 / (2 C_k), where
+theta_k are the weights of term k. Solvers see the weights of all terms as one vector theta.
 """
 
 from __future__ import annotations
@@ -42,14 +45,14 @@ NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skip
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A function f(x_C, y_C) in the RKHS of k_x k_y on the cliques of one kind, with weights of shape (n, rank).
+    """A function of the input and the labels of a clique, in the RKHS of k_x k_y.
 
     cliques : the kind of cliques: TOKENS or STEPS for a chain, the name of a template for a graph.
-    k_y : the label kernel, on the labellings of a clique.
+    k_y : the label kernel, which compares joint labelings of a clique.
     C : the prior variance of the weights.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
-    n : the number of features of k_x.
+    n : the number of features of k_x; the weights have the shape (n, rank of k_y).
     """
 
     name: str
@@ -80,7 +83,7 @@ class Term:
 
 
 def constant_term(cliques: str) -> str:
-    """Return the name of the term without inputs on the given kind of cliques of a graph."""
+    """Return the name of the term that has no inputs, for the given kind of cliques of a graph."""
     return f"{cliques} constant"
 
 
@@ -94,10 +97,11 @@ def chain_terms(
     C_bias: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
 ) -> list[Term]:
-    """Return the terms of a chain: token scores, and optionally transitions and label biases.
+    """Return the terms of a chain: scores of tokens, and optionally scores of transitions and biases of labels.
 
-    C_edge, C_bias : prior variances of transitions and of label biases; None leaves them out.
-    edge_kernel : input kernel of transitions that depend on the input; None if there are only constant transitions.
+    C_edge : prior variance of transitions, or None to leave transitions out.
+    C_bias : prior variance of label biases, or None to leave biases out.
+    edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     """
     pairs = LabelKernel("delta", n_labels**2)
     terms = [Term(TOKEN_TERM, TOKENS, LabelKernel.of(label_kernel, n_labels), C, kernel, TOKENS)]
@@ -112,7 +116,7 @@ def chain_terms(
 
 @dataclass(frozen=True)
 class Layout:
-    """The positions of the weights of each term in the vector theta, in the order of `terms`."""
+    """Says where the weights of each term are in the vector theta, in the order of `terms`."""
 
     terms: tuple[Term, ...]
 
@@ -123,47 +127,50 @@ class Layout:
 
     @classmethod
     def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
-        """Return the layout of terms with the given numbers of features, by name; terms without inputs have one."""
+        """Return the layout of terms, given the number of features of each term that has inputs, by its name."""
         return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the slice of theta that holds the weights of each term, by name."""
+        """Return the slice of theta that contains the weights of each term, by the name of the term."""
         ends = np.cumsum([term.size for term in self.terms]).tolist()
         return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
 
     @cached_property
     def cliques(self) -> tuple[str, ...]:
-        """Return the kinds of cliques that at least one term has, in the order of the terms."""
+        """Return the kinds of cliques on which at least one term is defined, in the order of the terms."""
         return tuple(dict.fromkeys(term.cliques for term in self.terms))
 
     @cached_property
     def size(self) -> int:
-        """Return the length of theta: the number of all weights."""
+        """Return the length of theta, which is the number of weights of all terms."""
         return sum(term.size for term in self.terms)
 
     def times_lam(self, v: Floats) -> Floats:
-        """Multiply the weights of each term k by lam_k = 1 / C_k: the gradient of the penalty at theta = v."""
+        """Return the gradient of the penalty at v: the weights of each term, divided by its prior variance C."""
         return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
 
     def squared_norm(self, theta: Floats) -> float:
-        """Return sum_k lam_k |theta_k|^2 with lam = 1 / C: twice the penalty."""
+        """Return twice the penalty at theta: the sum over terms of |weights|^2 / C."""
         return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return |g_k|^2 / lam_k for the gradient g_k of each term k: twice its part of the bound in Lemma 9."""
+        """Return C |g|^2 for each term with prior variance C and gradient g.
+
+        By Lemma 9, changing the weights of a term can lower the objective by at most half of this number.
+        """
         return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
 
     def split(self, theta: Floats) -> dict[str, Floats]:
-        """Return the weights (n, rank) of each term, as views of theta."""
+        """Return the weights of each term as a matrix (n, rank), by the name of the term; they are views of theta."""
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
-        """Return the weights of all terms as one vector theta."""
+        """Return the weights of all terms, given by name, as one vector theta."""
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
     def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms of a chain as JSON-able values, from which `from_config` makes an equal layout."""
+        """Return the terms of a chain as values for JSON; `from_config` restores the layout from them."""
         return [
             {
                 "name": term.name,
@@ -178,14 +185,14 @@ class Layout:
 
     @classmethod
     def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
-        """Return the layout that `to_config` wrote."""
+        """Return the layout that is described by the result of `to_config`."""
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])
             is_step = one["nodes"] == 2
             if is_step:
                 if not k_y.is_identity:
-                    raise ValueError(f"term {one['name']!r} of steps has label kernel {k_y.kind!r}: expected 'delta'")
+                    raise ValueError(f"term {one['name']!r} of steps has label_kernel={k_y.kind!r}: expected 'delta'")
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
@@ -194,7 +201,7 @@ class Layout:
 
 
 def times_square(factor: float, v: Array) -> float:
-    """Return factor |v|^2, correctly even if |v|^2 alone would underflow or overflow."""
+    """Return factor * |v|^2, without underflow or overflow of |v|^2 alone."""
     square = float(np.dot(v, v))
     if SMALL_SQUARE < square < LARGE_SQUARE:
         return factor * square
@@ -206,7 +213,7 @@ def times_square(factor: float, v: Array) -> float:
 
 
 def _stored_label_kernel(term: Term) -> LabelKernel:
-    """Return the label kernel that files store for a term of a chain: for steps, the kernel on single labels."""
+    """Return the label kernel that files store for a term of a chain; for steps, it compares single labels."""
     if not isinstance(term.k_y, LabelKernel):
         raise TypeError(f"term {term.name!r} has label kernel {type(term.k_y).__name__}: expected LabelKernel")
     return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y
