@@ -177,10 +177,7 @@ class ChainPartition:
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
     def residuals(self, scores: ChainScores, n_jobs: int = 1, *, curvature: bool) -> ChainResiduals:
-        """Return the loss and its gradient with respect to the scores.
-
-        Errors name a sequence by its index in the user's data.
-        """
+        """Return the loss and its gradient with respect to the scores; errors name a sequence by the user's index."""
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
@@ -242,11 +239,7 @@ class ChainPartition:
         return self.pull_back(layout, self.apply_weights(tangents.nodes), dq, n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
-
-        It has one block for terms of tokens and one for terms of steps, and keeps only covariances within single tokens
-        and single steps.
-        """
+        """Return the product of v with a Hessian (30) that keeps only covariances within single tokens and steps."""
         p = at.residuals.nodes
         du, dw = self.scores(layout, v, n_jobs)
         dp = p * (du - np.einsum("tj,tj->t", p, du)[:, None])
@@ -274,10 +267,7 @@ class ChainPartition:
         return float(h.sum() if self.weights is None else np.dot(self.weights, h))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the gradient with respect to a term's scores, times the factor of its label kernel.
-
-        The result has one row per token. A term of steps must have inputs.
-        """
+        """Return the gradient for the scores of each token or step, times the factor of the term's label kernel."""
         residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
         return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
@@ -341,10 +331,7 @@ class ChainPartition:
         )
 
     def cut(self) -> list[ChainPartition]:
-        """Divide the sequences into partitions for threads.
-
-        Return a single partition if features are sparse, or if tokens with equal inputs share a row of features.
-        """
+        """Divide the sequences into partitions for threads; into one if features are sparse or shared by tokens."""
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)
