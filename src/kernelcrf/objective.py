@@ -40,10 +40,10 @@ from kernelcrf.terms import Layout
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The objective P at one point theta.
+    """The objective at one point theta.
 
-    value, gradient : P and its gradient.
-    lower_bound : a lower bound on the minimum of P, -inf if P is not convex.
+    value, gradient : the objective and its gradient.
+    lower_bound : a lower bound on the minimum of the objective, -inf if it is not convex.
     parts : the state of each partition of the data, with its scores and results of inference.
     """
 
@@ -56,7 +56,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Ray:
-    """The objective P at the points start + step * direction, for line searches.
+    """The objective at the points start + step * direction, for line searches.
 
     scores : the change of the scores along the direction, so that no step needs products with features.
     """
@@ -67,7 +67,7 @@ class Ray:
     scores: tuple[Scores, ...]
 
     def along(self, step: float) -> tuple[float, float]:
-        """Return the value of P at this step, and its derivative with respect to `step`."""
+        """Return the value of the objective at this step, and its derivative with respect to `step`."""
         objective, layout = self.objective, self.objective.layout
 
         def one(k: int) -> Floats:
@@ -82,14 +82,14 @@ class Ray:
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
-        """Evaluate P and its gradient at this step. This costs half a pass, because the scores need not be computed."""
+        """Evaluate objective and gradient at this step. This costs half a pass, because scores need not be computed."""
         scores = [part.scores.move(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
         return self.objective.evaluate(self.start.theta + step * self.direction, curvature=curvature, scores=scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The objective P, which is summed over partitions of the data by an engine."""
+    """The objective, which an engine sums over partitions of the data."""
 
     layout: Layout
     partitions: Sequence[Partition]
@@ -107,11 +107,11 @@ class Objective:
 
     @property
     def is_convex(self) -> bool:
-        """Return whether P is convex, which is the case if all labels are observed."""
+        """Return whether the objective is convex, which is the case if all labels are observed."""
         return all(partition.is_convex for partition in self.partitions)
 
     def evaluate(self, theta: Floats, *, curvature: bool = False, scores: Sequence[Scores] | None = None) -> Evaluation:
-        """Evaluate P and its gradient at theta in one pass over the data.
+        """Evaluate the objective and its gradient at theta in one pass over the data.
 
         curvature : whether to keep what products with the Hessian need.
         scores : the scores of each partition at theta, if they are known already; then half a pass is enough.
@@ -129,7 +129,7 @@ class Objective:
         return Evaluation(theta, value, gradient, self._lower_bound(value, gradient, sums.bound), tuple(parts))
 
     def _lower_bound(self, value: float, gradient: Floats, bound: LinearBound | None) -> float:
-        """Return a lower bound on the minimum of P, or -inf if P is not convex.
+        """Return a lower bound on the minimum of the objective, or -inf if it is not convex.
 
         It comes from `bound`, if this is given, and otherwise from the gradient by Lemma 9.
         """
@@ -140,17 +140,17 @@ class Objective:
         return bound.constant - 0.5 * sum(self.layout.squared_dual_norms(bound.slope).values())
 
     def gap(self, at: Evaluation) -> float:
-        """Return P minus its lower bound at an evaluated point.
+        """Return the objective minus its lower bound at an evaluated point.
 
-        If P is not convex, there is no such bound. Then return sum_k |g_k|^2 / (2 lam_k), where g_k is the gradient and
-        lam_k the regularisation of term k. It is zero at a stationary point.
+        If the objective is not convex, it has no such bound. Then return sum_k |g_k|^2 / (2 lam_k), where g_k is the
+        gradient and lam_k the regularisation of term k. It is zero at a stationary point.
         """
         if self.is_convex:
             return at.value - at.lower_bound
         return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
 
     def noise(self, at: Evaluation) -> float:
-        """Estimate the rounding error of P at an evaluated point; the module docstring has the formula."""
+        """Estimate the rounding error of the objective at an evaluated point by the formula in the module docstring."""
         size = max(abs(at.value), np.finfo(np.float64).tiny)
         sizes = partial(_score_sizes, self.layout, size)
         total, squares = self.sum(lambda k: self.partitions[k].total(sizes, at.parts[k]))
@@ -191,8 +191,9 @@ class Objective:
 def _score_sizes(layout: Layout, size: float, rows: RowPartition, at: PartitionState) -> Floats:
     """Return the sums of a_c and of a_c^2 over the cliques c of a partition, where a_c = omega_c |s_c| / size.
 
-    omega_c is the weight and s_c the largest score of a clique; `size` is |P|. Because of the division, squares neither
-    overflow nor vanish. Quotients are limited to 1e150, since larger scores leave no correct digit of P anyway.
+    omega_c is the weight and s_c the largest score of a clique; `size` is the absolute value of the objective. Because
+    of the division, squares neither overflow nor vanish. Quotients are limited to 1e150, since larger scores leave no
+    correct digit of the objective anyway.
     """
     with np.errstate(over="ignore"):
         relative = np.minimum(rows.score_sizes(layout, at) / size, 1e150)

@@ -1,4 +1,4 @@
-"""Solvers that minimise the objective P: one loop and one line search, with several rules for directions."""
+"""Solvers that minimise the objective; most of them share one loop and one line search."""
 
 from kernelcrf.objective import Objective
 from kernelcrf.solvers.dual import Dual
@@ -19,7 +19,10 @@ SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a 
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
-    """Return the solver with this name, or a solver object unchanged; "auto" is Dual if it can be used, else LBFGS."""
+    """Return the solver with this name, or `solver` itself if it is an object.
+
+    "auto" selects Dual if it can minimise the objective, and LBFGS otherwise.
+    """
     SOLVER.check("solver", solver)
     if not isinstance(solver, str):
         return solver

@@ -1,6 +1,6 @@
 """Compiled loops of the solver `Dual`; `solvers.dual` explains the arrays and formulas.
 
-Rows with one number per label are padded with zeros to `padded_width`, a whole number of SIMD vectors.
+Rows with one number per label are padded with zeros to the length that `padded_width` returns, for SIMD.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ GROWTH = 1.1
 
 @inlined
 def scores_of(pointers, columns, values, row, W, s, t):
-    """Compute s[t], the sum over the features of row t of value * W[column]."""
+    """Write the scores of the labels, the product of one row of a sparse CSR matrix with W, into s[t]."""
     width = W.shape[1]
     for j in range(width):
         s[t, j] = 0
@@ -29,10 +29,13 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 @compiled
 def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
-    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
+    """Compute the node marginals p and the summed edge marginals q of one sequence; return its entropy.
 
-    Illegal labels and steps have potential 0; a and b stay finite. failed[0] is set if the range of scores is too large
-    for scaled messages (see `inference.scaled`). For a sequence of one node, b may be empty, (0, 0).
+    a, b : the scores of labels and of steps. b may be empty if the sequence has one token.
+    first, last, steps : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
+    failed : failed[0] is set to True if the scores differ too much for `inference.scaled`.
+
+    The other arrays are working memory.
     """
     n_nodes, n_labels = p.shape
     width, n_steps = u.shape[1], b.shape[0]
@@ -91,7 +94,10 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 
 @compiled
 def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
-    """Compute marginals and entropies of all sequences from the scores a and b; return how many sequences failed."""
+    """Compute the marginals and entropies of all sequences, given the scores a of labels and b of steps.
+
+    Return the number of sequences whose scores differ too much for `inference.scaled`.
+    """
     longest, n_failed, n_steps = 0, 0, b.shape[1]
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):

@@ -1,21 +1,28 @@
 """Maximise the dual objective D, one sequence at a time: exponentiated gradients (Collins et al., 2008).
 
-    D(alpha) = sum_i omega_i H(alpha_i) - sum_k lam_k/2 |theta_k|^2,
-    theta_k  = sum_i omega_i [Phi_k(x_i, y_i) - E_{alpha_i} Phi_k] / lam_k,
+The dual variables are a distribution alpha_i over the labelings of each sequence i. They determine the parameters
+theta:
 
-with a distribution alpha_i over the labelings of each sequence. D(alpha) <= min P, with equality at its maximum, so
-that P(theta) - D(alpha) certifies theta. alpha_i is stored as scores a_i of tokens and b_i of steps. An ascent step
-moves these towards s_i and w, the scores that theta gives to tokens and steps:
+    D(alpha) = sum_i omega_i H(alpha_i) - sum_k lam_k/2 |theta_k|^2,
+    theta_k  = sum_i omega_i [Phi_k(x_i, y_i) - E_{alpha_i} Phi_k] / lam_k.
+
+Here omega_i is the weight of a sequence and H the entropy; term k has joint features Phi_k and regularisation lam_k. D
+is never larger than the minimum of the objective P, and both are equal at the optimum, so that P(theta) - D(alpha) is a
+certified gap. Each alpha_i is stored as scores a_i of labels and b_i of steps. If s_i and w are the scores of labels
+and steps at theta, an ascent step makes
 
     alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
 
-where eta is halved until D increases. theta changes after every sequence, not only after every pass over the data, so
-that few passes are enough; but sequences are processed one after the other, in one thread, and features must be sparse.
-L-BFGS takes over if messages cannot be scaled, or if the gains of D hardly decrease from pass to pass, for example with
-noisy labels and similar tokens. It begins at the start if this shows in the first passes, later at the current point.
+where eta is halved until D increases. Few passes are enough, because theta changes after every sequence and not only
+after every pass over the data. On the other hand, sequences are processed one after the other in a single thread, and
+features must be sparse.
 
-At the start, every token has its observed label with probability 1 - delta and the other labels with equal
-probabilities; delta maximises D. If a start theta is given and D is greater there, its distribution is used instead.
+L-BFGS replaces this method if messages cannot be scaled, or if the increase of D per pass hardly shrinks, for example
+with noisy labels and similar tokens. If this is noticed in the first passes, L-BFGS starts from the beginning,
+otherwise from the current theta.
+
+At the start, every token has its observed label with probability 1 - delta, and all other labels have equal
+probabilities; delta maximises D. If a starting point theta is given and D is larger there, its distribution is used.
 """
 
 from __future__ import annotations
@@ -46,7 +53,9 @@ SLOW_PASSES, SLOW_RATIO = 8, 0.93
 
 @dataclass(frozen=True)
 class Dual:
-    """Solver for sparse features: exponentiated gradients on the dual. `seed` draws the random orders of sequences.
+    """Solver for sparse features, which maximises the dual objective by exponentiated gradients.
+
+    seed : seed of the random order in which sequences are processed.
 
     Examples
     --------
@@ -66,7 +75,7 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs observed labels, sparse features, label_kernel="delta" and transitions without inputs.
+        It needs observed labels, sparse features, label_kernel="delta" and transitions that do not depend on inputs.
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
@@ -83,7 +92,7 @@ class Dual:
         return tokens is not None and tokens.is_sparse and plain
 
     def check(self, objective: Objective) -> None:
-        """Raise if this solver cannot handle the objective."""
+        """Raise ValueError if this solver cannot minimise the objective."""
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
@@ -91,7 +100,10 @@ class Dual:
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run passes over the sequences until P - D is within the tolerance; evaluate P only when that is likely."""
+        """Run passes over the sequences until the gap between objective and dual is small enough; return the status.
+
+        The objective is evaluated only when the gap is probably within the tolerance.
+        """
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
@@ -125,22 +137,27 @@ class Dual:
 
 
 def _rest(gains: list[float]) -> float:
-    """Estimate how much the dual objective D can still increase, if gains shrink by a constant factor per pass."""
+    """Estimate how much the dual objective can still increase, if its gain per pass shrinks by a constant factor."""
     before, last = gains[-2:]
     return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
 
 
 def _ratio(gains: list[float], n: int) -> float:
-    """Return the mean ratio of successive gains over the last n passes; 0 if there are too few."""
+    """Return the mean ratio of successive gains over the last n passes, or 0 if there were fewer passes."""
     return float((gains[-1] / gains[-1 - n]) ** (1 / n)) if len(gains) > n + 1 else 0.0
 
 
 @dataclass(eq=False)
 class Ascent:
-    """The current point of the ascent: alpha, theta and the value of D.
+    """The current point of the ascent: the dual variables alpha and the parameters theta.
 
-    W (d, width) and w (L, L) are theta. alpha has the scores a (N, L) and b (m, L, L), the marginals p (N, L), and
-    q (m, L, L), summed over the steps of a sequence. etas (m,) are the step sizes. Without edges w, b, q are empty.
+    W, w : theta, as weights of features and as scores of steps.
+    a, b : alpha, as scores of labels (one row per token) and of steps (one matrix per sequence).
+    p, q : the marginals of alpha: of labels, and of steps, summed over each sequence.
+    entropies : the entropy of alpha for each sequence.
+    etas : the step size of each sequence.
+
+    If the model has no steps, w, b and q are empty.
     """
 
     objective: Objective
@@ -155,7 +172,10 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Start near the observed labels or at theta = `start`, if D is larger there; None if neither can be scaled."""
+        """Return the first point of the ascent, or None if its scores differ too much for scaled messages.
+
+        It is near the observed labels, or at theta = `start` if the dual objective is larger there.
+        """
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
@@ -164,7 +184,7 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return the ascent at the alpha with scores s and w, or None if its messages cannot be scaled."""
+        """Return the point whose alpha has the scores s and w, or None if they differ too much for scaled messages."""
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
@@ -184,7 +204,7 @@ class Ascent:
 
     @property
     def value(self) -> float:
-        """Return the dual objective D(alpha)."""
+        """Return the value of the dual objective."""
         theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
         penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
@@ -206,14 +226,17 @@ class Ascent:
         loops.epoch(rng.permutation(len(self.b)), *data, *state)
 
     def report(self, progress: Progress) -> None:
-        """Evaluate P at theta and add the point to `progress`, with D as a lower bound."""
+        """Evaluate the objective at theta and report it to `progress`, with the dual objective as a lower bound."""
         at = self.objective.evaluate(self.theta)
         progress.passes += 1
         progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
-    """Return scores with which tokens have their observed labels with probability 1 - delta; delta maximises D."""
+    """Return scores at which every token has its observed label with probability 1 - delta.
+
+    delta maximises the dual objective.
+    """
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
@@ -248,7 +271,7 @@ def _weights(partition: ChainPartition) -> Floats:
 
 
 def _observed_steps(objective: Objective) -> Floats:
-    """Count the observed transitions from each label to each label, (L, L); (0, 0) without edges."""
+    """Return how often each label follows each label, weighted by sequence; empty if the model has no steps."""
     partition = _chains(objective)
     return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
 

@@ -1,8 +1,9 @@
-"""Minimise P with SciPy's L-BFGS in preconditioned variables phi, until the certificate meets the tolerance.
+"""Minimise the objective with SciPy's L-BFGS in preconditioned variables, until the gap is within the tolerance.
 
-With theta = E^-T phi and the preconditioner M = E E' of `preconditioners`, the Hessian in phi is close to the identity,
-as L-BFGS assumes at the start. M is computed at the starting point, with its variances p (1 - p) divided by four,
-because the marginals p of a fitted model are closer to 0 and 1 than at the start.
+The preconditioner M = E E' (see `preconditioners`) approximates the Hessian, and theta = E^-T phi with new variables
+phi. The Hessian with respect to phi is then close to the identity, which is what L-BFGS assumes at the start. M is
+computed at the starting point from variances p (1 - p) of labels. These are divided by four, because in a fitted model
+the probabilities p are closer to 0 and 1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 
 @dataclass(frozen=True)
 class LBFGS(Solver):
-    """L-BFGS that stores `memory` pairs of vectors, fewer if theta is long; `precondition=False` works on theta itself.
+    """L-BFGS, a quasi-Newton method that needs only gradients.
+
+    memory : the number of pairs of vectors that are stored; fewer are stored if there are very many parameters.
+    precondition : whether to minimise in preconditioned variables.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""Line search along a descent direction d: find a step with Armijo's decrease and a small slope.
+"""Line search along a descent direction: find a step that satisfies Armijo's condition and has a small slope.
 
-phi(step) = P(theta + step d) is convex. The step length 1 is tried first, and evaluated with its gradient, because it
-is nearly always good for Newton directions. If it is not, the zero of phi' is bracketed and approached by secant steps
-that stay away from the ends of the bracket. Scores are cached, so that each trial costs only inference.
+The step 1 is tried first and evaluated with its gradient, because it is nearly always good for Newton directions. If it
+is not good, a step at which the slope is zero is bracketed, and approached by secant steps that stay away from the ends
+of the bracket. This works because the slope of a convex objective never decreases along a line. Scores are cached, so
+that each trial only needs inference.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Result of a line search: the point (None if P cannot decrease), the step, the evaluations (half a pass each)."""
+    """The result of a line search.
+
+    at : the point that was found, or None if the objective cannot decrease.
+    step : the step length.
+    evaluations : the number of full evaluations, which cost half a pass each.
+    """
 
     at: Evaluation | None
     step: float
@@ -28,7 +34,11 @@ class Found:
 
 
 def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
-    """Find a step with Armijo's decrease and at most `wolfe` times the first slope; `curvature` as in `evaluate`."""
+    """Find a step along the ray that decreases the objective sufficiently and has a small slope.
+
+    wolfe : the largest allowed |slope| at the step, as a fraction of |slope| at the start.
+    curvature : whether the point that is found must support products with the Hessian.
+    """
     value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
     noise = ROUNDING * abs(value)
     if slope >= 0:
@@ -45,7 +55,10 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
 
 
 def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:
-    """Return whether `at` has a value below `start` by more than rounding, or an equal value and a better bound."""
+    """Return whether the objective decreases from `start` to `at` by more than `noise`.
+
+    An equal value with a larger lower bound is also better.
+    """
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 
 

@@ -1,10 +1,11 @@
 """Solve linear systems with matrices that are positive definite up to rounding.
 
-    conjugate gradients     solve A d = -g by products with A, only as accurately as needed
-    Cholesky factors        E E' = M + tau I, tau the least of 0, eps tr M, 100 eps tr M, ... for which E exists
+Conjugate gradients solve A d = -g by products with A, only as accurately as needed.
 
-If features have a large common offset, rounding of the large eigenvalues of M hides the small ones. For a direction or
-a preconditioner, any positive definite matrix near M is good enough.
+The Cholesky factor E of a matrix M satisfies E E' = M + tau I, where tau is the smallest of the numbers 0, eps
+trace(M), 100 eps trace(M), ... for which the factor exists, and eps is the machine precision. A positive tau is needed
+if features have a large common offset: rounding errors of the large eigenvalues of M are then larger than its small
+eigenvalues. For a search direction or a preconditioner, any positive definite matrix near M is good enough.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ GROWTH, MOST_TRIALS = 100.0, 8
 def solve_cg(
     product: Product, g: Floats, precondition: Product | None, rtol: float, max_iter: int
 ) -> tuple[Floats, int]:
-    """Solve A d = -g to |A d + g| <= rtol |g| with at most `max_iter` calls of `product` (A v); return d, calls."""
+    """Solve A d = -g by conjugate gradients; return d and the number of products with A.
+
+    product : computes A v.
+    precondition : computes an approximation of A^-1 v, or None.
+    rtol : stop if |A d + g| <= rtol |g|.
+    max_iter : stop after this number of iterations.
+    """
     count = 0
 
     def count_product(v: Floats) -> Floats:
@@ -40,7 +47,10 @@ def solve_cg(
 
 
 def lower_factor(M: Floats) -> Floats:
-    """Return the Cholesky factor E of a symmetric matrix M, or of the nearest M + tau I that has one."""
+    """Return the lower Cholesky factor of a symmetric matrix M.
+
+    If M is not positive definite because of rounding, a small multiple of the identity is added.
+    """
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):
         try:
@@ -48,6 +58,6 @@ def lower_factor(M: Floats) -> Floats:
         except LinAlgError:
             tau = max(GROWTH * tau, float(np.finfo(np.float64).eps * np.trace(M)))
     raise ValueError(
-        f"a block of the Hessian has entries up to {np.abs(M).max():.3g} and is far from positive definite: scale the "
-        "inputs, for example with sklearn.preprocessing.StandardScaler"
+        f"the Hessian has entries up to {np.abs(M).max():.3g} and is far from positive definite: expected "
+        "smaller inputs; scale the inputs, for example with sklearn.preprocessing.StandardScaler"
     )

@@ -1,12 +1,14 @@
-"""A run of a solver: start, history, stopping rule, and the loop of solvers that compute directions.
+"""The run of a solver: its starting point, its history, when it stops, and a loop that solvers share.
 
-Each evaluated point gives a lower bound on the optimum. The certified gap is P minus the largest of these bounds, and a
-run ends as soon as it is at most `tol` |P|.
-If labels are missing, P is not convex and has no such bound. Then sum_k |g_k|^2 / (2 lam_k) of the gradient g measures
-how close to stationary a point is, and a run that makes it small enough ends "stationary", never "optimal". In that
-case zero can be a saddle: labels that occur in the data in the same way have equal gradients there, and descent never
-separates them. The run therefore starts at a random point drawn from the prior, scaled towards zero until P is at most
-1 + RISE times its value at zero. If P is convex, every start leads to the same optimum.
+Let P be the objective. If P is convex, each evaluated point gives a lower bound on the minimum of P. The certified gap
+is P minus the largest of these bounds, and a run ends as soon as the gap is at most `tol` |P|. Every starting point
+leads to the same optimum.
+
+If labels are missing, P is not convex and has no such bound. A run then ends as "stationary", never as "optimal", if
+sum_k |g_k|^2 / (2 lam_k) is small enough, where g_k is the gradient and lam_k the regularisation of term k. Zero is a
+bad starting point, because it can be a saddle point: labels that occur in the data in the same way have equal gradients
+there, and descent never separates them. The run therefore starts at a random point drawn from the prior, which is moved
+towards zero until P is at most 1 + RISE times its value at zero.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True)
 class Record:
-    """One point of a run: the value of P, the best lower bound so far, the gap, the step length, and the cost so far.
+    """One point in the history of a run.
 
-    `passes` counts passes over the data. `step` is NaN if the solver does not report it (L-BFGS).
+    value : the objective P.
+    lower_bound : the largest lower bound on the minimum of P so far.
+    gap : P minus this bound; if P is not convex, a measure of how far the point is from stationary.
+    step : the step length; NaN if the solver does not report it (L-BFGS).
+    passes, seconds : the cost so far, as the number of passes over the data and as time.
 
     Examples
     --------
@@ -57,13 +63,17 @@ class Record:
 
     @property
     def relative_gap(self) -> float:
-        """Return the gap divided by |P|."""
+        """Return the gap divided by the absolute value of the objective."""
         return self.gap / max(abs(self.value), np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a run: its best point, the certificate, and the history of all points.
+    """The result of a run.
+
+    evaluation : the best point.
+    certificate : the certificate of this point.
+    history : the records of all points.
 
     Examples
     --------
@@ -90,7 +100,7 @@ class Solution:
 
     @property
     def status(self) -> str:
-        """Return how the run ended: optimal, stationary, max_iter, stalled or interrupted."""
+        """Return how the run ended: "optimal", "stationary", "max_iter", "stalled" or "interrupted"."""
         return self.certificate.status
 
     @property
@@ -101,7 +111,12 @@ class Solution:
 
 @dataclass(eq=False)
 class Progress:
-    """The state of a run: its history, its best point and the greatest lower bound so far.
+    """The state of a run: its history, its best point and the largest lower bound so far. Solvers report points to it.
+
+    history : the records of all points that were reported.
+    best : the point with the smallest objective.
+    lower_bound : the largest lower bound on the minimum of the objective.
+    passes : the number of passes over the data so far, which solvers update.
 
     Examples
     --------
@@ -129,7 +144,7 @@ class Progress:
     started: float = field(default_factory=time.perf_counter)
 
     def observe(self, at: Evaluation, step: float) -> None:
-        """Add a point to the history, and call the callbacks."""
+        """Add an evaluated point to the history, update the best point and the bound, and call the callbacks."""
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
@@ -144,19 +159,22 @@ class Progress:
             self.keep(at.theta, self.history)
 
     def _check(self, at: Evaluation) -> None:
-        """Raise if the value, the gradient or the bound of a point overflows."""
+        """Raise ValueError if the objective, its gradient or its lower bound overflows."""
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
             raise ValueError(
-                f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g}, its gradient at most "
-                f"{np.abs(at.gradient).max(initial=0.0):.3g}: numbers of this size overflow. Scale the inputs, for "
-                "example with sklearn.preprocessing.StandardScaler, lower C, or use a kernel with smaller values"
+                f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g} and its largest derivative "
+                f"{np.abs(at.gradient).max(initial=0.0):.3g}, which overflows. To get smaller numbers, scale the "
+                "inputs, for example with sklearn.preprocessing.StandardScaler, lower C, or use another kernel"
             )
 
     @property
     def solved(self) -> bool:
-        """Return whether the gap is at most `tol`, with the rounding of P added unless that alone exceeds `tol`."""
+        """Return whether the gap is within the tolerance.
+
+        If the rounding error of the objective is smaller than the tolerance, it is added to the gap.
+        """
         if self.best is None or not self.objective.is_convex or self.history[-1].relative_gap > self.tol:
             return self.history[-1].relative_gap <= self.tol
         allowed, noise = self.tol * abs(self.best.value), self.objective.noise(self.best)
@@ -170,8 +188,8 @@ class Progress:
     def solution(self, status: str) -> Solution:
         """Return the best point with its certificate.
 
-        The status "optimal" is checked. It becomes "stalled" if the gap plus the rounding error of the objective
-        exceeds `tol`, and "stationary" if the objective is not convex.
+        If the solver reports "optimal", this is checked. The status becomes "stalled" if the gap plus the rounding
+        error of the objective exceeds the tolerance. If the objective is not convex, it becomes "stationary".
         """
         if self.best is None:
             raise KeyboardInterrupt
@@ -186,7 +204,7 @@ class Progress:
 
 
 class Solver(Protocol):
-    """Protocol of solvers: `check` raises if the solver cannot handle the objective, `solve` minimises it.
+    """Protocol of solvers: `check` raises an error if the solver cannot minimise an objective, `solve` minimises it.
 
     Examples
     --------
@@ -199,11 +217,11 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise if this solver cannot handle the objective. By default, a solver accepts any objective."""
+        """Raise an error if this solver cannot minimise the objective. By default, any objective is accepted."""
         return
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start`, report each point to `progress`, and return the status."""
+        """Minimise from `start`, report each point to `progress`, and return the status."""
         ...
 
 
@@ -241,11 +259,13 @@ def minimise(
     keep: Callable[[Floats, list[Record]], None] | None = None,
     earlier: Sequence[Record] = (),
 ) -> Solution:
-    """Minimise P from `start` until the certified relative gap is at most `tol`. After Ctrl-C, return the best point.
+    """Minimise the objective from `start`, until the certified gap, relative to the objective, is at most `tol`.
+
+    After Ctrl-C, the best point so far is returned.
 
     callback : called with the record of every point.
-    keep : called with the theta of every point and the history up to this point.
-    earlier : the history of a run that ended at `start` and is continued. Its lower bounds are not used.
+    keep : called with the theta of every point and the history so far.
+    earlier : the history of an earlier run that ended at `start`, to be continued. Its lower bounds are not used.
 
     Examples
     --------
@@ -283,7 +303,11 @@ class Directions(Protocol):
 
 
 def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
-    """Repeat direction and line search until the gap is within `tol`; `search` explains `curvature` and `wolfe`."""
+    """Alternate between computing a direction and a line search until the gap is within `tol`; return the status.
+
+    curvature : whether the directions need products with the Hessian.
+    wolfe : how much a line search must reduce the slope (see `line_search.search`).
+    """
     objective = progress.objective
     at = objective.evaluate(start, curvature=curvature)
     progress.passes += 1

@@ -1,19 +1,22 @@
-"""Newton's method (19), d = -H^-1 g, and the paper's two methods that solve only a part of this system.
+"""Newton's method (19), and the paper's two methods that solve only part of Newton's linear system.
 
-    Newton        forms the Hessian H, one product for each column: for small problems, quadratically convergent
+With the gradient g and the Hessian H of the objective P, Newton's direction d solves H d = -g.
+
+    Newton        forms H, one product per column: converges quadratically, for small problems
     NewtonCG      solves H d = -g by preconditioned conjugate gradients, only as accurately as needed
-    BlockJacobi   replaces H by the blocks (30), without covariances between cliques
-    Subspace      uses the rows and columns of one term, the term with the greatest bound (Corollary 10)
+    BlockJacobi   replaces H by a block-diagonal matrix (30), without covariances between cliques
+    Subspace      solves for the parameters of a single term, the one with the largest bound (Corollary 10)
 
 NewtonCG: if P were quadratic, the residual of the linear system would be the gradient at the next point, and the
-certified gap is proportional to its square. Each system is therefore solved to a fixed share of the gradient, and the
-last one only so far that the gap falls below the tolerance.
+certified gap would be proportional to its square. Each system is therefore solved until the residual is a fixed
+fraction of the gradient. The last system is only solved until the gap would fall below the tolerance.
 
-BlockJacobi: full steps can diverge. With strong transitions the labels of neighbours depend on each other, and the
-blocks can be less than half of the curvature, which a full step does not tolerate. An exact line search prevents this.
+BlockJacobi: with strong transitions, the labels of neighbours depend on each other. The blocks can then have less than
+half of the true curvature, and full steps would diverge. A nearly exact line search prevents this.
 
-Subspace: by Lemma 9 a term with gradient g_k can lower P by at most |g_k|^2 / (2 lam_k). If all these bounds are below
-the tolerance, the run is certified. A term whose bound is never the greatest never changes.
+Subspace: by Lemma 9, changing a term with gradient g_k and regularisation lam_k lowers P by at most
+|g_k|^2 / (2 lam_k). If these bounds are small enough for all terms, the run is certified. A term whose bound is never
+the largest never changes.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ from kernelcrf.validation import COUNT, SHARE, check_parameters
 
 @dataclass(frozen=True)
 class Newton(Solver):
-    """Newton's method for at most `most` parameters, since forming the Hessian takes one product per parameter.
+    """Newton's method for small problems.
+
+    most : the largest number of parameters; forming the Hessian takes one pass over the data per parameter.
 
     Examples
     --------
@@ -50,7 +55,7 @@ class Newton(Solver):
         COUNT.check("most", self.most)
 
     def check(self, objective: Objective) -> None:
-        """Raise if the Hessian would be too large."""
+        """Raise ValueError if there are too many parameters to form the Hessian."""
         if objective.layout.size > self.most:
             raise ValueError(
                 f"solver='newton' would form the Hessian of {objective.layout.size} parameters: expected at most "
@@ -58,11 +63,11 @@ class Newton(Solver):
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start`: solve each system with a Cholesky factor of the Hessian, then search along the line."""
+        """Minimise from `start`: form and factor the Hessian at each point, then search along the Newton direction."""
         return descend(self, start, progress, curvature=True, wolfe=0.9)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return -H^-1 g, and the number of passes: one for each column of H."""
+        """Return the Newton direction -H^-1 g, and the number of passes, which is the number of parameters."""
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
         return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)
@@ -70,7 +75,10 @@ class Newton(Solver):
 
 @dataclass(frozen=True)
 class NewtonCG(Solver):
-    """Newton-CG: solve each system until the residual is `share` of the gradient, in at most `cg_iter` products.
+    """Newton's method with conjugate gradients, which needs products with the Hessian but does not form it.
+
+    share : each linear system is solved until the residual is at most this fraction of the gradient.
+    cg_iter : the largest number of Hessian products per system.
 
     Examples
     --------
@@ -88,7 +96,7 @@ class NewtonCG(Solver):
         check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start`: find each direction by conjugate gradients, then search along the line."""
+        """Minimise from `start`: find each direction by conjugate gradients, then run a line search."""
         rule = _Directions(self, Preconditioning.of(progress.objective), progress)
         return descend(rule, start, progress, curvature=True, wolfe=0.9)
 
@@ -111,7 +119,10 @@ class _Directions:
 
 @dataclass(frozen=True)
 class BlockJacobi(Solver):
-    """Newton steps with the blocks (30): conjugate gradients to `rtol`, at most `cg_iter` products of one pass each.
+    """Newton's method with a block-diagonal approximation (30) of the Hessian.
+
+    rtol : each linear system is solved to this relative residual by conjugate gradients.
+    cg_iter : the largest number of products per system; each takes one pass over the data.
 
     Examples
     --------
@@ -129,17 +140,20 @@ class BlockJacobi(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start` with directions from the blocks and an almost exact line search."""
+        """Minimise from `start`, with a block-diagonal Hessian and almost exact line searches."""
         return descend(self, start, progress, curvature=False, wolfe=0.1)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the Newton direction in which the blocks replace H, and the number of passes."""
+        """Return the Newton direction for the block-diagonal Hessian, and the number of passes that it took."""
         return solve_cg(lambda v: objective.block_product(at, v), at.gradient, None, self.rtol, self.cg_iter)
 
 
 @dataclass(frozen=True)
 class Subspace(Solver):
-    """The paper's subspace descent: Newton directions within one term, by conjugate gradients to `rtol`.
+    """The paper's subspace descent: each step is a Newton step for the parameters of one term.
+
+    rtol : each linear system is solved to this relative residual by conjugate gradients.
+    cg_iter : the largest number of Hessian products per system.
 
     Examples
     --------
@@ -157,11 +171,14 @@ class Subspace(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run from `start`; each step changes one term."""
+        """Minimise from `start`; each step changes the parameters of one term."""
         return descend(self, start, progress, curvature=True, wolfe=0.5)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the Newton direction of the term with the greatest bound, zero for other terms, and the passes."""
+        """Return a Newton direction that changes only the term with the largest bound, and the number of passes.
+
+        The bound says by how much changing a term can lower the objective.
+        """
         bounds = objective.layout.squared_dual_norms(at.gradient)
         part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
 

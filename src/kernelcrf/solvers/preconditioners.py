@@ -1,14 +1,17 @@
-"""Preconditioners: approximations M of the Hessian, made from the paper's blocks (30).
+"""Preconditioners: approximations M of the Hessian, made from the blocks (30) of the paper.
 
-For the weights of label l, the block of a term is F' diag(omega p_l (1 - p_l)) F + lam. There are three approximations:
+A term has features F with one row per clique, sample weights omega and regularisation lam. With the probability p_l of
+label l at each clique, the block for the weights of label l is F' diag(omega p_l (1 - p_l)) F + lam I. There are three
+approximations of these blocks:
 
-    per label    the blocks themselves, factored: most exact, L n^2 N operations per point; for few features
-    kronecker    F' Omega F (x) diag(c) + lam, c_l the mean of p_l (1 - p_l): one eigendecomposition for all points
-    diagonal     the diagonals of the blocks, for large n or sparse F
+    per label    the blocks themselves, for few features: L n^2 N operations for L labels, n features, N cliques
+    kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for all points
+    diagonal     the diagonals of the blocks, for many features or sparse features
 
-For terms without inputs, M has the sum of p_l (1 - p_l). For terms of steps with unknown marginals it has a constant:
-the number of tokens divided by the number of weights. Each M = E E' gives M^-1 for conjugate gradients, and E^-T for a
-change of variables theta = E^-T phi, after which M is the identity.
+For terms without inputs, M contains the sum of omega p_l (1 - p_l) over cliques. If the marginals of steps are not
+known, M contains a constant for them: the number of tokens divided by the number of weights.
+
+With M = E E', conjugate gradients use M^-1. A change of variables theta = E^-T phi makes M the identity.
 """
 
 from __future__ import annotations
@@ -34,19 +37,24 @@ KRONECKER_UP_TO = 4000
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """A positive definite M = E E': `forward` computes E^-1 v, `back` computes E^-T v; with log det M."""
+    """A positive definite matrix M = E E'.
+
+    forward : computes E^-1 v.
+    back : computes E^-T v, with the transposed inverse.
+    log_determinant : the logarithm of the determinant of M.
+    """
 
     forward: Product
     back: Product
     log_determinant: float
 
     def inverse(self, v: Floats) -> Floats:
-        """Return the solution M^-1 v."""
+        """Return M^-1 v."""
         return self.back(self.forward(v))
 
 
 def _join(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
-    """Combine the preconditioners of the terms, each with its slice of theta, to one block diagonal M."""
+    """Return the block-diagonal preconditioner whose blocks belong to the given slices of theta."""
 
     def forward(v: Floats) -> Floats:
         return np.concatenate([M.forward(v[part]) for part, M in parts])
@@ -58,7 +66,7 @@ def _join(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
 
 
 def _diagonal(d: Floats) -> Preconditioner:
-    """Return M = diag(d)."""
+    """Return the preconditioner M = diag(d)."""
 
     def divide(v: Floats) -> Floats:
         return v / np.sqrt(d)
@@ -67,7 +75,7 @@ def _diagonal(d: Floats) -> Preconditioner:
 
 
 def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
-    """Return M = (Q x I) diag(scale) (Q x I)', scale (n, r)."""
+    """Return the preconditioner with one block Q diag(scale[:, r]) Q' for each column r of `scale`."""
     root = np.sqrt(scale)
 
     def forward(v: Floats) -> Floats:
@@ -80,7 +88,7 @@ def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
 
 
 def _per_label(factors: list[Floats]) -> Preconditioner:
-    """Return a block diagonal M with one Cholesky factor (n, n) per label."""
+    """Return the block-diagonal preconditioner with one block E E' per label; `factors` are the matrices E."""
 
     def solve(trans: Literal["N", "T"], v: Floats) -> Floats:
         V = v.reshape(-1, len(factors))
@@ -93,14 +101,18 @@ def _per_label(factors: list[Floats]) -> Preconditioner:
 
 @dataclass(frozen=True, eq=False)
 class Preconditioning:
-    """Makes preconditioners at any point; keeps what is the same at all points: the spectra of F' Omega F by term."""
+    """Creates preconditioners at any point, and keeps what is the same at all points.
+
+    spectra : for each term that uses the kronecker form, the eigenvalues and eigenvectors of F' diag(omega) F, with the
+        features F and the sample weights omega.
+    """
 
     objective: Objective
     spectra: dict[str, tuple[Floats, Floats]]
 
     @classmethod
     def of(cls, objective: Objective) -> Preconditioning:
-        """Compute the eigenvalues and eigenvectors of F' Omega F for the terms that use the kronecker form."""
+        """Compute the eigenvalues and eigenvectors that all points share, for terms that use the kronecker form."""
         spectra = {}
         known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for term in objective.layout.terms:
@@ -113,7 +125,7 @@ class Preconditioning:
         return cls(objective, spectra)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
-        """Return the preconditioner M at the point `at`, with the variances p (1 - p) multiplied by `share`."""
+        """Return the preconditioner at an evaluated point; the variances p (1 - p) are multiplied by `share`."""
         layout = self.objective.layout
         return _join([(layout.slices[term.name], self._of_term(term, at, share)) for term in layout.terms])
 
@@ -138,14 +150,20 @@ class Preconditioning:
 
 
 def _over_weights(term: Term, of_labels: Floats) -> Floats:
-    """Convert values of labels (..., L) to values of weights (..., rank): the mean, unless the label kernel is I."""
+    """Convert an array with one column per label to one column per weight.
+
+    If the label kernel is not the identity, all columns get the mean over labels times the norm of the label kernel.
+    """
     if term.k_y.is_identity:
         return of_labels
     return np.repeat(of_labels.mean(axis=-1, keepdims=True) * term.k_y.norm, term.k_y.rank, axis=-1)
 
 
 def has_single_nodes(objective: Objective) -> bool:
-    """Return whether samples are single nodes, and their one term has dense features and label_kernel="delta"."""
+    """Return whether every sample is a single token, scored by exactly one term of tokens.
+
+    The term must have dense features and label_kernel="delta".
+    """
     nodes = [term for term in objective.layout.terms if term.cliques == TOKENS]
     for partition in objective.partitions:
         if not isinstance(partition, ChainPartition) or partition.chains.lengths.max(initial=0) > 1:
@@ -154,9 +172,10 @@ def has_single_nodes(objective: Objective) -> bool:
 
 
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
-    """Return the term's name and F' diag(omega p_l ([l = k] - p_k)) F, (L, L, n, n), if `has_single_nodes`, else None.
+    """Return the Hessian of the loss for samples that are single tokens, or None if `has_single_nodes` is False.
 
-    For such samples, these blocks are the whole Hessian of the loss.
+    The result is the name of the term, and one block F' diag(omega p_l ([l = k] - p_k)) F for each pair of labels l, k.
+    F are the features, omega the sample weights, and p_l the probabilities of label l.
     """
     if not has_single_nodes(objective):
         return None
@@ -183,7 +202,10 @@ def _mass(objective: Objective, term: Term) -> float:
 
 
 def _sum_partitions(objective: Objective, at: Evaluation | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the sum of function(*arguments, rows, state) over partitions; the state is None if `at` is None."""
+    """Return the sum of function(*arguments, partition, state) over all partitions.
+
+    The states are those of the point `at`, or None if `at` is None.
+    """
     bound = partial(function, *arguments)
     return objective.sum(lambda k: objective.partitions[k].total(bound, None if at is None else at.parts[k]))
 
@@ -201,15 +223,18 @@ def _pair_gram(term: Term, row: int, column: int, partition: ChainPartition, loc
 
 
 def _spread_gram(term: Term, label: int, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return F' diag(omega p_l (1 - p_l)) F of one label l."""
+    """Return F' diag(omega p (1 - p)) F for the features F, sample weights omega and probabilities p of one label."""
     return partition.features[term.name].gram(partition.spread(term, local)[:, label])
 
 
 def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return the diagonals of F' diag(omega p_l (1 - p_l)) F, (n, L)."""
+    """Return the diagonals of F' diag(omega p (1 - p)) F, one column per label.
+
+    F are the features, omega the sample weights, and p the probabilities of the label.
+    """
     return partition.features[term.name].squares_transposed_times(partition.spread(term, local))
 
 
 def _spread(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return omega p_l (1 - p_l) summed over cliques, (L,)."""
+    """Return the sum of p (1 - p) over cliques, times the sample weights, for the probabilities p of each label."""
     return np.asarray(partition.spread(term, local).sum(axis=0, dtype=np.float64))
