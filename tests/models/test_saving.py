@@ -106,13 +106,16 @@ def test_damaged_files_raise_and_do_nothing_else(data, tmp_path, count):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: {**c, "version": 99}, "format version 99, expected 1 or 2"),
+        (lambda c: {**c, "version": 99}, "the format version is 99, expected 1 or 2"),
         (lambda c: {**c, "format": "other"}, "expected a model written by"),
         (lambda c: {**c, "estimator": "Evil"}, "estimator 'Evil'"),
         (lambda c: {**c, "kernel": {**c["kernel"], "kernel": {"class": "eval", "parameters": {}}}}, "is inconsistent"),
         (lambda c: {**c, "parameters": {**c["parameters"], "extra": 1}}, "extra"),
         (lambda c: {**c, "labels": {"kind": "i", "classes": [0, 1]}}, "expected"),
-        (lambda c: {**c, "inputs": {"kind": "dense", "n_features": 10**12}}, "differ in size"),
+        (
+            lambda c: {**c, "inputs": {"kind": "dense", "n_features": 10**12}},
+            "the sizes of landmarks, their factor R and inputs differ",
+        ),
         (lambda c: {**c, "certificate": {**c["certificate"], "lower_bound": 1e9}}, "is inconsistent"),
         (lambda c: [], "expected a model written by"),
     ],

@@ -53,7 +53,7 @@ def test_what_may_be_long_is_not_in_the_tree():
     ("tree", "message"),
     [
         ({MARK: ["text", 3]}, "expected at most 2"),
-        ({MARK: ["text", 1]}, "more entries than the lists"),
+        ({MARK: ["text", 1]}, "more entries than all lists"),
         ([{MARK: ["text", 2]}, {MARK: ["text", 2]}], "expected at most 0"),
         ({MARK: ["floats", 1]}, "expected at most 0"),
         ({MARK: ["text", 10**9, 0]}, "expected integers above 0"),

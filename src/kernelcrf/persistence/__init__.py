@@ -1,4 +1,4 @@
-"""The file format of models and checkpoints: tensors and JSON, checked when they are read."""
+"""Read and write the files of models and checkpoints, which contain tensors and JSON; reading checks both."""
 
 from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
 from kernelcrf.persistence.model_file import PathLike as PathLike

@@ -1,4 +1,4 @@
-"""Read values, arrays and feature maps of a model file, and check them before anything computes with them."""
+"""Read values, arrays and feature maps from the content of a model file; raise if the content is not valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_number(config: Mapping[str, object], name: str, *, finite: bool = True, least: float = -math.inf) -> float:
-    """Return config[name]; raise unless it is a number >= `least`, which is finite unless finite=False."""
+    """Return config[name]; raise unless it is a number >= `least`, and a finite number if `finite` is true."""
     value = config[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or (finite and not math.isfinite(value)):
         raise ModelFileError(f"{name} is {shown(value)}: expected a {'finite ' * finite}number")
@@ -27,7 +27,7 @@ def read_number(config: Mapping[str, object], name: str, *, finite: bool = True,
 
 
 def read_count(config: Mapping[str, object], name: str, least: int = 0) -> int:
-    """Return config[name]; raise unless it is an integer of 64 bits that is at least `least`."""
+    """Return config[name]; raise unless it is an integer >= `least` that fits in 64 bits."""
     value = config[name]
     if type(value) is not int or not least <= value < 2**63:
         raise ModelFileError(f"{name} is {shown(value)}: expected an integer >= {least}")
@@ -52,17 +52,24 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 
 
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """Return arrays[name]; raise unless it has the given shape and NumPy kind (as in dtype.kind) and is finite."""
+    """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is `kind`.
+
+    If `shape` is None, every shape is valid.
+    """
     array = arrays[name]
     if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
-            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected {shape}, kind {kind!r}, finite"
+            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected finite entries, dtype.kind "
+            f"{kind!r}" + ("" if shape is None else f" and shape {shape}")
         )
     return array
 
 
 def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
-    """Return the configs of the distinct maps, and their arrays with the prefixes "map 0.", "map 1." and so on."""
+    """Convert distinct feature maps to a list of configs and a dict of arrays.
+
+    The names of the arrays begin with "map 0.", "map 1." and so on, in the order of the configs.
+    """
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, one in enumerate({id(own): own for own in maps}.values()):
@@ -73,9 +80,11 @@ def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
 
 
 def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
-    """Return the feature map whose arrays have the given prefix, for inputs of `n_features` columns (None if unknown).
+    """Return the feature map whose arrays have names that begin with `prefix`; raise if the map is not consistent.
 
-    Raise if it is inconsistent. Indices of sparse landmarks are checked, because compiled code does not check them.
+    The indices of sparse landmarks are checked here, because compiled code does not check them.
+
+    n_features : the number of columns of inputs that the map must accept, or None if it is unknown.
     """
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     result = from_arrays(config, own)
@@ -88,7 +97,7 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
         if not (np.diagonal(R) > 0).all():
             raise ModelFileError("the factor R of the landmarks has diagonal entries <= 0: expected entries > 0")
     if not fits:
-        raise ModelFileError("the model file is inconsistent: landmarks, their factor and the inputs differ in size")
+        raise ModelFileError("the model file is inconsistent: the sizes of landmarks, their factor R and inputs differ")
     if isinstance(result, WhitenedMap):
         with np.errstate(all="ignore"):
             finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()

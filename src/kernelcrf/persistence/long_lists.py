@@ -1,16 +1,17 @@
-"""Move long lists of JSON-able values into arrays, so that the header of a model file stays short.
+"""Store the long lists of a JSON value in arrays, so that the header of a model file stays short.
 
-`pack` removes every list of at least LONG strings, integers or floats from a tree of values, and lists of such lists if
-these have the same length; `unpack` puts them back. Objects with many keys, and long lists of objects with the same
-keys, are converted to such lists first. A long string is stored as a list with one entry.
+`pack` replaces each list of at least LONG strings, integers or floats by a mark and stores its entries in an array;
+`unpack` restores the lists. Lists of such lists are packed together if they have the same length. Objects with many
+keys, and long lists of objects with the same keys, are converted to lists of keys and lists of values first. A long
+string is stored as a list with one entry. The arrays are
 
-    config.text, config.lengths    UTF-8 bytes of all packed strings, and how many bytes each string has
-    config.integers                packed integers
-    config.floats                  packed floats
+    config.text, config.lengths    the UTF-8 bytes of all packed strings, and the number of bytes of each string
+    config.integers                all packed integers
+    config.floats                  all packed floats
 
-The tree has `{MARK: [kind, n]}` instead of a list, or `{MARK: [kind, n, m]}` instead of n lists of m entries. Lists are
-read from the arrays one after the other, in the order of the tree. Every entry is used once, so that the values cannot
-take much more memory than the arrays.
+The mark `{MARK: [kind, n]}` stands for a list of n entries, and `{MARK: [kind, n, m]}` for n lists of m entries each.
+The entries of all lists follow one another in the arrays, in the order of the marks. Each entry is used exactly once,
+so that the unpacked lists cannot need much more memory than the arrays.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ KINDS = {str: "text", int: "integers", float: "floats"}
 
 
 def pack(config: object) -> tuple[Any, dict[str, Array]]:
-    """Return the tree without its long lists, and the arrays that hold them."""
+    """Return a JSON value with marks instead of its long lists, and the arrays with the entries of these lists."""
     packer = _Packer()
     return packer.pack(config), packer.arrays()
 
 
 def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
-    """Return the tree that `pack` has packed; raise ValueError if the arrays do not fit the packed tree."""
+    """Return the JSON value that was given to `pack`; raise ValueError if marks and arrays do not match."""
     reader = _Reader(arrays)
     found = reader.unpack(config)
     reader.check_end()
@@ -45,7 +46,7 @@ def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
 
 
 class _Packer:
-    """Replace the long lists of a tree by marks, and collect their entries."""
+    """Replaces the long lists of a JSON value by marks, and collects the entries of these lists."""
 
     def __init__(self) -> None:
         self._text: list[bytes] = []
@@ -76,7 +77,7 @@ class _Packer:
         return {MARK: ["object"], "keys": self._take(list(value), "text"), "values": self.pack(list(value.values()))}
 
     def _pack_long(self, value: Sequence[object]) -> object:
-        """Collect the entries of a long list and return its mark; return None if the entries differ in kind."""
+        """Collect the entries of a long list and return its mark, or None if no array can store the entries."""
         if kind := _kind(value):
             return self._take(value, kind)
         first = value[0]
@@ -102,13 +103,16 @@ class _Packer:
 
 
 class _Reader:
-    """Replace the marks of a packed tree by their lists, whose entries are read in order."""
+    """Replaces the marks in a JSON value by lists, whose entries are read from the arrays in order."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = {name: arrays.get(name, np.empty(0, dtype)) for name, dtype in ARRAYS.items()}
         for name, array in self._arrays.items():
             if array.ndim != 1 or array.dtype != ARRAYS[name]:
-                raise ValueError(f"tensor {name!r} has type {array.dtype} and shape {array.shape}, unlike packed lists")
+                raise ValueError(
+                    f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected one dimension of type "
+                    f"{np.dtype(ARRAYS[name])}"
+                )
         text, lengths = self._arrays["config.text"], self._arrays["config.lengths"]
         # Each length is checked, because the sum of wrong lengths may overflow.
         right = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= len(text))
@@ -136,15 +140,15 @@ class _Reader:
         return self._list(kind, *shape)
 
     def check_end(self) -> None:
-        """Raise if some entries of the arrays were not used."""
+        """Raise if some entries of the arrays do not belong to any list."""
         there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
         if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
-            raise ValueError("the tensors of packed lists have more entries than the lists")
+            raise ValueError("the tensors of packed lists have more entries than all lists together")
 
     def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
         # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
-            raise ValueError(f"a packed list has the size {n!r}, {width!r}: expected integers above 0")
+            raise ValueError(f"a packed list has the sizes {n!r} and {width!r}: expected integers above 0")
         flat = self._entries(kind, n * (width or 1))
         return flat if width is None else [flat[start : start + width] for start in range(0, len(flat), width)]
 
@@ -152,7 +156,7 @@ class _Reader:
         start, stop = self._used[kind], self._used[kind] + n
         array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
         if stop > len(array):
-            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}")
+            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}, all that are left")
         self._used[kind] = stop
         if kind != "text":
             return list(array[start:stop].tolist())
@@ -162,7 +166,7 @@ class _Reader:
 
 
 def _kind(values: Sequence[Any]) -> str | None:
-    """Return the kind of array that can store the values without a change; None if there is none."""
+    """Return the kind of array ("text", "integers" or "floats") that can store the values unchanged, or None."""
     types = set(map(type, values))
     for plain, kind in KINDS.items():
         # JSON also stores objects of subclasses, such as numpy.float64, as plain values.

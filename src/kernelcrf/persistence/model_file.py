@@ -1,10 +1,11 @@
-"""Model files: safetensors files with arrays as tensors and everything else as JSON in the header; no executable code.
+"""Read and write model files, which are safetensors files with arrays as tensors and all other values as JSON.
 
-A file states its format and version. Before `read` reads any array, it checks the size of the header, and the types and
-sizes of the tensors. Callers check the content of the arrays (`checks`).
+Model files contain no executable code. Before `read` loads an array, it checks the size of the header, the version of
+the format, and the types and sizes of the tensors. Callers check the values of the arrays with the module `checks`.
 
-In version 1, all JSON is in the header. From version 2 on, long lists such as feature names are tensors (`long_lists`).
-A header has at most HEADER bytes, because JSON takes up to thirty times its size in memory.
+In version 1 of the format, all JSON is in the header. Since version 2, long lists such as feature names are stored as
+tensors (see `long_lists`). The header may have at most HEADER bytes, because JSON needs up to thirty times its size in
+memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TYPES = {"F32": 4, "F64": 8, "I32": 4, "I64": 8, "BOOL": 1, "U8": 1}
 
 
 class ModelFileError(ValueError):
-    """Raised if a file is not a model file of this library, or is damaged.
+    """Raised if a file is not a model file of this library, or if the file is damaged.
 
     Examples
     --------
@@ -52,7 +53,7 @@ class ModelFileError(ValueError):
 
 
 def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Array]) -> None:
-    """Write a model file; the old file stays until the new one is complete."""
+    """Write a model file; a file that exists at `path` is replaced when the new file is complete."""
     packed, long_lists = pack(config)
     header = json.dumps({"format": FORMAT, "version": VERSION, **packed})
     contiguous = {name: np.ascontiguousarray(array) for name, array in {**arrays, **long_lists}.items()}
@@ -70,7 +71,7 @@ def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Arr
 
 
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the config and the arrays of a model file."""
+    """Return the JSON object and the arrays of a model file; raise ModelFileError if it is not a valid model file."""
     size = Path(path).stat().st_size
     if not Path(path).is_file():
         raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
@@ -86,7 +87,10 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
                 tensor = file.get_slice(name)
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
                 if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
-                    raise ModelFileError(f"tensor {name!r} has type {dtype} and shape {shape}, which no model has")
+                    raise ModelFileError(
+                        f"tensor {name!r} has type {dtype} and shape {shape}: expected one of {', '.join(TYPES)}, and "
+                        "no more bytes than the file has"
+                    )
             arrays = {name: file.get_tensor(name) for name in names}
         if config["version"] == 1:
             return config, arrays
@@ -101,16 +105,16 @@ def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
         raise ModelFileError("expected a model written by kernelcrf's save")
     if config.get("version") not in READ_VERSIONS:
         known = " or ".join(map(str, READ_VERSIONS))
-        raise ModelFileError(f"format version {config.get('version')!r}, expected {known}: upgrade kernelcrf")
+        raise ModelFileError(f"the format version is {config.get('version')!r}, expected {known}: upgrade kernelcrf")
     return config
 
 
 @contextmanager
 def whole_file(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing, which replaces `path` at the end of the block; an error leaves the old file.
+    """Open a temporary file for writing; it replaces the file `path` when the `with` block ends.
 
-    Readers see either the old file or the new one, and two writers never mix. Errors of the disk name `path`, not the
-    temporary file.
+    If there is an error, the old file stays. Other processes always see a complete file, the old or the new one, even
+    if two processes write to `path` at once. Errors of the operating system name `path`, not the temporary file.
     """
     target = Path(os.path.realpath(path))
     check_target(path)
@@ -133,7 +137,7 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 
 
 def check_target(path: PathLike) -> None:
-    """Raise if no file can be written to `path`. Call it before a long fit, not only after it."""
+    """Raise if no file can be written to `path`; call this before a long fit, so that its result can be saved."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder of this file does not exist; create it first", str(path))
