@@ -1,4 +1,4 @@
-"""The base class of all displays, with the colours and the legible ticks that they share."""
+"""Define the base class of all displays, their colours, and the tick labels of matrices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ DIVERGING, SEQUENTIAL = "RdBu_r", "Blues"
 
 
 class Display:
-    """Base class of displays: a subclass stores numbers, and its `plot` draws them and sets `ax_` and `figure_`."""
+    """Base class of displays; a subclass stores the numbers of a plot, and has a method `plot` that draws them."""
 
     ax_: Axes
     figure_: Any
 
     def _use(self, ax: MaybeAxes, size: tuple[float, float] | None = None) -> Axes:
-        """Return `ax`, or if it is None the axes of a new figure, at least `size` and matplotlib's default size."""
+        """Set `ax_` and `figure_`; return `ax`, or the axes of a new figure if `ax` is None.
+
+        A new figure is at least as large as `size` (width and height in inches) and matplotlib's default size.
+        """
         if ax is None:
             try:
                 import matplotlib.pyplot as plt
@@ -42,7 +45,7 @@ class Display:
 
 
 def _font_size(n: int, inches: float) -> float:
-    """Return the font size in points at which n lines of text fit side by side into `inches`."""
+    """Return the font size in points, from 4 to 10, with which n lines of text fit into a height of `inches`."""
     return float(np.clip(72 * inches / max(n, 1) * 0.8, 4.0, 10.0))
 
 

@@ -1,8 +1,9 @@
-"""Curves: the progress of a fit, the residual of a basis, and accuracy against confidence.
+"""Plot curves: the progress of a fit, the residual of its landmarks, and accuracy against confidence.
 
-The first k columns of the features F are the features of the first k landmarks, so one F gives all residuals:
+The landmarks of a model approximate the kernel matrix K by F F', where column j of F belongs to landmark j. The
+residual of the first k landmarks is the fraction of the trace of K that they do not explain:
 
-    residual(k) = tr(K - F F') / tr K = 1 - sum_{j <= k} |F_j|^2 / tr K.
+    residual(k) = 1 - sum_{j <= k} |F_j|^2 / tr K.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
 
 class CurveDisplay(Display):
-    """Base class of curves; several curves may be drawn on the same axes. `line_` is matplotlib's line."""
+    """Base class of displays with a curve, the matplotlib line `line_`; several displays may share their axes."""
 
     line_: Any
 
@@ -41,13 +42,16 @@ class CurveDisplay(Display):
         return ax
 
     def _add_legend(self, **options: Any) -> None:
-        """Add a legend in which names with "$" are not read as formulas."""
+        """Add a legend that shows names unchanged; by default, matplotlib reads text between "$" as a formula."""
         for text in self.ax_.legend(**options).get_texts():
             text.set_parse_math(False)
 
 
 class GapDisplay(CurveDisplay):
-    """Plot of the certified `gap` (n_iter + 1,) against `passes` or `seconds`, with the tolerance `tol` of the fit.
+    """Plot of the relative certified gap of a fit against passes over the data or seconds.
+
+    gap, passes, seconds : one entry per iteration, after an entry for the start of the fit.
+    tol : the tolerance of the fit, which is drawn as a line; None draws no line.
 
     Examples
     --------
@@ -66,21 +70,27 @@ class GapDisplay(CurveDisplay):
     ) -> None:
         self.gap, self.passes, self.seconds = (np.asarray(values, np.float64) for values in (gap, passes, seconds))
         if not self.gap.shape == self.passes.shape == self.seconds.shape == (self.gap.size,):
-            raise ValueError(f"gap has shape {self.gap.shape}: expected (n,), the same as for passes and seconds")
+            raise ValueError(
+                f"gap has shape {self.gap.shape}, passes {self.passes.shape} and seconds {self.seconds.shape}: "
+                "expected one dimension and equal lengths"
+            )
         self.tol = tol
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, *, against: str = "passes", name: str | None = None, ax: MaybeAxes = None
     ) -> GapDisplay:
-        """Draw the gap of a fitted ChainCRF; if labels were missing, the gap is a measure of stationarity."""
+        """Plot the relative certified gap of a fitted ChainCRF at each iteration of its fit.
+
+        If training labels were missing, the numbers show how close the fit is to a stationary point instead.
+        """
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
         return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
 
     @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
-        """Draw on `ax`, on a logarithmic scale, against "passes" or "seconds"; the legend shows `name`."""
+        """Plot the gap on a logarithmic scale; `against` is the horizontal axis, and the legend shows `name`."""
         ax = self._draw(ax, getattr(self, against), self.gap, "o-" if len(self.gap) <= 40 else "-", name)
         ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
         said = f"tol = {self.tol:g}" if self.tol is not None else ""
@@ -96,7 +106,9 @@ class GapDisplay(CurveDisplay):
 
 
 class ResidualDisplay(CurveDisplay):
-    """Plot of `residual` (n + 1,), the share of the trace of K that 0, ..., n landmarks do not explain.
+    """Plot of the relative residual against the number of landmarks.
+
+    residual : entry n is the fraction of the trace of the kernel matrix that the first n landmarks do not explain.
 
     Examples
     --------
@@ -113,16 +125,19 @@ class ResidualDisplay(CurveDisplay):
     def __init__(self, residual: npt.ArrayLike) -> None:
         self.residual = np.asarray(residual, np.float64)
         if self.residual.ndim != 1 or self.residual.size < 2:
-            raise ValueError(f"residual has shape {self.residual.shape}: expected (n + 1,), for 0 to n landmarks")
+            raise ValueError(
+                f"residual has shape {self.residual.shape}: expected one dimension and two or more entries, for 0, 1, "
+                "... landmarks"
+            )
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, X: UserData, *, name: str | None = None, ax: MaybeAxes = None
     ) -> ResidualDisplay:
-        """Draw the residual of the landmarks of a fitted ChainCRF, computed on the distinct tokens of X."""
+        """Plot the relative residual of the landmarks of a fitted ChainCRF, on the distinct tokens of X."""
         check_is_fitted(estimator)
         if not isinstance(estimator.model_.map, WhitenedMap):
-            raise ValueError("kernel='linear' has no landmarks: fit a model with a basis, such as kernel='rbf'")
+            raise ValueError("the model has no landmarks: fit a model with landmarks, for example with kernel='rbf'")
         inputs = distinct(estimator.model_.reader.read(X)[0]).inputs
         F = estimator.model_.map.transform(inputs, LocalEngine(estimator.n_jobs))
         trace = float(np.asarray(estimator.kernel_.diagonal(inputs), np.float64).sum())
@@ -130,7 +145,7 @@ class ResidualDisplay(CurveDisplay):
         return cls(np.maximum(1 - np.concatenate(([0.0], kept)) / trace, 0)).plot(ax, name=name)
 
     def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ResidualDisplay:
-        """Draw on `ax` with a logarithmic scale; `name` is the label of the curve in the legend."""
+        """Plot the residual on a logarithmic scale; `name` is the label of the curve in the legend."""
         shown = np.where(self.residual > 0, self.residual, np.nan)
         ax = self._draw(ax, np.arange(len(shown)), shown, "-", name)
         ax.set(yscale="log", xlabel="landmarks n", ylabel="relative residual, tr(K − F Fᵀ) / tr K")
@@ -141,7 +156,7 @@ class ResidualDisplay(CurveDisplay):
 
 
 class ReliabilityDisplay(CurveDisplay):
-    """Reliability diagram: accuracy against confidence, and the share of tokens in each bin of confidence.
+    """Reliability diagram: accuracy against confidence, with bars for the fraction of tokens in each bin.
 
     Examples
     --------
@@ -167,7 +182,7 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Draw the reliability of a fitted ChainCRF on labelled sequences; ignore labels that it does not know."""
+        """Plot the reliability of a fitted ChainCRF; tokens whose label is not in `estimator.classes_` are ignored."""
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
         seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
@@ -185,11 +200,14 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Draw the reliability of predicted probabilities, one array (T_i, L) per sequence."""
+        """Plot the reliability of predicted probabilities.
+
+        y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+        """
         return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
 
     def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ReliabilityDisplay:
-        """Draw on `ax`; `name` is the label of the curve in the legend."""
+        """Plot the diagram on `ax`; `name` is the label of the curve in the legend."""
         fresh, bins, n = ax is None, self.bins, len(self.bins.weight)
         filled = bins.weight > 0
         label = f"{name + ': ' if name else ''}calibration error {bins.error:.3f}"

@@ -1,4 +1,4 @@
-"""Plot of the probabilities p(y_t = label | x) along one sequence, with the true labels marked."""
+"""Plot the probability of each label at each token of one sequence, with marks at the true labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ LEGIBLE = 60
 
 
 class MarginalsDisplay(Display):
-    """Heatmap of the probabilities `proba` (T, L) of one sequence; `y_true` may have None for missing labels.
+    """Heatmap of the label probabilities of one sequence.
+
+    proba, classes : the probabilities, with one row per token and one column per label of `classes`.
+    y_true : the true label of each token, or None for a missing label.
+    tokens : the words to show; None shows positions instead.
 
     Examples
     --------
@@ -37,14 +41,16 @@ class MarginalsDisplay(Display):
         self.proba, self.classes = np.asarray(proba, np.float64), list(classes)
         if self.proba.ndim != 2 or self.proba.shape[1] != len(self.classes):
             raise ValueError(
-                f"proba has shape {self.proba.shape}: expected (T, {len(self.classes)}), one column per class; "
-                "use predict_proba(X)[i] for sequence i"
+                f"proba has shape {self.proba.shape}: expected one row per token and {len(self.classes)} columns, one "
+                "per class; pass predict_proba(X)[i] for sequence i"
             )
         y_true = None if y_true is None else read_labels(y_true, "y_true")
         tokens = None if tokens is None else read_labels(tokens, "tokens", "a list of words")
         for name, given in (("y_true", y_true), ("tokens", tokens)):
             if given is not None and len(given) != len(self.proba):
-                raise ValueError(f"{name} has {len(given)} entries and proba has {len(self.proba)}: expected the same")
+                raise ValueError(
+                    f"{name} has {len(given)} entries, but proba has {len(self.proba)} rows: expected one entry per row"
+                )
         self.y_true, self.tokens = y_true, tokens
 
     @classmethod
@@ -57,7 +63,7 @@ class MarginalsDisplay(Display):
         tokens: UserData = None,
         ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Draw the marginals of a fitted ChainCRF for one sequence x."""
+        """Plot the label probabilities of a fitted ChainCRF for one sequence x."""
         proba = estimator.predict_proba([x])[0]
         return cls(proba, estimator.classes_.tolist(), y_true, tokens).plot(ax)
 
@@ -71,11 +77,11 @@ class MarginalsDisplay(Display):
         tokens: UserData = None,
         ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Draw the predicted probabilities (T, L) of one sequence."""
+        """Plot the predicted probabilities of one sequence, with one row per token and one column per class."""
         return cls(proba, classes, y_true, tokens).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> MarginalsDisplay:
-        """Draw on `ax`. Circles mark the true labels; a circle is open if another label is more probable."""
+        """Plot the heatmap on `ax`; circles mark true labels, open circles those that are not the most probable."""
         from matplotlib.ticker import MaxNLocator
 
         T, L = self.proba.shape

@@ -1,6 +1,6 @@
-"""Plots of matrices with one row and one column per label: confusion counts, and weights between labels.
+"""Plot matrices with one row and one column per label: confusion matrices, and weights between labels.
 
-Both are drawn as heatmaps. Weights can also be drawn as a graph, in which arrows are the strongest weights.
+Matrices are drawn as heatmaps. Weights can also be drawn as a graph, whose arrows are the strongest weights.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class MatrixDisplay(Display):
     def _draw(
         self, ax: MaybeAxes, values: Array, texts: list[list[str]], names: tuple[str, str, str], **colours: Any
     ) -> Axes:
-        """Draw a heatmap, with `texts` in its cells if they are few; `names` are for colours, rows and columns."""
+        """Draw a heatmap of `values`, with `texts` in its cells if there are at most WRITTEN_UP_TO labels.
+
+        names : the titles of the colour bar, of the rows and of the columns.
+        """
         side = INCHES_PER_LABEL * len(self.labels) + 1.8
         ax = self._use(ax, (side + 1.0, side))
         ticks = colours.pop("ticks", None)
@@ -58,7 +61,7 @@ class MatrixDisplay(Display):
         return ax
 
     def _write_cells(self, values: Array, texts: list[list[str]]) -> None:
-        """Write a text into each cell, black on light colours and white on dark ones."""
+        """Write a text into each cell, in black on light colours and in white on dark colours."""
         size = min(9.0, 72 * self.ax_.get_window_extent().width / self.figure_.dpi / len(values) / 4)
         for (i, j), value in np.ndenumerate(values):
             r, g, b, _ = self.im_.cmap(self.im_.norm(value))
@@ -67,7 +70,7 @@ class MatrixDisplay(Display):
 
 
 class ConfusionDisplay(MatrixDisplay):
-    """Confusion matrix: `counts` (L, L) of tokens, indexed [true label, predicted label].
+    """Confusion matrix; counts[i, j] is the number of tokens with true label i and predicted label j.
 
     Examples
     --------
@@ -81,23 +84,26 @@ class ConfusionDisplay(MatrixDisplay):
     def __init__(self, counts: npt.ArrayLike, labels: Sequence[object]) -> None:
         self.counts, self.labels = np.asarray(counts), list(map(str, labels))
         if self.counts.shape != (len(self.labels),) * 2:
-            raise ValueError(f"counts has shape {self.counts.shape}: expected {(len(self.labels),) * 2}, from labels")
+            raise ValueError(
+                f"counts has shape {self.counts.shape}: expected {(len(self.labels),) * 2}, one row and one column per "
+                "label"
+            )
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, X: UserData, y: UserData, *, ax: MaybeAxes = None
     ) -> ConfusionDisplay:
-        """Draw the confusion matrix of a fitted ChainCRF on labelled sequences."""
+        """Plot the confusion matrix of a fitted ChainCRF on the sequences X with the true labels y."""
         return cls.from_predictions(y, estimator.predict(X), ax=ax)
 
     @classmethod
     def from_predictions(cls, y_true: UserData, y_pred: UserData, *, ax: MaybeAxes = None) -> ConfusionDisplay:
-        """Draw the confusion matrix of label sequences; tokens without a known true label are ignored."""
+        """Plot the confusion matrix of label sequences; tokens without a true label are ignored."""
         labels, counts = flat_confusion(y_true, y_pred)
         return cls(counts, labels).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> ConfusionDisplay:
-        """Draw on `ax`; numbers are counts of tokens, colours are shares of the tokens of the row."""
+        """Plot the matrix on `ax`; numbers are counts of tokens, and colours show counts divided by their row sum."""
         from matplotlib.colors import PowerNorm
 
         totals = self.counts.sum(axis=1, keepdims=True)
@@ -111,7 +117,9 @@ class ConfusionDisplay(MatrixDisplay):
 
 
 class TransitionsDisplay(MatrixDisplay):
-    """Heatmap of the scores `transitions` (L, L), [from, to]; constraints exclude those where `forbidden` is true.
+    """Heatmap of transition scores; transitions[i, j] is the score of label j after label i.
+
+    forbidden : a boolean matrix that is true for the transitions that constraints exclude; None means no transition.
 
     Examples
     --------
@@ -128,17 +136,20 @@ class TransitionsDisplay(MatrixDisplay):
         L = len(self.labels)
         self.forbidden = np.zeros((L, L), bool) if forbidden is None else np.asarray(forbidden, bool)
         if self.transitions.shape != (L, L) or self.forbidden.shape != (L, L):
-            raise ValueError(f"transitions has shape {self.transitions.shape}: expected ({L}, {L}), [from, to]")
+            raise ValueError(
+                f"transitions has shape {self.transitions.shape} and forbidden has shape {self.forbidden.shape}: "
+                f"expected ({L}, {L}), one row and one column per label"
+            )
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, *, ax: MaybeAxes = None) -> TransitionsDisplay:
-        """Draw the transitions of a fitted ChainCRF."""
+        """Plot the transition scores of a fitted ChainCRF."""
         check_is_fitted(estimator)
         forbidden = None if estimator.model_.legal is None else ~estimator.model_.legal.steps
         return cls(estimator.transitions_, estimator.classes_, forbidden).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> TransitionsDisplay:
-        """Draw on `ax`; a score of zero is white, and forbidden transitions are grey with a cross."""
+        """Plot the heatmap on `ax`; a score of 0 is white, and forbidden transitions are grey with a cross."""
         shown = np.where(self.forbidden, np.nan, self.transitions)
         most = (float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0) or 1.0
         texts = [["" if np.isnan(value) else f"{value:.1f}" for value in row] for row in shown.tolist()]
@@ -151,7 +162,9 @@ class TransitionsDisplay(MatrixDisplay):
 
 
 class LabelGraphDisplay(Display):
-    """Graph of the `weights` (L, L), [from, to], between `labels`; edges are arrows unless the matrix is symmetric.
+    """Graph whose nodes are labels and whose edges are weights; weights[i, j] is the weight from label i to label j.
+
+    Edges are drawn as arrows, or as lines if the matrix of weights is symmetric.
 
     Examples
     --------
@@ -165,15 +178,18 @@ class LabelGraphDisplay(Display):
         self.weights, self.labels = np.asarray(weights, np.float64), list(map(str, labels))
         L = len(self.labels)
         if self.weights.shape != (L, L) or not np.isfinite(self.weights).all():
-            raise ValueError(f"weights has shape {self.weights.shape}: expected ({L}, {L}) of finite numbers")
+            raise ValueError(
+                f"weights has shape {self.weights.shape}: expected ({L}, {L}), one row and one column per label, and "
+                "finite numbers"
+            )
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, *, labels: Sequence[object] | None = None, n_edges: int = EDGES, ax: MaybeAxes = None
     ) -> LabelGraphDisplay:
-        """Draw the transitions of a ChainCRF, the edges of a GraphCRF, or the interactions of a MultiLabelCRF.
+        """Plot the weights between the labels of a fitted ChainCRF, GraphCRF or MultiLabelCRF.
 
-        labels : the names to show; None means the classes of the estimator.
+        labels : the names of the nodes; None means the classes of the estimator.
         """
         check_is_fitted(estimator)
         names = estimator.classes_ if labels is None else labels
@@ -181,7 +197,10 @@ class LabelGraphDisplay(Display):
 
     @validated(n_edges=either(whole(least=0)))
     def plot(self, ax: MaybeAxes = None, *, n_edges: int = EDGES) -> LabelGraphDisplay:
-        """Draw the `n_edges` largest weights by size: positive ones blue and solid, negative ones orange and dashed."""
+        """Plot the `n_edges` weights with the largest absolute values.
+
+        Edges with positive weights are blue and solid; edges with negative weights are orange and dashed.
+        """
         from matplotlib.lines import Line2D
         from matplotlib.patches import Circle, FancyArrowPatch
 
@@ -225,7 +244,7 @@ class LabelGraphDisplay(Display):
 
 
 def _weights_of(estimator: Estimator) -> Floats:
-    """Return the weights (L, L) between the labels of an estimator."""
+    """Return the matrix of weights between the labels of an estimator."""
     if hasattr(estimator, "interactions_"):
         weights = np.zeros((len(estimator.classes_),) * 2)
         i, j = np.asarray(estimator.edges_, np.intp).reshape(-1, 2).T
