@@ -108,8 +108,11 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
         assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
         assert f"{value:+.3f}" in html
     for arguments, message in [
-        ({"decisions": [(99, 0)]}, "decision 99:0: expected a sequence number below 30"),
-        ({"train_tokens": [["a"]], "decisions": [(3, 1)]}, "expected the words of the training data"),
+        ({"decisions": [(99, 0)]}, "decision 99:0: expected the index of a sequence, below 30"),
+        (
+            {"train_tokens": [["a"]], "decisions": [(3, 1)]},
+            "expected the words of the data that the model was trained on",
+        ),
         ({"tokens": []}, "expected the same number in X, y and tokens"),
     ]:
         with pytest.raises(ValueError, match=message):

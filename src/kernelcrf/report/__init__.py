@@ -1,4 +1,4 @@
-"""A report on a model and its predictions, as one self-contained HTML file."""
+"""Create a report on a model and its predictions, as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ def make_report(
     n_hardest: int = 10,
     scheme: str | None = None,
 ) -> str:
-    """Return the HTML of a report on a fitted ChainCRF and labelled sequences.
+    """Return a report, as HTML, on a fitted ChainCRF and its predictions for the sequences X with true labels y.
 
-    tokens : the words of X to show; None shows positions instead.
-    train_tokens : the words of the training data, to show the landmarks that explain a decision.
-    decisions : (sequence, token) pairs to explain; None means, in the three hardest sequences, the worst token of each.
-    scheme : the scheme of spans; None means "lenient" if the labels look like tags of spans, else no spans.
+    tokens : the words to show, one list per sequence of X; None shows positions instead.
+    train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
+    decisions : the predictions to explain, as pairs (index of the sequence, index of the token). None explains the
+        token with the least probable true label in each of the three hardest sequences.
+    n_hardest : how many of the hardest sequences to show, that is, the ones whose true labels are least probable.
+    scheme : the tagging scheme of spans. None means "lenient" if the labels look like tags of spans, such as B-PER;
+        for other labels, spans are not scored.
 
     Examples
     --------
@@ -50,7 +53,8 @@ def make_report(
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
-        raise ValueError(f"X has {len(X)} sequences and y has {len(y)}: expected the same number in X, y and tokens")
+        others = f"y has {len(y)}" + ("" if tokens is None else f" and tokens has {len(tokens)}")
+        raise ValueError(f"X has {len(X)} sequences, {others}: expected the same number in X, y and tokens")
     y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
     words = [list(map(str, range(len(labels)))) for labels in y]
     if tokens is not None:
@@ -83,7 +87,7 @@ def make_report(
 
 
 def write_report(path: PathLike, html: str) -> None:
-    """Write a report to a file; a failed write leaves no partial file.
+    """Write a report to a file; if writing fails, no partial file is left.
 
     Examples
     --------
@@ -99,7 +103,7 @@ def write_report(path: PathLike, html: str) -> None:
 
 
 def _hardest(crf: ChainCRF, X: list[object], y: list[list[object]]) -> list[int]:
-    """Sort the sequences with known labels by log p(y|x) per token, the least probable first."""
+    """Return the indices of all sequences that have labels, sorted by log p(y | x) per label, lowest first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
     log_p = crf.log_prob(X, y) / np.maximum(known, 1)
     return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
@@ -118,7 +122,7 @@ def _decision(
 ) -> str:
     if not (0 <= i < len(X) and 0 <= t < len(words[i])):
         raise ValueError(
-            f"decision {i}:{t}: expected a sequence number below {len(X)}, and the number of one of its tokens"
+            f"decision {i}:{t}: expected the index of a sequence, below {len(X)}, and the index of one of its tokens"
         )
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()
@@ -131,8 +135,8 @@ def _word(tokens: UserData, sequence: int, token: int) -> str | None:
         return None
     if not (0 <= sequence < len(tokens) and 0 <= token < len(tokens[sequence])):
         raise ValueError(
-            f"train_tokens has no token {token} in sequence {sequence}, which is a landmark of the model: expected the "
-            "words of the training data"
+            f"train_tokens has no token {token} in sequence {sequence}, but this token is a landmark of the model: "
+            "expected the words of the data that the model was trained on"
         )
     return str(read_labels(tokens[sequence], f"train_tokens[{sequence}]", "a list of words")[token])
 

@@ -1,6 +1,6 @@
-"""A self-contained HTML page with SVG charts: no scripts, no network, and a light and a dark theme.
+"""Build a self-contained HTML page with SVG charts, without scripts, in a light and a dark theme.
 
-All text from data is escaped by `text`, and a policy in the head of the page forbids scripts and downloads.
+All text from data is escaped by `text`. A security policy in the head of the page forbids scripts and downloads.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Return a section of the page: a heading and its parts, which are HTML."""
+    """Return the HTML of a section: a heading with the text `title`, then the HTML `parts`."""
     return f"<section><h2>{text(title)}</h2>\n" + "\n".join(parts) + "</section>"
 
 
 def cards(facts: Sequence[tuple[str, str]]) -> str:
-    """Return a row of boxes, each with a large value and its name."""
+    """Return the HTML of a row of boxes, one per (name, value) pair, with the value in large letters."""
     return (
         '<div class="cards">'
         + "".join(f'<div class="card"><b>{text(value)}</b><span>{text(name)}</span></div>' for name, value in facts)
@@ -51,7 +51,10 @@ def cards(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
-    """Return a table with text in the first column and numbers in the others; `Markup` cells are not escaped."""
+    """Return an HTML table with text in the first column and numbers in the other columns.
+
+    Cells are escaped unless they are `Markup`; `kind` is the CSS class of the table.
+    """
     cells = "".join(f'<th{_number(j)} scope="col">{text(name)}</th>' for j, name in enumerate(header))
     lines = "".join(
         "<tr>" + "".join(f"<td{_number(j)}>{_cell(value)}</td>" for j, value in enumerate(row)) + "</tr>"
@@ -63,7 +66,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "
 
 
 class Markup(str):
-    """HTML that is escaped already, so that `table` does not escape it again."""
+    """A string of HTML, which `table` does not escape."""
 
 
 def _cell(value: object) -> str:
@@ -76,7 +79,7 @@ def _number(column: int) -> str:
 
 
 def reliability_chart(bins: Reliability) -> str:
-    """Return a chart of accuracy against confidence, with bars for the share of tokens in each bin."""
+    """Return an SVG chart of accuracy against confidence, with bars for the fraction of tokens in each bin."""
     n, filled = len(bins.weight), bins.weight > 0
     share = bins.weight / bins.weight.sum()
     bars = "".join(
@@ -91,7 +94,7 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
-    """Return a chart of the relative certified gap, on a logarithmic scale, against passes over the data."""
+    """Return an SVG chart of the relative certified gap, on a logarithmic scale, against passes over the data."""
     keep = gap > 0
     passes, levels = passes[keep], np.log10(gap[keep])
     if not len(passes):

@@ -1,4 +1,4 @@
-"""The sections of a report; each function returns the HTML of one section or of a part of it."""
+"""Build the sections of a report; each function returns the HTML of a section, or of something in a section."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST, LONGEST_LABEL = 60, 24
 
 
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
-    """Describe the model: its sizes, and how far its fit is from the optimum."""
+    """Describe the sizes of data and model, and how far the objective of the fit is from its optimum."""
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
@@ -137,7 +137,7 @@ def calibration(bins: Reliability, crf: ChainCRF) -> str:
 def sequence(
     number: int, tokens: Sequence[object], gold: Sequence[object], proba: Floats, classes: Sequence[object]
 ) -> str:
-    """Show a sequence as coloured text: the warmer the colour of a token, the less probable its true label."""
+    """Show a sequence with coloured tokens; a token has a warmer colour if its true label is less probable."""
     code, best = {label: j for j, label in enumerate(classes)}, proba.argmax(axis=1)
     items = []
     for t, (token, label) in enumerate(zip(tokens, gold, strict=True)):
@@ -153,7 +153,7 @@ def sequence(
 
 
 def hardest(blocks: Sequence[tuple[str, str]]) -> str:
-    """Show the sequences whose true labels are the least probable."""
+    """Show the sequences whose true labels are least probable; `blocks` has the title and the HTML of each."""
     parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
     return section(
         "Hardest sequences",
@@ -165,7 +165,7 @@ def hardest(blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
-    """Show the contributions of landmarks or features to one decision; `words` are the words of the landmarks."""
+    """Show how landmarks or features contribute to the label of one token; `words` are the words of the landmarks."""
     most = max([abs(value) for value in why.contributions.tolist()], default=1.0) or 1.0
     rows: list[tuple[str, str, str]] = []
     for k, (term, value) in enumerate(zip(why.terms, why.contributions.tolist(), strict=True)):
