@@ -43,10 +43,10 @@ def test_more_atoms_than_inputs_are_all_inputs():
             r"rule='best': expected 'auto', 'exact', 'greedy'.*Gradient\(scores\)",
         ),
         ({"n_components": 0}, "n_components=0: expected an integer >= 1 or None"),
-        ({"n_components": None}, r"n_components=None: expected a number of atoms.*'exact'"),
+        ({"n_components": None}, r"n_components=None: expected a number of landmarks.*'exact'"),
         (
             {"n_components": 3, "rule": "exact"},
-            "n_components=3 with pivots='exact', which takes all 20 distinct inputs",
+            "n_components=3, but pivots='exact' makes all 20 distinct inputs landmarks",
         ),
         ({"n_components": 3, "tol": 1.0}, "tol=1.0: expected a finite number >= 0 and below 1; a share of the trace"),
         ({"n_components": 3, "tol": -0.1}, "tol=-0.1: expected .*a share of the trace"),
@@ -59,7 +59,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_a_start_that_does_not_fit_is_named():
     start = choose_basis(KERNELS["rbf"], inputs(20), 5, random_state=0)
-    with pytest.raises(ValueError, match="start is a basis of 20 inputs, X has 21"):
+    with pytest.raises(ValueError, match="start is a basis for 20 inputs, but X has 21 rows"):
         choose_basis(KERNELS["rbf"], inputs(21), 6, start=start)
-    with pytest.raises(ValueError, match="n_components=4, but start has 5 atoms"):
+    with pytest.raises(ValueError, match="n_components=4, but start has 5 landmarks"):
         choose_basis(KERNELS["rbf"], inputs(20), 4, start=start)

@@ -82,7 +82,7 @@ def test_exact_takes_all():
 
 
 def test_scores_of_a_wrong_shape_are_named():
-    with pytest.raises(ValueError, match=r"scores has shape \(29,\): expected \(30,\), one score per input"):
+    with pytest.raises(ValueError, match=r"scores has shape \(29,\): expected \(30,\), one score per distinct input"):
         choose_basis(KERNELS["rbf"], inputs(30), 3, Gradient(np.zeros(29)))
     with pytest.raises(ValueError, match=r"scores=.*: expected finite numbers"):
         choose_basis(KERNELS["rbf"], inputs(30), 3, Gradient(np.full(30, np.nan)))

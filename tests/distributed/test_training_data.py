@@ -222,7 +222,7 @@ def test_runs_are_even_and_whole():
 def test_inputs_on_which_the_kernel_is_zero_are_named():
     X, y = [np.zeros((4, 2))] * 5, [["a", "b", "a", "b"]] * 5
     for engine in (None, Inline(forgetful=False)):
-        with pytest.raises(ValueError, match=r"k\(x, x\) = 0 at every input"):
+        with pytest.raises(ValueError, match=r"k\(x, x\) = 0 for every input"):
             ChainCRF("poly", gamma=1.0, coef0=0.0, engine=engine).fit(X, y)
 
 

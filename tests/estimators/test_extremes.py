@@ -87,7 +87,7 @@ def test_a_scale_that_no_gamma_serves_is_refused(factor):
 @pytest.mark.parametrize("make", [ChainCRF, GraphCRF])
 def test_a_kernel_that_is_zero_is_refused(make):
     X, y = cases.zeros()
-    with pytest.raises(ValueError, match=r"kernel='cosine' has k\(x, x\) = 0 at every input"):
+    with pytest.raises(ValueError, match=r"kernel='cosine' has k\(x, x\) = 0 for every input"):
         make("cosine").fit(X, y)
 
 

@@ -1,1 +1,1 @@
-"""The basis of the weights: find the distinct inputs, choose landmarks (atoms) and compute whitened features."""
+"""Features that approximate a kernel: find the distinct inputs, choose landmarks, and compute whitened features."""

@@ -1,14 +1,15 @@
-"""Rules that choose means of inputs as atoms (landmarks), not inputs themselves (Zhang, Tsang and Kwok 2008).
+"""Rules that choose means of inputs as landmarks, not inputs themselves (Zhang, Tsang and Kwok 2008).
 
-For a smooth kernel the residual trace of landmarks B is bounded by the quantisation error `sum_x min_b |x - b|^2`.
-Lloyd's iteration lowers it: each centre moves to the mean of the inputs that are nearest to it.
+For a smooth kernel, the error of the approximation by landmarks b is bounded by the quantisation error
+`sum_x min_b |x - b|^2`. Lloyd's iteration reduces this error: it moves each centre to the mean of the nearest inputs.
 
-    kmeans     centres of scikit-learn's MiniBatchKMeans
-    lloyd      most atoms by a few of Lloyd's steps that start from random pivots; random pivots for the rest
+    kmeans     the centres of scikit-learn's MiniBatchKMeans
+    lloyd      a few steps of Lloyd's iteration from random pivots give most landmarks, random pivots the others
 
-The start of the iteration matters more than its length: from uniform draws it misses the small clusters that random
-pivots find. The start and the steps use a sample of inputs: its size grows with the number of atoms n, not with the
-number of inputs U. The random pivots at the end are drawn from all inputs, and cover what the sample missed.
+The start of the iteration matters more than the number of steps: from inputs drawn uniformly, the iteration misses
+small clusters, which random pivots find. Only a sample of the inputs is used for the iteration. The size of the sample
+grows with the number of landmarks, not with the number of inputs. The random pivots at the end are drawn from all
+inputs, so that they find what the sample missed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1))
 
 @dataclass(frozen=True)
 class KMeans:
-    """Rule that chooses the centres of scikit-learn's MiniBatchKMeans; a batch holds `rows` rows for each centre."""
+    """A rule that chooses the centres of scikit-learn's MiniBatchKMeans as landmarks.
+
+    rows : the number of inputs per centre in a batch of MiniBatchKMeans.
+    """
 
     rows: int = 4
 
@@ -41,7 +45,7 @@ class KMeans:
         COUNT.check("rows", self.rows)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the cluster centres of all inputs as atoms."""
+        """Append the cluster centres of all inputs to `growth` as landmarks."""
         # This import loads much of scikit-learn, and no other rule needs it.
         from sklearn.cluster import MiniBatchKMeans
 
@@ -58,10 +62,14 @@ class KMeans:
 
 @dataclass(frozen=True)
 class Lloyd:
-    """Rule that finds a `share` of the atoms by Lloyd's iteration, and draws random pivots for the rest.
+    """A rule that finds most landmarks by Lloyd's iteration, and draws the others as random pivots.
 
-    The `steps` of the iteration use `rows` inputs per atom. They start from random pivots, drawn from `start_rows`
-    inputs per atom. Existing atoms stay fixed, and inputs that are nearest to an existing atom do not move any centre.
+    Landmarks that exist already stay fixed, and inputs that are nearest to such a landmark do not move any centre.
+
+    steps : the number of steps of the iteration.
+    share : the fraction of the landmarks that the iteration finds.
+    rows : the number of inputs per landmark that a step uses.
+    start_rows : the number of inputs per landmark from which random pivots are drawn as the first centres.
     """
 
     steps: int = 3
@@ -73,7 +81,7 @@ class Lloyd:
         check_parameters(vars(self), LLOYD)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the centres of Lloyd's iteration, then random pivots."""
+        """Append the centres of Lloyd's iteration to `growth` as landmarks, then random pivots."""
         _check_points(growth, "lloyd")
         count = max(1, round(self.share * (growth.capacity - growth.n)))
         order = rng.permutation(growth.n_inputs)
@@ -90,7 +98,7 @@ class Lloyd:
 
 
 def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
-    """Return the `count` atoms that random pivoting would add to the basis if `sample` were all the inputs."""
+    """Return `count` landmarks that random pivoting adds to the basis if only the inputs in `sample` exist."""
     start = growth.basis_for(sample) if growth.n else None
     pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
@@ -98,7 +106,7 @@ def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Ge
 
 
 def _has_squares(X: Array) -> bool:
-    """Return whether no squared distance overflows in the precision of X, so that each input has a nearest centre."""
+    """Return whether squared distances between rows of X can be computed without overflow."""
     largest = max(float(X.max()), -float(X.min()))
     most = float(np.finfo(X.dtype).max)
     return bool(4 * X.shape[1] * largest * largest < most)
@@ -124,8 +132,11 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
 
 def _check_points(growth: Growth, name: str) -> None:
     if is_sparse(growth.landmarks):
-        raise TypeError(f"X is sparse, and rule {name!r} needs means of inputs: use rule='random', or X.toarray()")
+        raise TypeError(
+            f"X is sparse, but pivots={name!r} computes means of inputs: pass pivots='random', or dense X (X.toarray())"
+        )
     if not growth.kernel.is_vectorial:
         raise TypeError(
-            f"rule {name!r} uses means of inputs, and a callable kernel may not accept them: use rule='random'"
+            f"the kernel is a callable, but pivots={name!r} computes means of inputs, which the kernel may not accept: "
+            "pass pivots='random'"
         )

@@ -1,4 +1,4 @@
-"""Choose a basis: run a rule until there are `n_components` atoms or `tr(K - F F') <= tol tr K` (section 5.3).
+"""Choose landmarks by a rule, until there are enough or their features approximate the kernel well (section 5.3).
 
 The default rule is `lloyd` for dense inputs and a kernel that is smooth at x = x' (rbf, poly, cosine), and `random`
 otherwise; docs/basis.md has the measurements.
@@ -32,7 +32,10 @@ PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as
 
 @validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
-    """Return the rule with this name and its default settings, or a rule object unchanged; `auto` is the default."""
+    """Return the rule called `rule`, with its default settings, or `rule` itself if it is an object.
+
+    For "auto", choose the rule by the kernel and by whether the inputs are sparse.
+    """
     if not isinstance(rule, str):
         return rule
     if rule == "auto":
@@ -57,36 +60,41 @@ def choose_basis(
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Basis:
-    """Choose at most `n_components` atoms for the distinct inputs X, (U, d); with None and `exact`, take all U inputs.
+    """Choose at most `n_components` landmarks for the distinct inputs X, one input per row.
 
-    Fewer atoms are chosen if they span all inputs, or if `tr(K - F F') <= tol tr K` holds earlier. The least `tol` is
-    1e-12 (1e-5 in float32), because of rounding; a smaller one is raised to it. `start` is a basis of the same X and
-    kernel to continue from: its columns do not change, and its atoms count towards `n_components`.
+    With rule="exact", `n_components` may be None: all inputs become landmarks. With any rule, the choice ends early if
+    the features F of all inputs approximate the kernel matrix K well, `tr(K - F F') <= tol tr K`. Because of rounding,
+    `tol` is at least 1e-12 (1e-5 in float32). `start` is an earlier basis for the same inputs and kernel. Its landmarks
+    and features are kept, and its landmarks count towards `n_components`.
     """
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
     capacity = capacity_for(n_components, X.shape[0], rule, start)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
-        raise ValueError(f"start is a basis of {len(start.F)} inputs, X has {X.shape[0]}: expected the same inputs")
+        raise ValueError(
+            f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the inputs of this basis"
+        )
     growth = LocalGrowth(kernel, X, capacity, tol, engine, start)
     drive(rule, growth, rng)
     return growth.finish()
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """Return the largest possible number of atoms, at most U; raise if the arguments contradict each other."""
+    """Return the largest number of landmarks that may be chosen from U inputs; raise if the arguments contradict."""
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(
-                f"n_components=None: expected a number of atoms for {rule!r}; only 'exact' takes all inputs"
+                f"n_components=None: expected a number of landmarks for pivots={rule!r}. Only 'exact' accepts None"
             )
         n_components = U
     if isinstance(rule, AllInputs) and n_components < U:
         raise ValueError(
-            f"n_components={n_components!r} with pivots='exact', which takes all {U} distinct inputs: use "
-            "n_components=None, or another rule"
+            f"n_components={n_components!r}, but pivots='exact' makes all {U} distinct inputs landmarks: pass "
+            "n_components=None, or other pivots"
         )
     if start is not None and n_components < start.n:
-        raise ValueError(f"n_components={n_components!r}, but start has {start.n} atoms: expected at least {start.n}")
+        raise ValueError(
+            f"n_components={n_components!r}, but start has {start.n} landmarks already: expected at least {start.n}"
+        )
     return min(n_components, U) if start is None else max(min(n_components, U), start.n)

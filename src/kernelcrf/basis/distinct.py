@@ -1,12 +1,12 @@
-"""Distinct clique inputs (Lemma 6): `sum_i alpha_i k(x_i, .) = sum_u alpha_bar_u k(x_u, .)`.
+"""Find the distinct inputs among all tokens, so that each input is computed only once (Lemma 6).
 
-Equal inputs share one coefficient, `alpha_bar_u = sum of alpha_i over x_i = x_u` (11). `distinct` finds the U
-different rows among N, in the order of their first appearance. Later computations use only these U rows; an
-index maps each of the N rows to its distinct row.
+This loses nothing: in a kernel expansion `sum_i alpha_i k(x_i, .)`, the coefficients alpha_i of equal inputs x_i can be
+added up (equation 11). `distinct` finds the distinct rows of a matrix, in the order of their first appearance, and an
+index that maps each row to its distinct row.
 
-The search is one pass over the rows with a hash table of at most 4 N entries. It takes O(stored entries) time and
-8 to 40 bytes per row beside the inputs, and confirms every match by comparing the rows. 0.0 and -0.0 are equal, and
-so are CSR rows that differ only in the order of entries or in stored zeros.
+The search is one pass over the rows with a hash table, and compares the rows of every match. Its time is proportional
+to the number of stored entries, and it takes 8 to 40 bytes per row beside the inputs. 0.0 and -0.0 are equal, and so
+are CSR rows that differ only in the order of entries or in stored zeros.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from kernelcrf.engines.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
-    """The U distinct inputs of N tokens: token t has input `inputs[index[t]]`; `first[u]` is the first with input u."""
+    """The distinct inputs of all tokens.
+
+    inputs : the distinct inputs, one per row.
+    index : for each token, the row of its input in `inputs`.
+    first : for each distinct input, the first token that has it.
+    """
 
     inputs: Inputs
     index: Places
@@ -38,12 +43,18 @@ class Distinct:
         return len(self.index)
 
     def expand(self, rows: Array) -> Array:
-        """Repeat rows of distinct inputs for their tokens, (U, ...) -> (N, ...); return `rows` itself if U = N."""
+        """Return one row per token, given one row per distinct input.
+
+        If all inputs are distinct, return `rows` itself.
+        """
         _check_rows(rows, self.U, "distinct input")
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """Sum rows of tokens by distinct input, (N, ...) -> (U, ...); return `rows` itself if U = N."""
+        """Return one row per distinct input, the sum of the rows of its tokens, given one row per token.
+
+        If all inputs are distinct, return `rows` itself.
+        """
         _check_rows(rows, self.N, "token")
         if self.U == self.N:
             return rows
@@ -53,7 +64,7 @@ class Distinct:
 
 
 def distinct(X: Inputs) -> Distinct:
-    """Return the distinct rows of X, (N, d) dense or CSR; X itself if all are distinct."""
+    """Find the distinct rows of X, a dense or CSR matrix; if all rows are distinct, they are not copied."""
     X = _check_finite(X)
     if is_sparse(X):
         X = _make_canonical(X)
@@ -66,7 +77,7 @@ def distinct(X: Inputs) -> Distinct:
 
 
 def each(X: Inputs) -> Distinct:
-    """Treat every row of X as distinct, without a search for equal rows; for data that hardly have any."""
+    """Treat every row of X as distinct, without a search: use this if equal rows are rare."""
     X = _check_finite(X)
     rows = np.arange(X.shape[0])
     return Distinct(X, rows, rows)
@@ -76,7 +87,7 @@ def _check_finite(X: Inputs) -> Inputs:
     X = as_inputs(X)
     values = X.data if is_sparse(X) else X
     if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
-        raise ValueError("X contains NaN or infinity: expected finite numbers; fill missing values with sklearn.impute")
+        raise ValueError("X contains NaN or infinity: expected finite numbers. Fill missing values with sklearn.impute")
     return X
 
 
@@ -100,7 +111,7 @@ def _check_rows(rows: Array, expected: int, noun: str) -> None:
 
 @compiled
 def add_rows(rows: Array, index: Places, total: Array) -> None:
-    """Add each row rows[t] of (N, L) to total[index[t]] of (U, L), in the order of t."""
+    """Add rows[t] to total[index[t]] for each t, in the order of t."""
     for t in range(rows.shape[0]):
         u = index[t]
         for j in range(rows.shape[1]):

@@ -1,7 +1,7 @@
-"""Sparse rows with entries in any order; a column may occur more than once in a row.
+"""Sparse rows with entries in any order, in which a column may occur more than once.
 
-A product needs no order: `(X W)_t = sum over the entries e of row t of value_e W[column_e]`. For a single sentence,
-sorting and checking a CSR matrix would take longer than this product.
+The product with a matrix W needs no order: row t of the product is the sum of `value * W[column]` over the entries of
+row t. For a single sentence, sorting and checking a CSR matrix would take longer than this product.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Sparse rows: row t has the entries `offsets[t]:offsets[t+1]`; entries in column -1 are ignored.
+    """Sparse rows with entries in any order.
 
-    columns, values : (E,) int32 and float64.
-    offsets : (N + 1,) int64.
+    columns, values : the column (int32) and the value (float64) of each entry; entries in column -1 are ignored.
+    offsets : row t has the entries `offsets[t]:offsets[t+1]` (int64).
     """
 
     columns: Labels
@@ -33,11 +33,11 @@ class Entries:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return the numbers of rows and columns, (N, d)."""
+        """Return the number of rows and the number of columns."""
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """Return X W, of shape (N, k), where X (N, d) are these rows and W has shape (d, k)."""
+        """Return the matrix product of these rows and W, one row per row."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
 
@@ -52,7 +52,7 @@ class Entries:
         return out
 
     def to_csr(self) -> sp.csr_array:
-        """Return the rows as a CSR matrix in canonical form."""
+        """Return the rows as a CSR matrix, with sorted entries and without duplicates."""
         columns, values, offsets, known = self.columns, self.values, self.offsets, self.columns >= 0
         if not known.all():
             columns, values, offsets = columns[known], values[known], np.append(0, np.cumsum(known))[offsets]

@@ -1,30 +1,33 @@
-"""The incomplete Cholesky factor F of `K_x` (section 5.3): `K ~ F F'`, `F = K_xB R^-T`, `K_BB = R R'`.
+"""The incomplete Cholesky factor F of the kernel matrix K of the inputs x, given landmarks B (section 5.3).
 
-F gains one column per atom. Adding atoms A to a basis B of size n does not change the existing columns:
+The factor is `F = K_xB R^-T` with `K_BB = R R'`, so that `K ~ F F'`. It has one row per input, the features of the
+input, and one column per landmark. The residual of an input is `d_x = k(x, x) - |F_x|^2`. New landmarks A do not change
+the columns that F has already:
 
-    H = K_AA - F_A F_A' = L L'                    residual Gram matrix of the new atoms
+    H = K_AA - F_A F_A' = L L'                    the residual Gram matrix of the new landmarks
     R <- [[R, 0], [F_A, L]]
     F <- [F, (K_xA - F F_A') L^-T]                computed in panels of columns
-    d <- d - rowsum(F_new^2)                      the residual diagonal: d_x = k(x, x) - |F_x|^2
+    d <- d - rowsum(F_new^2)
 
-L comes from LAPACK's pivoted Cholesky, which drops atoms that depend on others up to rounding: their residual is below
-`FLOOR` times the largest `k(x, x)`. If a user's function has residuals that are negative by more than rounding, it is
-not a kernel, and an error is raised. No jitter is added anywhere, so that `F_B = R` and `F_B F' = K_Bx` hold.
-`FLOOR` is also the least tolerance, relative to the trace.
+L comes from LAPACK's pivoted Cholesky. It drops landmarks that depend on others up to rounding, because their residual
+is below `FLOOR` times the largest `k(x, x)`. If the kernel is a function of the user and has residuals that are
+negative by more than rounding, it is not positive semi-definite, and an error is raised. No jitter is added to the
+diagonal, so that `F_B = R` and `F_B F' = K_Bx` hold.
 
-`K - F F'` is a Schur complement and has no negative eigenvalue, so norms under F are never below the kernel norms.
-To keep this, everything is computed in float64. Rounding may let `|F_x|^2` exceed `k(x, x)` by at most `EXCESS` times
-the largest `k(x, x)`; the first column that exceeds it is dropped, with all columns after it. For float32 inputs F is
-stored in float32, as F + D with `|D| <= u |F|` and u = 2^-24. Since `|D' v|^2 <= u^2 tr(K) |v|^2`, for every t > 0
+`K - F F'` is a Schur complement and has no negative eigenvalue, so norms under F are never below the kernel norms. To
+ensure this, everything is computed in float64. By rounding, `|F_x|^2` may exceed `k(x, x)`. The first column that makes
+the excess larger than `EXCESS` times the largest `k(x, x)` is dropped, with all columns after it. For float32 inputs, F
+is stored in float32, that is, with an error D of size `|D| <= u |F|`, u = 2^-24. Then for every t > 0
 
     (F + D) (F + D)' <= (1 + t) F F' + (1 + 1/t) u^2 tr(K) I.
 
-While a float32 basis grows, new columns are computed from stored ones, and dividing by pivots amplifies the rounding of
-these. That is exact enough to choose atoms. Once all atoms are chosen, all columns are computed again.
+While a float32 basis grows, new columns are computed from stored columns, whose rounding errors are amplified. This is
+exact enough to choose landmarks. When all landmarks are chosen, all columns are computed again.
 
-Rows are processed in blocks of `ROWS` for any number of threads, each with BLAS on one thread, and blocks are summed in
-order, so that results do not depend on `n_jobs`. Memory beside X, F (U, n) and R (n, n): 40 U bytes for diagonals and
-draws, and in each thread `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 (`ROWS n` more for CSR inputs and float32).
+Rows are processed in blocks of `ROWS` rows, each by one thread, and sums over blocks are added in order, so that
+results do not depend on `n_jobs`. For U inputs of d columns and n landmarks, the memory beside the inputs, F and R is
+40 U bytes, and `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 per thread (`ROWS n` more for CSR inputs and for
+float32).
 """
 
 from __future__ import annotations
@@ -47,13 +50,14 @@ INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """The chosen atoms, and the features F of the inputs that they were chosen for.
+    """The chosen landmarks B, and the features F of the inputs from which they were chosen.
 
-    landmarks, F : the atoms (n, d) and the features (U, n), in the precision of the inputs.
-    R : (n, n), the lower triangular factor of K_BB = R R', in float64.
-    residual : (U,), the diagonal of K - F F'.
-    indices : (n,), the row of each atom among the inputs; None if some atom is not an input.
-    trace : tr K, the sum of k(x, x) over the inputs.
+    landmarks : the landmarks, one per row.
+    R : the lower triangular factor of their kernel matrix, K_BB = R R'.
+    F : the features, with one row per input and one column per landmark.
+    residual : for each input x, k(x, x) - |F_x|^2.
+    indices : for each landmark, its row among the inputs; None if some landmark is not an input.
+    trace : the sum of k(x, x) over the inputs.
     """
 
     landmarks: Inputs
@@ -65,29 +69,32 @@ class Basis:
 
     @property
     def n(self) -> int:
-        """Return the number of atoms."""
+        """Return the number of landmarks."""
         return len(self.R)
 
     @property
     def relative_residual(self) -> float:
-        """Return tr(K - F F') / tr K, the share of the trace that the basis does not explain."""
+        """Return tr(K - F F') / tr K, the error of the approximation of the kernel matrix K, between 0 and 1."""
         return float(self.residual.sum() / self.trace) if self.trace > 0 else 0.0
 
 
 def row_blocks(rows: int) -> list[slice]:
-    """Return slices of `ROWS` rows each; they depend only on the number of rows, never on the number of threads."""
+    """Return slices that divide the rows into blocks of `ROWS` rows."""
     return [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
 
 
 def stack(parts: list[Inputs]) -> Inputs:
-    """Stack the rows of several inputs; the result is CSR if any of them is."""
+    """Stack matrices vertically; the result is a CSR matrix if any of the matrices is sparse."""
     if len(parts) == 1:
         return parts[0]
     return sp.vstack(parts, format="csr") if any(map(is_sparse, parts)) else np.vstack(parts)
 
 
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
-    """Return L and `order`, `H[order][:, order] = L L'`, without rows whose residual diagonal is at most `least`."""
+    """Return a lower triangular L and indices `order` such that `H[order][:, order] = L L'`.
+
+    The factorisation stops when the largest residual on the diagonal is at most `least`: `order` lacks these rows.
+    """
     if not np.diagonal(H).max(initial=0.0) > least:
         return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)
     C, pivots, rank, _ = lapack.dpstrf(H, tol=least, lower=1)
@@ -95,7 +102,7 @@ def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
 
 
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
-    """Return the error to raise if a kernel is not positive semi-definite; `proof` says how that was found."""
+    """Return the error for a kernel that is not positive semi-definite; `proof` is a text that shows it."""
     return ValueError(
         f"{kernel.described} is not positive semi-definite: {proof}. Expected a kernel whose Gram matrices have "
         "no negative eigenvalues; to make one from a Euclidean distance, use exp(-gamma * distance**2)"
@@ -107,22 +114,25 @@ def check_diagonal(kernel: InputKernel, diagonal: Floats) -> None:
     wrong = np.flatnonzero(~np.isfinite(diagonal))
     if len(wrong):
         raise ValueError(
-            f"{kernel.described} returned k(x, x) = {diagonal[wrong[0]]} for distinct input {wrong[0]}: expected "
-            "finite numbers; scale the inputs, for example with sklearn.preprocessing.StandardScaler"
+            f"{kernel.described} returned k(x, x) = {diagonal[wrong[0]]} for distinct input {wrong[0]}: expected a "
+            "finite number. Scale the inputs, for example with sklearn.preprocessing.StandardScaler"
         )
     if diagonal.min(initial=0.0) < 0:
         raise not_a_kernel(kernel, f"k(x, x) = {diagonal.min():.3g} for distinct input {int(diagonal.argmin())}")
 
 
 def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
-    """Raise if the Gram matrix K is not symmetric within a tolerance relative to its largest entry."""
+    """Raise if the Gram matrix K is not symmetric; `tolerance` is relative to its largest entry."""
     gap = float(np.abs(K - K.T).max(initial=0.0))
     if gap > tolerance * float(np.abs(K).max(initial=0.0)):
         raise not_a_kernel(kernel, f"k(x, y) and k(y, x) differ by {gap:.3g}")
 
 
 def left_over(H: Array, L: Array, order: Places) -> Array:
-    """Return -|H - L L'| at the rows not in `order`: zero up to rounding if H is positive semi-definite."""
+    """Return -|E|, where E is what the factor L leaves of H in the rows and columns that are not in `order`.
+
+    If H is positive semi-definite, E is zero up to rounding.
+    """
     others = np.setdiff1d(np.arange(len(H)), order)
     if not len(others) or not len(order):
         return -np.abs(H[np.ix_(others, others)])

@@ -1,8 +1,11 @@
-"""The feature map `F(x) = k(x, B) R^-T`: then `F F' = K_hat`, and weights have the plain norm (Corollary 8).
+"""Maps from inputs to features, whose inner products approximate a kernel.
 
-For training inputs and new inputs alike, F is computed `ROWS` rows at a time: a block of the Gram matrix, then a
-triangular solve by panels. Memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread. The linear
-kernel needs no atoms: its feature map is the identity, for dense and CSR inputs, with one weight per input column.
+With landmarks B and the factor `K_BB = R R'` of their kernel matrix, the features of an input x are
+`F(x) = k(x, B) R^-T`. The norm of a function in the span of the landmarks is then the Euclidean norm of its weights
+(Corollary 8). For the linear kernel, the features are the inputs themselves.
+
+Features of training inputs and of new inputs are computed in the same way, for `ROWS` inputs at a time. With inputs of
+d columns and n landmarks, the memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread.
 """
 
 from __future__ import annotations
@@ -28,22 +31,22 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True)
 class PrimalMap:
-    """The feature map of the linear kernel: the identity on inputs of n columns."""
+    """The feature map of the linear kernel, which returns its inputs; they have n columns."""
 
     n: int
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Inputs:  # noqa: B008  -- a frozen value
-        """Return X; raise if it does not have n columns."""
+        """Return X as a float array or CSR matrix; raise if it does not have n columns."""
         return check_columns(X, self.n)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the number of columns as a config for a file, and no arrays."""
+        """Return the map as values for JSON and named arrays (there are none), which `from_arrays` reads."""
         return {"map": "primal", "n": self.n}, {}
 
 
 @dataclass(frozen=True, eq=False)
 class WhitenedMap:
-    """The feature map `k(x, B) R^-T` for `landmarks` B, (n, d), and lower triangular R, (n, n)."""
+    """The feature map `k(x, B) R^-T`, where B are the `landmarks`, and K_BB = R R' with a lower triangular R."""
 
     kernel: InputKernel
     landmarks: Inputs
@@ -51,7 +54,7 @@ class WhitenedMap:
 
     @property
     def n(self) -> int:
-        """Return the number of atoms."""
+        """Return the number of landmarks."""
         return len(self.R)
 
     @cached_property
@@ -59,14 +62,17 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return the features F of any inputs, (rows, d) -> (rows, n), rounded from float64 to the landmarks' dtype."""
+        """Return the features of any inputs, with one row per row of X and one column per landmark.
+
+        The features are computed in float64, and rounded to the dtype of the landmarks.
+        """
         X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the kernel's config, and the arrays of the landmarks (their CSR parts if sparse) and of R."""
+        """Return the map as values for JSON and named arrays, which `from_arrays` reads."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
@@ -79,11 +85,14 @@ FeatureMap: TypeAlias = PrimalMap | WhitenedMap
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """Return the feature map that `to_arrays` wrote."""
+    """Return the feature map from the values and arrays that its method `to_arrays` returned."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
-        raise ValueError(f"feature map {config}: expected map 'primal' or 'whitened', and sparse true or false")
+        raise ValueError(
+            f"the stored feature map is {config}: expected 'map' to be 'primal' or 'whitened', and 'sparse' to be true "
+            "or false"
+        )
     R = arrays["R"]
     if config["sparse"]:
         parts = tuple(arrays[f"landmarks.{part}"] for part in CSR_PARTS)
@@ -95,7 +104,11 @@ def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> Featu
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A feature map, the features F of the inputs that it was made for, and its basis (None for the primal map)."""
+    """A feature map, and the features of the inputs from which its landmarks were chosen.
+
+    F : the features, one row per input.
+    basis : the landmarks and residuals; None for the linear kernel.
+    """
 
     map: FeatureMap
     F: Inputs
@@ -113,9 +126,9 @@ def make_features(
     engine: LocalEngine = LocalEngine(),  # noqa: B008  -- a frozen value
     start: Basis | None = None,
 ) -> Features:
-    """Return features of the distinct inputs X, (U, d): X itself for the linear kernel, a basis for any other kernel.
+    """Choose landmarks and return the features of the distinct inputs X; for the linear kernel, these are X itself.
 
-    `choose_basis` explains the arguments from `n_components` on. To enlarge a basis, pass `start=features.basis`.
+    Arguments after X are those of `choose_basis`. To add landmarks to earlier features, pass `start=features.basis`.
     """
     X = as_inputs(X)
     if kernel.is_linear:
@@ -133,7 +146,7 @@ def features_of(
     engine: LocalEngine,
     start: Basis | None = None,
 ) -> Features:
-    """Return features of the distinct inputs X with `n_components` atoms, or with all inputs if there are no more."""
+    """Return features of the distinct inputs X with `n_components` landmarks, or with all inputs if there are fewer."""
     if start is None and (n_components is None or n_components >= X.shape[0]):
         n_components, rule = None, "exact"
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
@@ -143,10 +156,10 @@ def features_of(
 
 
 def zero_kernel(kernel: InputKernel) -> ValueError:
-    """Return the error to raise if the kernel is zero at all inputs."""
+    """Return the error for a kernel that is zero at all inputs."""
     return ValueError(
-        f"{kernel.described} has k(x, x) = 0 at every input, so that nothing can be learned from them: "
-        "expected inputs that are not all zero, or another kernel"
+        f"{kernel.described} has k(x, x) = 0 for every input x, so that nothing can be learned: expected inputs that "
+        "are not all zero. Pass other inputs, or another kernel"
     )
 
 

@@ -1,12 +1,15 @@
-"""Compute scores `F(x) W` of any inputs without their features F: the factor R is folded into the weights once.
+"""Compute scores of any inputs directly from kernel values, without the features of the inputs.
 
-    F(x) W = k(x, B) R^-T W = k(x, B) A,      A = R^-T W
+With features `F(x) = k(x, B) R^-T` for landmarks B, the scores of weights W are
 
-A block of the Gram matrix is multiplied by A while it is in the cache, and no triangular system is solved per input. A
-is computed in float64 and stored in the precision of B. If atoms are close under the kernel, A is large and its terms
-cancel: the error is at most about `eps |k(x, B)| |A|`, as large as the rounding of k alone would make it. For float32
-inputs, eps is the precision of float32, while `WhitenedMap.transform` computes F in float64. Predicted scores are then
-less exact than scores in training, but within this bound (`tests/basis/test_folded.py`).
+    F(x) W = k(x, B) A,      where A = R^-T W is computed once.
+
+So no triangular system is solved per input, and a block of kernel values is multiplied by A while it is in the cache. A
+is computed in float64 and stored in the precision of the landmarks. If landmarks are close under the kernel, A is
+large, and terms of the sum cancel: the error of a score is at most about `eps |k(x, B)| |A|`, which the rounding of the
+kernel values alone can cause. For float32 inputs, eps is the precision of float32, whereas `WhitenedMap.transform`
+computes features in float64. Then predicted scores are less exact than scores in training, but within this bound
+(`tests/basis/test_folded.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ LEAST_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class PrimalWeights:
-    """Weights W (d, k) that apply to the inputs themselves, as with the linear kernel."""
+    """Weights W of the linear kernel, by which inputs are multiplied."""
 
     W: Array
 
@@ -39,7 +42,7 @@ class PrimalWeights:
         return self.W.astype(np.float32)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return X W, (rows, k), in the precision of X."""
+        """Return the scores X W, with one row per row of X, in the precision of X."""
         if isinstance(X, Entries):
             return check_scores(X.times(self.W, engine))
         X = check_columns(X, len(self.W))
@@ -58,14 +61,14 @@ class PrimalWeights:
 
 @dataclass(frozen=True, eq=False)
 class DualWeights:
-    """Weights A (n, k) that apply to the kernel values k(x, B) with the landmarks B (n, d)."""
+    """Weights A, one row per landmark, by which the kernel values of an input and all landmarks are multiplied."""
 
     kernel: InputKernel
     landmarks: Inputs
     A: Array
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return k(X, B) A, (rows, k), in the precision of A."""
+        """Return the scores k(X, B) A for the landmarks B, with one row per row of X, in the precision of A."""
         X = check_columns(X.to_csr() if isinstance(X, Entries) else X, self.landmarks.shape[1])
         s, n = np.empty((X.shape[0], self.A.shape[1]), self.A.dtype), len(self.A)
         against = self.kernel.against(self.landmarks, X.dtype)
@@ -88,20 +91,20 @@ Weights = PrimalWeights | DualWeights
 
 
 def check_scores(s: Array) -> Array:
-    """Return the scores s (rows, k); raise if sums or products of them could overflow."""
+    """Return the scores s; raise if some score is so large that sums or products of scores could overflow."""
     most = np.sqrt(np.finfo(s.dtype).max)
     if s.size and not (s.max() <= most and s.min() >= -most):
         row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
         score = s[row, np.argmin(np.abs(s[row]) <= most)]
         raise ValueError(
-            f"row {row} of the inputs has the score {score:.3g}, and numbers of this size overflow: expected inputs on "
-            "the scale of the training data; scale both with the same sklearn.preprocessing.StandardScaler"
+            f"row {row} of the inputs has the score {score:.3g}, so large that computations overflow: expected inputs "
+            "on the scale of the training data. Scale both with the same sklearn.preprocessing.StandardScaler"
         )
     return s
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:
-    """Return the weights that compute the scores F(x) W from inputs x directly, for W (n, k)."""
+    """Convert weights W of features to weights of kernel values; for the linear kernel, of the inputs."""
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))
     A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)

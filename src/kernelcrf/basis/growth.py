@@ -1,8 +1,9 @@
-"""`Growth`, the growing basis that pivot rules add atoms to, and `Rule`, the protocol of these rules.
+"""`Growth`, a basis to which rules add landmarks, and `Rule`, the protocol of these rules.
 
-The algebra is explained in `factor`. `LocalGrowth` has the inputs in this process, `DistributedGrowth` of
-`kernelcrf.distributed` has them on the workers of a cluster. A rule works with both. On a cluster, `inputs`,
-`residuals` and `residual_gram` fetch the requested rows, so a rule should request few rows at a time.
+The module `factor` explains the formulas. The subclass `LocalGrowth` has the inputs in this process, and
+`DistributedGrowth` in `kernelcrf.distributed` has them on the workers of a cluster. Every rule works with both classes.
+On a cluster, `inputs`, `residuals` and `residual_gram` fetch rows from workers, so a rule should request few rows at a
+time.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class Growth(ABC):
-    """A basis of n atoms for U distinct inputs, with the residuals `d_x = k(x, x) - |F_x|^2`, while it grows.
+    """A basis for distinct inputs, to which landmarks are added.
 
-    Subclasses store the inputs, the residuals d, and the features F with room for `capacity` columns.
+    Subclasses store the inputs x, their features F_x for the landmarks so far, and their residuals
+    `k(x, x) - |F_x|^2`.
 
-    kernel : the input kernel k_x.
+    kernel : the kernel of the inputs.
     engine : the threads of this process, for computations of the rule itself.
-    capacity, n : the largest number of atoms, and the current number.
+    capacity, n : the largest number of landmarks, and the current number.
     least : residuals up to this value count as zero.
     """
 
@@ -41,7 +43,7 @@ class Growth(ABC):
         dtype: DType,
         diagonal: tuple[float, float],
     ) -> None:
-        """Start without atoms; `diagonal` holds the sum and the largest of all k(x, x)."""
+        """Start without landmarks; `diagonal` has the sum and the maximum of k(x, x) over all inputs x."""
         self.kernel, self.capacity, self.engine, self.dtype = kernel, capacity, engine, dtype
         self.trace, self.largest_diagonal = diagonal
         self.least = FLOOR[dtype] * self.largest_diagonal
@@ -54,7 +56,7 @@ class Growth(ABC):
         self._accurate_from = self.trace
 
     def _continue_from(self, start: Basis) -> None:
-        """Start with the atoms of an earlier basis."""
+        """Start with the landmarks of an earlier basis."""
         self.n = self._kept = start.n
         self._R[: self.n, : self.n] = start.R
         self._landmarks = [start.landmarks]
@@ -63,95 +65,107 @@ class Growth(ABC):
     @property
     @abstractmethod
     def n_inputs(self) -> int:
-        """Return U, the number of distinct inputs."""
+        """Return the number of distinct inputs."""
 
     @property
     @abstractmethod
     def remaining(self) -> float:
-        """Return tr(K - F F'), the sum of all residuals."""
+        """Return the sum of the residuals of all inputs."""
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return the distinct inputs with these indices, or all of them."""
+        """Return the inputs with the given indices, or all inputs, one per row."""
 
     @abstractmethod
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of the inputs with these indices, or of all inputs."""
+        """Return the residuals of the inputs with the given indices, or of all inputs."""
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share in [0, 1), the input at which the running sum of residuals exceeds share * total."""
+        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
+
+        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
+        """
 
     @abstractmethod
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs with the largest residuals, and the largest residual of all other inputs.
+        """Return the indices of the `count` largest residuals, and the largest of all other residuals.
 
-        Among equal residuals, the first inputs are chosen.
+        Among equal residuals, those of the first inputs are chosen.
         """
 
     @abstractmethod
     def exhaust(self, indices: Places) -> None:
-        """Set the residuals of these inputs, which are in the span of the atoms, to zero."""
+        """Set the residuals of the given inputs to 0, so that none of them is chosen as a landmark."""
 
     @abstractmethod
     def features(self, indices: Places, n: int) -> Array:
-        """Return the first n features of the inputs with these indices, (len(indices), n)."""
+        """Return the first n features of the inputs with the given indices, one row per input."""
 
     @abstractmethod
     def extend(self, panels: Panels) -> Floats:
-        """Fill new columns of F, subtract their squares from d, and return the part of the trace each one explains."""
+        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
+
+        Return, for each new feature, the sum of its squares over all inputs.
+        """
 
     @abstractmethod
     def refine(self, panels: Panels, kept: int) -> None:
-        """Compute d, and all columns of F except the first `kept`, again from all atoms."""
+        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and how many first columns (at least `kept`) leave none below -excess."""
+        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
+
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        """
 
     @abstractmethod
     def recompute(self, n: int) -> None:
-        """Compute d from F again: rounding errors of its updates add up while d itself shrinks."""
+        """Recompute the residuals from the first n features, because their updates add up rounding errors."""
 
     @abstractmethod
     def release(self) -> tuple[Array, Floats]:
-        """Return F with n columns, and d. This object cannot be used afterwards."""
+        """Return the features and the residuals of all inputs. This object cannot be used afterwards."""
 
     @property
     def finished(self) -> bool:
-        """Return whether there are `capacity` atoms, or the unexplained trace is below the tolerance."""
+        """Return whether there are `capacity` landmarks, or the sum of the residuals is small enough."""
         return self.n >= self.capacity or self.remaining <= self._enough
 
     @property
     def landmarks(self) -> Inputs:
-        """Return the atoms so far, (n, d)."""
+        """Return the landmarks so far, one per row."""
         return stack(self._landmarks) if self._landmarks else self.inputs(np.empty(0, np.intp))
 
     @property
     def indices(self) -> Places | None:
-        """Return the index of each atom among the inputs; None if some atom is not an input."""
+        """Return, for each landmark, its index among the inputs; None if some landmark is not an input."""
         return None if self._indices is None else np.concatenate([np.empty(0, np.intp), *self._indices])
 
     def unchosen(self) -> Places:
-        """Return the indices of the inputs that are not atoms."""
+        """Return the indices of the inputs that are not landmarks."""
         free = np.ones(self.n_inputs, bool)
         for indices in self._indices or []:
             free[indices] = False
         return np.flatnonzero(free)
 
     def basis_for(self, indices: Places) -> Basis:
-        """Return the current basis with the features and residuals of the inputs with these indices."""
+        """Return the landmarks so far as a basis for the inputs with the given indices."""
         R = self._R[: self.n, : self.n]
         return Basis(self.landmarks, R, self.features(indices, self.n), self.residuals(indices), None, self.trace)
 
     def residual_gram(self, indices: Places) -> Array:
-        """Return K_AA - F_A F_A' for the inputs A with these indices."""
+        """Return K_AA - F_A F_A', where A are the inputs with the given indices and F_A their features."""
         X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices, self.n))
         with single_threaded_blas():
             return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
-        """Append inputs as atoms; return how many were independent of the basis and of each other."""
+        """Append inputs as landmarks; return the number of new landmarks.
+
+        Inputs that depend linearly (in feature space) on the landmarks or on each other are left out.
+        """
         atoms = self.inputs(indices)
         F_A = self.features(indices, self.n) if self.dtype == np.float64 else self._compute_features(atoms)
         taken = indices[self._append(atoms, F_A)]
@@ -161,7 +175,10 @@ class Growth(ABC):
         return len(taken)
 
     def append_points(self, points: Array) -> int:
-        """Append any points of input space as atoms; return how many were independent."""
+        """Append points, which need not be inputs, as landmarks; return the number of new landmarks.
+
+        Points that depend linearly (in feature space) on the landmarks or on each other are left out.
+        """
         order = self._append(points, self._compute_features(points))
         self._indices = None
         return len(order)
@@ -179,7 +196,7 @@ class Growth(ABC):
         return Panels.of(self.kernel, self.landmarks, self._R[: self.n, : self.n], 0)
 
     def _compute_features(self, points: Inputs) -> Array:
-        """Return the features F of any points in float64, (len(points), n)."""
+        """Return the features of any points in float64, one row per point."""
         F = np.empty((points.shape[0], self.n))
         if self.n:
             with single_threaded_blas():
@@ -187,7 +204,7 @@ class Growth(ABC):
         return F
 
     def _drop_unsound(self) -> None:
-        """Raise if the kernel is not positive semi-definite; drop columns with which F F' exceeds K by rounding."""
+        """Drop the last landmarks if rounding has made residuals negative; raise if the kernel itself is the cause."""
         least, sound = self.sound_columns(self.n, self._kept, EXCESS[self.dtype] * self.largest_diagonal)
         if not self.kernel.is_definite:
             self._check_definite(np.array([least]))
@@ -239,8 +256,8 @@ class Growth(ABC):
 
 
 class Rule(Protocol):
-    """An object that chooses atoms, accepted as `pivots`."""
+    """An object that chooses landmarks; pass it to an estimator as `pivots`."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append atoms to `growth` in batches; after each batch, yield how many of its atoms were independent."""
+        """Append landmarks to `growth` in batches; after each batch, yield the number of new landmarks."""
         ...

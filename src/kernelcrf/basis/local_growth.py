@@ -1,4 +1,4 @@
-"""A growing basis of inputs that are in the memory of this process."""
+"""A basis to which landmarks are added, for inputs that are in the memory of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class InputRows:
-    """The inputs X (U, d) of a growing basis, with their k(x, x), features F (U, capacity) and residuals d."""
+    """Inputs for which landmarks are chosen, with their features and residuals.
+
+    X : the inputs x, one per row.
+    diagonal : k(x, x) of each input.
+    F : the features F_x for the landmarks so far, one row per input, with memory for `capacity` columns.
+    residual : k(x, x) - |F_x|^2 of each input.
+    """
 
     def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:
         self.X, self.engine, self._blocks = X, engine, row_blocks(X.shape[0])
@@ -25,33 +31,39 @@ class InputRows:
 
     @property
     def n_inputs(self) -> int:
-        """Return U, the number of inputs."""
+        """Return the number of inputs."""
         return int(self.X.shape[0])
 
     @property
     def remaining(self) -> float:
-        """Return tr(K - F F'), the sum of all residuals."""
+        """Return the sum of the residuals of all inputs."""
         return float(self.residual.sum())
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return the inputs with these indices, or all of them."""
+        """Return the inputs with the given indices, or all inputs, one per row."""
         return self.X if indices is None else self.X[indices]
 
     def features(self, indices: Places, n: int) -> Array:
-        """Return the first n features of the inputs with these indices, (len(indices), n)."""
+        """Return the first n features of the inputs with the given indices, one row per input."""
         return self.F[indices, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of the inputs with these indices, or of all inputs."""
+        """Return the residuals of the inputs with the given indices, or of all inputs."""
         return self.residual.copy() if indices is None else self.residual[indices]
 
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share in [0, 1), the input at which the running sum of residuals exceeds share * total."""
+        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
+
+        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
+        """
         cumulated = np.cumsum(self.residual)
         return passed(cumulated, shares * cumulated[-1])
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the `count` inputs with the largest residuals (first ones if equal), and the largest of the others."""
+        """Return the indices of the `count` largest residuals, and the largest of all other residuals.
+
+        Among equal residuals, those of the first inputs are chosen.
+        """
         if self.n_inputs <= count:
             return np.arange(self.n_inputs), 0.0
         others = -float(np.partition(-self.residual, count)[count])
@@ -60,11 +72,14 @@ class InputRows:
         return np.concatenate([above, ties]), others
 
     def exhaust(self, indices: Places) -> None:
-        """Set the residuals of these inputs, which are in the span of the atoms, to zero."""
+        """Set the residuals of the given inputs to 0, so that none of them is chosen as a landmark."""
         self.residual[indices] = 0.0
 
     def extend(self, panels: Panels) -> Floats:
-        """Fill new columns of F, subtract their squares from d, and return the part of the trace each one explains."""
+        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
+
+        Return, for each new feature, the sum of its squares over all inputs.
+        """
 
         def fill(rows: slice) -> Floats:
             new, residual = panels.fill(self.X[rows], self.F[rows]), self.residual[rows]
@@ -75,7 +90,7 @@ class InputRows:
         return np.asarray(np.sum(self.engine.map(fill, self._blocks), axis=0))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Compute d, and all columns of F except the first `kept`, again from all atoms."""
+        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
 
         def refine(rows: slice) -> None:
             columns = np.empty((len(self.F[rows]), len(panels.R)))
@@ -86,7 +101,10 @@ class InputRows:
         self.engine.map(refine, self._blocks)
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the least k(x, x) - |F_x|^2, and how many first columns (at least `kept`) leave none below -excess."""
+        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
+
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        """
 
         def measure(rows: slice) -> tuple[float, int]:
             F, diagonal = self.F[rows, :n], self.diagonal[rows]
@@ -100,7 +118,7 @@ class InputRows:
         return min((least for least, _ in found), default=0.0), min((sound for _, sound in found), default=n)
 
     def recompute(self, n: int) -> None:
-        """Compute d from F again: rounding errors of its updates add up while d itself shrinks."""
+        """Recompute the residuals from the first n features, because their updates add up rounding errors."""
 
         def recompute(rows: slice) -> None:
             self.residual[rows] = _residual(self.diagonal[rows], self.F[rows, :n])
@@ -109,7 +127,7 @@ class InputRows:
 
 
 class LocalGrowth(InputRows, Growth):
-    """A growing basis of the distinct inputs X (U, d) that starts without atoms, or from an earlier basis `start`."""
+    """A basis for the distinct inputs X to which landmarks are added; it may start from an earlier basis `start`."""
 
     def __init__(
         self,
@@ -130,7 +148,7 @@ class LocalGrowth(InputRows, Growth):
         self._accurate_from = self.remaining
 
     def release(self) -> tuple[Array, Floats]:
-        """Return the first n columns of F and the residuals d; F is shrunk in place, and its other memory is freed."""
+        """Return the features and the residuals of all inputs, and free the memory of features that were not needed."""
         if self.n < self.capacity:
             flat = self.F.reshape(-1)
             for rows in row_blocks(len(self.F)):
@@ -141,7 +159,7 @@ class LocalGrowth(InputRows, Growth):
 
 
 def passed(cumulated: Floats, levels: Floats) -> Places:
-    """Return, for each level, the first index whose running sum exceeds it, or the last index if none does."""
+    """Return, for each level, the index of the first cumulative sum above it, or the last index if there is none."""
     return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
 
 

@@ -1,8 +1,8 @@
-"""Compute columns of the features `F = K_xB R^-T` for any inputs, one panel of columns after another.
+"""Compute the features `F = K_xB R^-T` of any inputs x for landmarks B, one panel of columns after another.
 
-The Gram matrix, R and the triangular solve are float64 for inputs of any precision. Dividing by a pivot amplifies the
-rounding errors of all earlier columns, and in float32 `|F_x|^2` would exceed `k(x, x)`. F may be stored in float32:
-then each number is rounded once, at the end.
+Everything is computed in float64, also for float32 inputs: dividing by pivots amplifies the rounding errors of earlier
+columns, so that with float32 `|F_x|^2` would exceed `k(x, x)`. If F is stored in float32, each number is rounded once,
+at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ WIDE = 4
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Computes the columns `start` to n of F for any inputs, from the atoms of these columns and from R, in float64."""
+    """Computes the features of any inputs for some landmarks, given their features for all earlier landmarks.
+
+    atoms : the landmarks, in float64.
+    R : the lower triangular factor of the kernel matrix of all landmarks, earlier ones included.
+    start : the number of earlier landmarks.
+    inverses : the inverses of the diagonal panels of R.
+    """
 
     kernel: InputKernel
     atoms: Inputs
@@ -31,16 +37,16 @@ class Panels:
 
     @classmethod
     def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
-        """Invert the diagonal panels of R; `atoms` belong to the columns from `start` on."""
+        """Return panels for the landmarks `atoms`, which come after `start` earlier landmarks; R has all of them."""
         edges, R = range(start, len(R), PANEL), R.astype(np.float64, copy=False)
         inverses = tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges)
         return cls(kernel, in_double(atoms), R, start, inverses)
 
     def fill(self, X: Inputs, F: Array) -> Array:
-        """Write the columns from `start` on into F, (rows, n), and return them in float64.
+        """Write the features of X into the columns of F from `start` on, and return these columns in float64.
 
-        The columns before `start` must be filled. If F is float32, their rounding errors, divided by the new pivots,
-        enter the new columns.
+        The columns before `start` must have the features for the earlier landmarks. If F is float32, the rounding
+        errors of these columns are amplified in the new columns.
         """
         n = len(self.R)
         work = F

@@ -1,20 +1,22 @@
-"""Rules that choose inputs as the atoms B of `F = K_xB R^-T` (section 5.3).
+"""Rules that choose inputs as landmarks (section 5.3).
+
+The residual of an input x is `k(x, x) - |F_x|^2`, where F_x are its features for the landmarks so far.
 
     exact      every distinct input
-    greedy     the rule of the paper: the input with the largest residual d_x = k(x, x) - |F_x|^2, one at a time
-    random     inputs drawn with probability d_x / sum d (randomly pivoted Cholesky), in blocks
+    greedy     the rule of the paper: always the input with the largest residual
+    random     inputs drawn with probabilities proportional to their residuals (randomly pivoted Cholesky)
     uniform    inputs drawn with equal probability
     gradient   the inputs with the largest scores; callers pass the bounds of Corollary 10 as scores
 
-A rule is a generator that appends atoms to a growing basis in batches. The basis drops atoms that depend on others, and
+A rule is a generator that appends landmarks to a basis in batches. The basis drops landmarks that depend on others, and
 `drive` stops the rule when there are enough.
 
-`greedy` works in blocks and chooses the same pivots as one at a time. Residuals never grow, so once the chosen
-candidates are eliminated, the largest residual of a block is the largest of all if no input outside exceeds it.
+`greedy` works on blocks of candidates, and chooses the same landmarks as if it chose one at a time. Residuals never
+increase, so the largest residual in a block is the largest of all, as long as no residual outside the block was larger.
 
-`random` works in blocks and draws from the same distribution as one at a time. Proposals j are drawn in proportion to
-their residuals u_j. Then each in turn is accepted with probability `h_jj / u_j`, where h is the residual Gram matrix
-of the proposals after the accepted ones are eliminated.
+`random` works on blocks of candidates, and draws from the same distribution as if it drew one at a time. Candidate j is
+drawn with probability proportional to its residual u_j, and then accepted with probability `h_j / u_j`, where h_j is
+its residual after the candidates accepted before j are landmarks too.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ SCORES = either(
 
 
 class Elimination:
-    """Cholesky elimination of a small Gram matrix H, one input at a time; `left` is the diagonal that remains."""
+    """Cholesky elimination of a small Gram matrix H, one input at a time; `left` has the residual of each input."""
 
     def __init__(self, H: Array) -> None:
         self._H = H.astype(np.float64)
@@ -46,7 +48,7 @@ class Elimination:
         self.left = np.diagonal(self._H).copy()
 
     def take(self, j: int) -> None:
-        """Eliminate input j: subtract the part of H that it explains."""
+        """Eliminate input j, and subtract from all residuals what the input explains."""
         k = self._taken
         column = self._H[:, j] - self._columns[:, :k] @ self._columns[j, :k]
         column /= np.sqrt(self.left[j])
@@ -57,7 +59,7 @@ class Elimination:
 
 
 def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
-    """Run a rule until there are enough atoms, the rule ends, or `EMPTY_ROUNDS` batches in a row add no atom."""
+    """Run a rule until there are enough landmarks, the rule ends, or `EMPTY_ROUNDS` batches in a row add nothing."""
     batches, empty = rule.grow(growth, rng), 0
     while not growth.finished and empty < EMPTY_ROUNDS:
         appended = next(batches, None)
@@ -68,16 +70,19 @@ def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class AllInputs:
-    """Rule that takes every distinct input as an atom: F F' = K, and F has U columns."""
+    """A rule that takes every distinct input as a landmark, so that the features represent the kernel exactly."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append all inputs that are not atoms yet, in one batch."""
+        """Append all inputs that are not landmarks yet, in one batch."""
         yield growth.append_inputs(growth.unchosen())
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """Rule that takes the largest residual first (Fine and Scheinberg 2001), from `block` candidates per round."""
+    """A rule that always takes the input with the largest residual (Fine and Scheinberg 2001).
+
+    block : the number of candidates per round.
+    """
 
     block: int = 256
 
@@ -85,7 +90,7 @@ class Greedy:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append in each round the pivots that are certain to be the largest, until all residuals are zero."""
+        """Append, in each round, the candidates that certainly have the largest residual when their turn comes."""
         while True:
             candidates, others = growth.largest(self.block)
             if growth.residuals(candidates).max(initial=0.0) <= growth.least:
@@ -105,7 +110,10 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Random:
-    """Rule that draws inputs with probability d_x / sum d (randomly pivoted Cholesky), `block` proposals per round."""
+    """A rule that draws inputs with probabilities proportional to their residuals (randomly pivoted Cholesky).
+
+    block : the largest number of candidates per round.
+    """
 
     block: int = 256
 
@@ -113,7 +121,7 @@ class Random:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the accepted proposals of each round."""
+        """Draw candidates in rounds, and append those that are accepted."""
         while growth.remaining > 0:
             proposals = growth.draw(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
             accepted = self._accept(growth, proposals, rng)
@@ -138,7 +146,7 @@ class Random:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Rule that draws inputs with equal probability, without replacement."""
+    """A rule that draws inputs with equal probability, without replacement."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
         """Append inputs in random order."""
@@ -147,7 +155,10 @@ class Uniform:
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """Rule that takes the inputs with the largest `scores`, (U,), first; equal scores in the order of the inputs."""
+    """A rule that takes the inputs with the largest scores; among equal scores, it takes the first inputs.
+
+    scores : one number per distinct input.
+    """
 
     scores: ArrayLike
 
@@ -155,16 +166,18 @@ class Gradient:
         SCORES.check("scores", self.scores)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the inputs in the order of decreasing scores."""
+        """Append inputs in the order of decreasing scores."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):
-            raise ValueError(f"scores has shape {scores.shape}: expected ({growth.n_inputs},), one score per input")
+            raise ValueError(
+                f"scores has shape {scores.shape}: expected ({growth.n_inputs},), one score per distinct input"
+            )
         unchosen = growth.unchosen()
         yield from _append_in_order(growth, unchosen[np.argsort(-scores[unchosen], kind="stable")])
 
 
 def _append_in_order(growth: Growth, candidates: Places) -> Iterator[int]:
-    """Append candidates until the basis is full; candidates that depend on the basis are replaced by the next ones."""
+    """Append candidates until there are enough landmarks; a candidate that depends on others is skipped."""
     position = 0
     while position < len(candidates):
         missing = growth.capacity - growth.n

@@ -85,10 +85,9 @@ class DistributedGrowth(Growth):
         return np.asarray(self._fetch(InputRows.residuals, indices))
 
     def draw(self, shares: Floats) -> Places:
-        """Return indices of inputs, drawn with probabilities proportional to their residuals.
+        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
 
-        shares : one number from 0 to 1 per draw. It selects the first input at which the cumulative sum of residuals
-            exceeds this share of their total.
+        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
         """
         sums = np.cumsum(self._left)
         levels = shares * sums[-1]
@@ -115,7 +114,7 @@ class DistributedGrowth(Growth):
     def extend(self, panels: Panels) -> Floats:
         """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
 
-        Return, for each new feature, by how much it reduces the sum of the residuals.
+        Return, for each new feature, the sum of its squares over all inputs.
         """
         return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
 
