@@ -459,7 +459,7 @@ def test_templates_go_with_text_alone(folder, tmp_path):
     ):
         assert "--templates need text: drop the option" in fails(run(*arguments))
     held = fails(run("convert", folder / "test.txt", tmp_path / "b.txt", "--templates", tmp_path / "t"))
-    assert "columns files cannot store the features" in held
+    assert "columns files cannot store features: drop --templates" in held
     (tmp_path / "t").write_bytes(b"U:w=%x[0,0]\xff\n")
     assert "expected templates as UTF-8 text" in fails(
         run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--templates", tmp_path / "t")
@@ -475,7 +475,7 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
     assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
-    assert "expected labels to compare with" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
+    assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_fit(folder, tmp_path, monkeypatch):

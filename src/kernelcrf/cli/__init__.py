@@ -1,4 +1,4 @@
-"""The command `kernelcrf`, to fit, tag, evaluate, inspect, report and convert from a shell."""
+"""Run the command `kernelcrf` in a shell, which can fit, tag, evaluate, inspect, report and convert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _received: list[int] = []
 
 
 def main() -> None:
-    """Run the command with the arguments of the process."""
+    """Run the command `kernelcrf` with the arguments of the process."""
     # Handlers are set first, because a signal may arrive while the modules are loaded, which takes a second.
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -47,7 +47,7 @@ def _unwind(number: int, frame: object) -> NoReturn:
 
 
 def _send_again(lost: UnraisableHookArgs) -> None:
-    """Send a signal again if its exception was lost, because it was raised in a destructor or a callback."""
+    """Send a signal again if Python ignored its exception, as it does in destructors and some callbacks."""
     if _received and isinstance(lost.exc_value, (KeyboardInterrupt, SystemExit)):
         Timer(0.02, _to_main_thread, (_received.pop(),)).start()
     else:
@@ -55,7 +55,7 @@ def _send_again(lost: UnraisableHookArgs) -> None:
 
 
 def _to_main_thread(number: int) -> None:
-    """Send a signal to the main thread, so that a blocking system call ends, where the system supports this."""
+    """Send a signal to the main thread; if the platform supports this, it also ends a blocking system call."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(main_thread().ident or 0, number)
     else:

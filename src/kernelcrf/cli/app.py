@@ -1,4 +1,4 @@
-"""The commands and their options. Each command imports its module only when it runs, so that --help is fast."""
+"""Define the commands and their options; each command imports its module only when it runs, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def _version(asked: bool) -> None:
 def about(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
 ) -> None:
-    """Label sequences: conditional random fields with kernels.
+    """Label sequences with conditional random fields and kernels.
 
     Files are column files (.txt .conll .tsv ...), JSON lines (.jsonl), CRFsuite's
-    text (.crfsuite), .parquet or .npz, also with .gz; - is standard input.
+    text (.crfsuite), .parquet or .npz. Text may be gzipped (.txt.gz). A dash (-)
+    means standard input.
     """
 
 
@@ -95,9 +96,9 @@ def tag(
     n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next best labellings.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
 ) -> None:
-    """Label sequences: copy the input with the label as the last column.
+    """Write the input with the predicted label as a new last column.
 
-    Endless streams work, too: each sentence is tagged once it is complete.
+    This also works for endless streams: a sentence is tagged when it is complete.
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
@@ -157,7 +158,7 @@ def report(
     ] = None,
     n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Hardest sequences to show.")] = 10,
 ) -> None:
-    """Write a report of a model on labelled sequences: one HTML file.
+    """Write an HTML report about a model and its predictions.
 
     Example: kernelcrf report chunks.kcrf test.txt report.html
     """
@@ -176,9 +177,10 @@ def convert(
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:
-    """Write sequences in another format: --to, or the extension of TARGET.
+    """Convert sequences to another format.
 
-    For CRFsuite's format, templates turn text into features.
+    The format is the value of --to, or else the extension of TARGET. If it is
+    CRFsuite's format, templates turn text into features.
 
     Example: kernelcrf convert train.txt train.crfsuite
     """

@@ -1,4 +1,4 @@
-"""`kernelcrf evaluate` and `kernelcrf report`: compare a model with labelled sequences."""
+"""Run `kernelcrf evaluate` and `kernelcrf report`, which compare the predictions of a model with true labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECISION = re.compile(r"(\d+):(\d+)")
 
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
-    """Print the scores of a model on the sequences of a file, with 95 % intervals."""
+    """Print the scores of a model on the labelled sequences of a file, with 95 % confidence intervals."""
     loaded = Model.load(model)
     _, X, y = loaded.read_labelled(data, format)
     classes, n_tokens = loaded.crf.classes_.tolist(), sum(map(len, y))
@@ -51,7 +51,7 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
 
 
 def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
-    """Return the lines of a table with the scores of each label or type of span."""
+    """Return a table, as a list of lines, with the scores of each label, or of each type of span given a scheme."""
     # Escape labels, so that each fits into one cell; distinct labels stay distinct.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
         y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
@@ -94,7 +94,7 @@ def report(
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:
-    """Return the words to show; None if the file has no words."""
+    """Return the words of each record, or None if a record has no words."""
     if any(record.tokens is None for record in records):
         return None
     return [list(record.tokens or ()) for record in records]

@@ -1,4 +1,4 @@
-"""Read and check the files of a command: models, sequences, templates, and targets; also `kernelcrf convert`."""
+"""Read and check the files of all commands: models, sequences, templates and output files; run `kernelcrf convert`."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ ELSEWHERE = "the model has no templates for text"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The content of a model file: the estimator, and its templates for text (None if it has none)."""
+    """The estimator of a model file, and its templates for text, or None if the file has no templates."""
 
     crf: ChainCRF
     templates: Templates | None
 
     @classmethod
     def load(cls, path: str) -> Model:
-        """Load a model file; raise unless it has a ChainCRF."""
+        """Load a model file; raise if the model is not a ChainCRF."""
         crf = kernelcrf.load(path)
         if not isinstance(crf, ChainCRF):
             raise kernelcrf.ModelFileError(
-                f"{path}: the file has a {type(crf).__name__}: expected a ChainCRF; use other models from Python"
+                f"{path}: the file has a {type(crf).__name__}: expected a ChainCRF; load other models in Python"
             )
         return cls(crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
-        """Return X and None, or, to predict faster, the tokens of all records together and the lengths of records."""
+        """Return the inputs of the records, and the number of tokens of each record.
+
+        For text, the inputs are one sparse matrix with the tokens of all records, which makes predictions faster. In
+        other cases, the inputs are a list with one entry per record, and None is returned instead of the numbers.
+        """
         if self._columns is None or records[0].kind != "text":
             return inputs(records, self.templates), None
         _check_text(records[0], self.templates)
@@ -54,7 +58,7 @@ class Model:
         return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
 
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
-        """Return the records of a file in batches; raise if the model cannot use the format."""
+        """Return the records of a file in batches; raise if it is a column file and the model has no templates."""
         n_columns = None
         if format_of(path, format) == "columns":
             if self.templates is None:
@@ -66,19 +70,25 @@ class Model:
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the records of a file, X and y; labels are converted to the type of the model's classes."""
+        """Return the records of a file, their inputs and their labels; raise if a record has no labels.
+
+        Labels that are read as text are converted to the type of the model's classes.
+        """
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
         y = []
         for record in records:
             if record.labels is None:
-                raise FormatError(f"{record.place}: the sequence has no labels: expected labels to compare with")
+                raise FormatError(f"{record.place}: the sequence has no labels: expected the true labels")
             y.append([classes.get(label, label) if isinstance(label, str) else label for label in record.labels])
         return records, inputs(records, self.templates), y
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
-    """Read templates from a file, or use default ones (`path` None), for text; return None for other records."""
+    """Return the templates in the file `path`, or default templates if `path` is None, for text like this record.
+
+    Return None if the input of the record is not text.
+    """
     if record.kind != "text":
         if path is not None:
             raise FormatError(f"{record.place}: the file has {record.kind}, but --templates need text: drop the option")
@@ -92,26 +102,27 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
 
 
 def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
-    """Return X of the records: templates turn text into features; features and vectors stay as they are."""
+    """Return one input per record: text becomes features by templates, features and vectors are not changed."""
     rows = [record.x for record in records]
     return _check_text(records[0], templates).features(rows) if records and records[0].kind == "text" else rows
 
 
 def _check_text(record: Record, templates: Templates | None) -> Templates:
-    """Return the templates; raise if there are none, or if the record has another number of cells per token."""
+    """Return the templates; raise if they are None, or if they need another number of cells than the record has."""
     if templates is None:
-        raise FormatError(f"{record.place}: the file has text, but {ELSEWHERE}: pass features or vectors as in fit")
+        raise FormatError(f"{record.place}: the file has text, but {ELSEWHERE}: pass features or vectors")
     if record.width != templates.n_columns:
         raise FormatError(
-            f"{record.place}: tokens have {record.width} cells: expected {templates.n_columns}, as in the templates"
+            f"{record.place}: tokens have {record.width} cells: expected {templates.n_columns} for the templates"
         )
     return templates
 
 
 def check_apart(target: str, sources: Iterable[str | None]) -> None:
-    """Raise if the target cannot be written, or is one of the sources, maybe by another name or link.
+    """Raise if the output file `target` cannot be written, or if it is the same file as one of the inputs `sources`.
 
-    "-" means standard output for the target and standard input for a source; the shell may redirect both to files.
+    Files are compared even if their names differ. "-" means standard output for the target and standard input for a
+    source; the shell may redirect both to files.
     """
     if target != STDIN:
         check_target(target)
@@ -127,7 +138,7 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
 
 
 def _status(name: str, stream: TextIO) -> os.stat_result | None:
-    """Return the status of a regular file; None if it does not exist, or is a terminal, a pipe or a device."""
+    """Return the status of a file, or of `stream` if the name is "-"; None if it is not an existing regular file."""
     try:
         found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
     except (OSError, ValueError, UnsupportedOperation):
@@ -138,10 +149,10 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
 def convert(
     source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, labels: bool
 ) -> None:
-    """Write the sequences of a file in another format; turn text into features if the format needs them."""
+    """Write the sequences of a file in another format; turn text into features if the format needs features."""
     wanted = format_of(target, to_format)
     if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
-        raise FormatError(f"{target}: {wanted} files cannot store the features of --templates: drop the option")
+        raise FormatError(f"{target}: {wanted} files cannot store features: drop --templates, or write .jsonl")
     check_apart(target, [source, templates])
     batches = read_batches(source, from_format, labels=labels)
     featured = templates is not None or wanted == "crfsuite"
@@ -149,7 +160,7 @@ def convert(
 
 
 def _replace_text(batches: Iterator[list[Record]], path: str | None) -> Iterator[Record]:
-    """Yield the records with text replaced by the features that templates create from it."""
+    """Yield the records; templates replace their text by features."""
     first = next(batches)
     templates = read_templates(first[0], path)
     for batch in chain([first], batches):

@@ -1,4 +1,4 @@
-"""`kernelcrf inspect`: describe a model; no data are needed."""
+"""Run `kernelcrf inspect`, which describes a model without any data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from kernelcrf.estimators.chain import ChainCRF
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
-    """Print the sizes and the certificate of a model, and its strongest transitions and features or landmarks."""
+    """Print the sizes and the certificate of a model, its strongest transitions, and its strongest terms per label.
+
+    Terms are features, or landmarks if the model has landmarks.
+    """
     loaded = Model.load(model)
     crf = loaded.crf
     facts = summarise(crf)
@@ -44,14 +47,17 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
 
 
 def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
-    """Return the n transitions with the largest absolute weights."""
+    """Return the n transitions with the largest absolute weights, as tuples (from, to, weight)."""
     labels, T = list(map(str, crf.classes_)), crf.transitions_
     order = np.argsort(-np.abs(T), axis=None, kind="stable")[:n]
     return [(labels[i], labels[j], float(T[i, j])) for i, j in zip(*np.unravel_index(order, T.shape), strict=True)]
 
 
 def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
-    """Return, for each label, the n features or landmarks with the largest weights relative to the mean label."""
+    """Return the n features or landmarks with the largest weights for each label, with their weights.
+
+    The mean weight over all labels is subtracted first.
+    """
     weights = crf.model_.dual_coef
     if crf.landmark_positions_ is not None:
         names = [f"{sequence}:{token}" for sequence, token in crf.landmark_positions_.tolist()]

@@ -1,11 +1,11 @@
-"""The end of a command: at most one line on standard error, and an exit code that scripts can rely on.
+"""End a command with an exit code that scripts can rely on; an error is one line on standard error.
 
-0      done
-1      a file, a model or a value is wrong; the message names it, and its line if there is one
-2      wrong usage
-130    interrupted (SIGINT); files are unchanged
-141    the reader of the output has closed it
-143    ended (SIGTERM); files are unchanged
+0      the command is done
+1      a file, a model or a value is wrong; the message names it, and the line of the file if there is one
+2      the options or arguments are wrong
+130    the command was interrupted (SIGINT); files are unchanged
+141    the program that reads the output has closed the pipe
+143    the command was terminated (SIGTERM); files are unchanged
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def command(body: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command, so that errors, warnings and interrupts end it as the head of this module describes."""
+    """Wrap a command, so that errors and interrupts end it with the exit codes that the docstring of this module lists.
+
+    Errors and warnings are printed as one line each on standard error.
+    """
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -61,12 +64,12 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
 
 
 def _forget_output() -> None:
-    """Discard the rest of the output, which cannot be written; else the interpreter reports an error at its end."""
+    """Discard the output that cannot be written any more; otherwise the interpreter reports an error when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def echo(line: str = "") -> None:
-    """Print a line, with control characters escaped: labels and file names must not control the terminal."""
+    """Print a line with control characters escaped, so that labels and file names cannot control the terminal."""
     typer.echo(printable(line))
 
 

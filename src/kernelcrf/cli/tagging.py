@@ -1,7 +1,7 @@
-"""`kernelcrf tag`: predict the labels of a file, or of a stream of any length.
+"""Run `kernelcrf tag`, which predicts the labels of a file, or of a stream of any length.
 
-The labels of a batch are written before the next batch is read. A batch is the text that has arrived in a pipe, or 64
-kilobytes of a file. Only one batch is in memory.
+The labels of a batch are written before the next batch is read, so that only one batch is in memory. A batch of text is
+what has arrived in a pipe, or about 64 kilobytes of a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ NOTHING = "_"
 
 @dataclass(frozen=True, eq=False)
 class Tags:
-    """The T predicted labels of a sequence; on request, T dicts of marginals, and the best labellings with log p."""
+    """The predicted labels of one sequence.
+
+    labels : one label per token.
+    marginals : one dict per token, from labels to probabilities; None if they were not requested.
+    best : the most probable labellings with their log probabilities; None if they were not requested.
+    """
 
     labels: Sequence[object]
     marginals: Sequence[Mapping[object, float]] | None
@@ -49,9 +54,10 @@ def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int,
 
 @contextmanager
 def _collect_seldom() -> Iterator[Callable[[], None]]:
-    """Collect garbage only once per hundred batches.
+    """Switch off automatic garbage collection; yield a function that must be called once per batch instead.
 
-    Batches have many small objects without reference cycles; searching them for cycles takes a third of the time.
+    The function collects garbage in every hundredth call. Batches have many small objects without reference cycles;
+    searching them for cycles would take a third of the time.
     """
     batches = count(1)
 
@@ -80,7 +86,10 @@ def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> It
 
 
 def _columns(record: Record, tags: Tags, n_best: int) -> str:
-    """Return the input lines with added cells: label, labels of the next best labellings, and label:probability."""
+    """Return the lines of the input with cells added at their end.
+
+    The cells are the label, the labels of the next best labellings, and one cell label:probability per label.
+    """
     extra: list[Sequence[object]] = [tags.labels]
     if tags.best is not None:
         ranks = [labels.tolist() for labels, _ in tags.best[1:]]
@@ -92,7 +101,7 @@ def _columns(record: Record, tags: Tags, n_best: int) -> str:
 
 
 def _object(record: Record, tags: Tags, n_best: int) -> str:
-    """Return a JSON line: the input object with the added entries `predicted`, `marginals` and `n_best`."""
+    """Return a JSON line: the object of the input, with the entries `predicted`, `marginals` and `n_best` added."""
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
     found["predicted"] = list(map(plain_label, tags.labels))
     if tags.marginals is not None:

@@ -1,4 +1,4 @@
-"""`kernelcrf fit`: fit a model to labelled sequences and write it to a file."""
+"""Run `kernelcrf fit`, which fits a model to labelled sequences and writes the model to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STATIONARY
 def fit(
     data: str, model: str, format: str | None, templates: str | None, named: Mapping[str, object], settings: list[str]
 ) -> None:
-    """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal."""
+    """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
+
+    named, settings : parameters of ChainCRF, from options of their own and from --set NAME=VALUE.
+    """
     started = time.perf_counter()
     check_apart(model, [data, templates])
     records = list(read(data, format))
@@ -49,8 +52,8 @@ def fit(
     if certificate.status not in (OPTIMAL, STATIONARY):
         gap = crf.gap_curve_[-1, 0]
         warnings.warn(
-            f"{model}: the fit ended with status {certificate.status!r} at a relative gap of {gap:.1e}, above "
-            f"tol={crf.tol:g}: raise --max-iter or --tol",
+            f"{model}: the fit ended with status {certificate.status!r} at a relative gap of {gap:.1e}, with "
+            f"tol={crf.tol:g}: increase --max-iter or --tol",
             ConvergenceWarning,
             stacklevel=1,
         )
@@ -65,7 +68,7 @@ def fit(
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
-    """Parse NAME=VALUE options into parameters; values are read as JSON if possible, else as text."""
+    """Convert the texts NAME=VALUE to a dict of parameters; a value is read as JSON if possible, else as text."""
     known, found = set(inspect.signature(ChainCRF).parameters), {}
     for setting in settings:
         name, equals, value = setting.partition("=")
