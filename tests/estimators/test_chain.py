@@ -244,7 +244,7 @@ def test_what_does_not_fit_is_refused(model, train):
         ChainCRF(gamma="small").fit(train.X, train.y)
     with pytest.raises(ValueError, match="X has 3 features, but ChainCRF is expecting 2"):
         model.predict([np.zeros((2, 3))])
-    with pytest.raises(TypeError, match=r"feature dicts.*fit saw arrays"):
+    with pytest.raises(TypeError, match=r"feature dicts.*fit was given arrays"):
         model.predict([[{"a": 1}]])
     with pytest.raises(ValueError, match="label 7 at sequence 0, token 0"):
         model.log_prob(train.X[:1], [[7] * len(train.X[0])])

@@ -168,7 +168,7 @@ def test_it_composes_and_says_what_is_wrong():
         KernelClassifier(laplace=True).fit(X, y).predict_proba(X, posterior="laplace", variance_temperature=-1)
     warm = KernelClassifier(warm_start=True, random_state=0).fit(X, y)
     assert warm.fit(X, y).n_iter_ <= 1
-    with pytest.raises(ValueError, match="expected the same for a warm start"):
+    with pytest.raises(ValueError, match="expected the same classes for a warm start"):
         warm.fit(X, names)
 
 

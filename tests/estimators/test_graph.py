@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused_by_name():
     X, y = images(0, 3, side=2)
     with pytest.raises(ValueError, match=r"edges of X\[1\] have node numbers from 0 to 9: expected 0 to 3"):
         GraphCRF().fit([X[0], (X[1][0], [[0, 9]]), X[2]], y)
-    with pytest.raises(ValueError, match=r"X\[0\] joins node 1 to itself"):
+    with pytest.raises(ValueError, match=r"X\[0\] has an edge from node 1 to itself"):
         GraphCRF().fit([(X[0][0], [[1, 1]])], y[:1])
     with pytest.raises(ValueError, match=r"X\[0\] has 4 edges and 2 rows of edge features"):
         GraphCRF().fit([(*X[0], np.zeros((2, 1)))], y[:1])

@@ -89,7 +89,7 @@ def test_frames_of_words_and_numbers():
         MarkovNetwork("rbf").fit(frame)
     with pytest.raises(ValueError, match="X has 3 columns: expected 2"):
         model.score_samples([["grey", 1, 2]])
-    with pytest.raises(ValueError, match="variable 1 of X has no value"):
+    with pytest.raises(ValueError, match="variable 1 of X has only missing values"):
         MarkovNetwork().fit([["a", None], ["b", None]])
     with pytest.raises(ValueError, match="values of different types"):
         MarkovNetwork().fit([["a", 1], [2, 0]])

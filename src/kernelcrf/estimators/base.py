@@ -1,7 +1,7 @@
 """Base classes of the estimators: common parameters, fitting, the fitted model, and model files.
 
 An estimator holds its parameters and, once it is fitted, one frozen model. `fit` assigns `model_` at its very end: if
-it fails or is interrupted, the estimator does not change. Public fitted attributes are read from the model.
+`fit` fails or is interrupted, the estimator does not change. Fitted attributes such as `C_` are read from the model.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ Chained = TypeVar("Chained", bound=KernelModel)
 
 
 class Fitted(Generic[T]):
-    """A read-only attribute of an estimator that is read from its model, at the given path; before `fit` it raises."""
+    """A read-only attribute of an estimator, whose value is an attribute of the fitted model.
+
+    path : the name of the model's attribute, or a dotted name such as "labels.classes".
+    """
 
     def __init__(self, path: str) -> None:
         self._read = attrgetter(path)
@@ -90,7 +93,7 @@ class Fitted(Generic[T]):
 
 @dataclass(eq=False, repr=False)
 class Estimator(ValidatedEstimator, Generic[Model]):
-    """Base class of all estimators: their common parameters and fitted attributes, and model files."""
+    """Base class of all estimators, with the parameters, attributes and methods that all of them have."""
 
     kernel: Annotated[Any, KERNEL] = "rbf"
     _: KW_ONLY
@@ -125,7 +128,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the fitted estimator from the content of a model file; to read a file, use `kernelcrf.load`."""
+        """Return the fitted estimator for the content of a model file; to read a file, use `kernelcrf.load`."""
         try:
             estimator = cls()
             estimator.model_ = cls._model_type.from_arrays(config, arrays)
@@ -169,7 +172,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        """Return, for each parameter that can request a search (a series of several fits), whether it does."""
+        """Return a dict with one flag per parameter: does its value request a search, that is, a series of fits?"""
         return {"C": self._by_evidence}
 
     def _check_combinations(self) -> None:
@@ -198,7 +201,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
         by_evidence : the names of the terms whose prior variance is C.
         start : an earlier fit to start from, or None.
-        structure : settings of a structure search, which chooses templates, or None.
+        structure : settings of a structure search, or None if the structure is given.
         """
         optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
         plan = Plan(
@@ -216,7 +219,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @contextmanager
     def _progress(self, where: Callable[[], str]) -> Iterator[Callable[[Record], None] | None]:
-        """If `verbose`, show the objective and its certified gap in a progress bar; `where` describes the workers."""
+        """If `verbose`, show a progress bar with the objective, its certified gap and the text from `where`."""
         if not self.verbose:
             yield None
             return
@@ -275,7 +278,7 @@ class InputEstimator(Estimator[Model]):
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
 
     def _make_kernel(self, argument: str, n_features: int, by_scale: Callable[[], float]) -> InputKernel:
-        """Return the kernel that the parameter `argument` defines; `by_scale` computes gamma if it is "scale"."""
+        """Return the kernel that the parameter `argument` defines; `by_scale` computes gamma if gamma="scale"."""
         kernel = getattr(self, argument)
         return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
 
@@ -295,9 +298,9 @@ class KernelEstimator(InputEstimator[Chained]):
     n_features_in_ = Fitted[int]("reader.n_features")
 
     def _train_chain(self, data: Corpus, n_labels: int, n_features: int, by_scale: Callable[[], float]) -> Trained:
-        """Fit a chain; a warm start uses the kernels of the earlier fit and starts from its weights.
+        """Fit a chain; a warm start uses the kernels of the previous fit and starts from its weights.
 
-        by_scale : a function that computes gamma from the inputs if gamma="scale".
+        by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
         start, earlier, C = None, self._earlier, self._first_C()
         if earlier is None:

@@ -1,8 +1,11 @@
 """ChainCRF: a conditional random field on sequences, as a scikit-learn estimator.
 
-    p(y|x) = exp(sum_t f(x_t, y_t) + sum_{t>1} T[y_{t-1}, y_t]) / Z(x),      f in the RKHS of k_x k_y, T free,
+The probability of the labels y of a sequence with the inputs x is
 
-fitted by minimising the negative log posterior (15) to a certified gap.
+    p(y|x) = exp(sum_t f(x_t, y_t) + sum_{t>1} T[y_{t-1}, y_t]) / Z(x).
+
+The function f lies in the RKHS of a kernel on inputs times a kernel on labels, T is a matrix of transition scores, and
+Z(x) makes the probabilities sum to one. `fit` minimises the negative log posterior of f and T to a certified gap.
 """
 
 from __future__ import annotations
@@ -37,9 +40,10 @@ from kernelcrf.validation import COUNT, SEED, SIZE, either, is_whole, one_of, va
 class ChainCRF(KernelEstimator[ChainModel]):
     """Conditional random field on sequences, with kernels.
 
-    X is a list of sequences: (T_i, d) arrays, sparse matrices or lists of feature dicts. With `lengths`, X holds the
-    tokens of all sequences one after the other. y is a list of label sequences. None is a missing label; so is -1 if
-    all other labels are strings or integers >= 0. A set of labels means that the label is one of its elements.
+    X is a list of sequences. A sequence is an array or a sparse matrix with one row per token, or a list of feature
+    dicts. If `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label
+    sequences. None is a missing label, and so is -1 if all other labels are strings or integers >= 0. A set of labels
+    means that the label is one of the elements of the set.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @property
     def metadata_(self) -> dict[str, Any]:
-        """Return the dict of plain values that `save` stores with the model."""
+        """Return the dict of strings and numbers that `save` stores with the model; users may set it."""
         return self._model.metadata
 
     @metadata_.setter
@@ -165,7 +169,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
-        """Fit to labelled sequences; `sample_weight` (m,) has one weight per sequence.
+        """Fit to labelled sequences; `sample_weight` has one weight per sequence.
 
         A sequence of weight 0 does not affect the fit, but it is checked, and its labels are among the classes.
         """
@@ -180,7 +184,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def _read(
         self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, earlier: ChainModel | None
     ) -> TrainingData:
-        """Read training data here or on a cluster; a warm start reuses the readers of the `earlier` model."""
+        """Read training data in this process or on a cluster; a warm start uses the readers of the `earlier` model."""
         settings: UserData = {
             "hash_features": self.hash_features,
             "classes": self.classes,
@@ -199,7 +203,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return one array of labels per sequence."""
+        """Return the predicted labels, one array per sequence."""
         found = self._distribution(X, lengths)
         return self._model.labels.decode(found.best(self._checked_decoding), found.chains)
 
@@ -214,10 +218,12 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> list[Array]:
-        """Return p(y_t = classes_[j] | x), (T_i, L) for each sequence.
+        """Return the probabilities of the labels: one array per sequence, with one row per token.
+
+        Entry [t, j] of an array is p(y_t = classes_[j] | x).
 
         posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
-        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all that the fit kept.
+        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all draws of `fit`.
         variance_temperature : factor by which the covariance of the posterior is multiplied.
         random_state : seed of the draws.
         """
@@ -236,7 +242,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return epistemic and aleatoric uncertainty of labels in nats, (T_i,) per sequence; see `predict_proba`."""
+        """Return the epistemic and the aleatoric uncertainty of each token's label, in nats, one array per sequence.
+
+        The parameters are explained in `predict_proba`.
+        """
         return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
@@ -250,24 +259,29 @@ class ChainCRF(KernelEstimator[ChainModel]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Choose k sequences of a pool to label next, uncertain and diverse ones; return their indices (k,).
+        """Choose k sequences of a pool to label next, and return their indices.
 
-        strategy : how uncertainty is measured: "entropy" of whole labellings, "margin" between the best two, or
-            "information" of the labels about the weights, which needs a fit with laplace=True.
+        The sequences are drawn at random, such that their labels are uncertain and their inputs differ.
+
+        strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
+            "information", how much the labels would say about the weights, which needs a fit with laplace=True.
         cost : "token" if the cost of labelling is per token, "sequence" if it is per sequence.
-        random_state : seed of the draws. Over several rounds pass one RandomState, or None: the same number in every
-            round would draw from the same part of the pool.
+        random_state : seed of the draws. For several rounds pass one RandomState object, or None: the same integer in
+            every round would draw from the same part of the pool.
         """
         rng = rng_of(random_state)
         return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
 
     def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
-        """Return one dict from labels to probabilities per token, in the format of CRFsuite."""
+        """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
         classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
         return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return p(y_{t-1} = i, y_t = j | x), (T_i, L, L) for each sequence; first tokens have zeros."""
+        """Return the probabilities of pairs of labels at neighbouring tokens, one array per sequence.
+
+        Entry [t, i, j] is p(y_{t-1} = classes_[i], y_t = classes_[j] | x); the entries of the first token are 0.
+        """
         found = self._distribution(X, lengths)
         return Ragged.cut(found.edge_marginals(), found.chains.offsets)
 
@@ -278,26 +292,29 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
-        """Return log p(y|x) of each sequence, (m,); if labels are missing, p sums over all labellings that fit y."""
+        """Return log p(y|x) of each sequence.
+
+        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y.
+        """
         found = self._distribution(X, lengths)
         tokens = flat_labels(y, found.chains, flat=lengths is not None)
         return found.log_prob(*self._model.labels.encode(tokens, found.chains))
 
     def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
-        """Return -sum_y p(y|x) log p(y|x) of each sequence, (m,)."""
+        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each sequence."""
         return self._distribution(X, lengths).entropy()
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(
         self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
     ) -> list[Array]:
-        """Return labels drawn from p(y|x), (n_samples, T_i) for each sequence."""
+        """Return labels drawn from p(y|x): one array per sequence, with one row per draw and one column per token."""
         found = self._distribution(X, lengths)
         draws = self.classes_[found.sample(n_samples, rng_of(random_state))]
         return Ragged.cut(draws, found.chains.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
-        """Return the share of known labels predicted correctly; `sample_weight` (m,) has one weight per sequence."""
+        """Return the fraction of known labels predicted correctly; `sample_weight` has one weight per sequence."""
         found = self._distribution(X, lengths)
         best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
         right, known = self._model.labels.compare(best, tokens)
@@ -306,10 +323,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @validated(n_terms=COUNT)
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
-        """Explain the score of a label, by default the predicted one, at token t of one sequence x.
+        """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
 
-        The result lists the `n_terms` landmarks (features for the linear kernel) that contribute most, and prints as a
-        table. If landmarks are close to each other, their contributions may be large and cancel each other.
+        The result lists the `n_terms` landmarks that contribute most to the score, or features if the kernel is linear.
+        It prints as a table. The contributions of landmarks that are close to each other may be large and cancel.
         """
         return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
 
@@ -336,7 +353,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return self.decoding
 
     def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
-        """Return, per sequence, the marginals averaged over draws, and epistemic and aleatoric uncertainty."""
+        """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""
         flat, chains = self._model.reader.read(X, lengths)
         parts = average_draws(self._model.draw_marginals(flat, chains, *draws, self._engine))
         return [Ragged.cut(part, chains.offsets) for part in parts]

@@ -1,13 +1,18 @@
-"""KernelClassifier: a conditional random field without edges, which is Gaussian process classification (Remark 7).
+"""KernelClassifier: Gaussian process classification, which is a conditional random field without edges (Remark 7).
 
-    p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x)),      f_l independent Gaussian processes with covariance C k_x (14), (16)
+The probability of the class y of an input x is
 
-This is the multinomial model of Williams and Barber (1998); Laplace's approximation is used around the mode of its
-posterior. With two classes only f = f_1 - f_0 matters, whose prior covariance is 2 C k_x. Then
+    p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x)).
 
-    KernelClassifier(kernel, C=C)   is   GaussianProcessClassifier(2 * C * kernel, optimizer=None):
+The latent functions f_l, one per class l, are independent Gaussian processes, whose covariance is C times the kernel.
+This is the multinomial model of Williams and Barber (1998). Laplace's approximation is used for the posterior.
 
-if every input is a landmark (n_components=None), both have the same mode, evidence and predictive moments of f.
+With two classes only f = f_1 - f_0 matters, whose prior covariance is 2 C times the kernel. If every input is a
+landmark (n_components=None), KernelClassifier(kernel, C=C) is therefore the same model as scikit-learn's
+
+    GaussianProcessClassifier(2 * C * kernel, optimizer=None),
+
+and the mode, the evidence, and the posterior mean and variance of f are the same.
 """
 
 from __future__ import annotations
@@ -81,7 +86,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     feature_names_in_ = Fitted[Array]("reader.known_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
-        """Fit to rows X (N, d), dense or sparse, and their labels y (N,)."""
+        """Fit to the rows of X, dense or sparse, and to y, which has one label per row."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
         classes, labels = find_classes(y)
@@ -89,8 +94,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         if earlier is not None and not np.array_equal(classes, earlier.classes):
             raise ValueError(
                 f"y has the classes {shown_list(classes.tolist())} and the previous fit had "
-                f"{shown_list(earlier.classes.tolist())}: expected the same for a warm start; pass the same classes, "
-                "or set warm_start=False"
+                f"{shown_list(earlier.classes.tolist())}: expected the same classes for a warm start; use "
+                "the same labels, or set warm_start=False"
             )
         weights = read_weights(sample_weight, len(labels), "row")
         weights = weigh_samples(weights, self.class_weight, np.ones_like(labels, np.int64), labels, classes, "row")
@@ -102,12 +107,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return self
 
     def decision_function(self, X: UserData) -> Array:
-        """Return the latent functions at the rows: f_1 - f_0, (N,), for two classes, else f_l, (N, L)."""
+        """Return the latent function of each class at each row, as an array with one row per row of X.
+
+        For two classes, return only the difference f_1 - f_0, one number per row.
+        """
         scores = self._model.scores(X, self._engine)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: UserData) -> Array:
-        """Return the likeliest class of each row, (N,)."""
+        """Return the likeliest class of each row."""
         best = self._model.scores(X, self._engine).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -121,7 +129,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Array:
-        """Return p(y = classes_[j] | x) of each row, (N, L); ChainCRF.predict_proba explains the parameters."""
+        """Return the probability of each class for each row; column j belongs to classes_[j].
+
+        The parameters are explained in `ChainCRF.predict_proba`.
+        """
         if posterior == "map":
             return np.asarray(softmax(self._model.scores(X, self._engine), axis=1))
         draws = n_samples, variance_temperature, random_state
@@ -136,20 +147,23 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return the uncertainty of each row's label, in nats: epistemic and aleatoric part, (N,) each."""
+        """Return the epistemic and the aleatoric uncertainty of the label of each row, in nats.
+
+        The parameters are explained in `ChainCRF.predict_proba`.
+        """
         draws = n_samples, variance_temperature, random_state
         _, epistemic, aleatoric = average_draws(self._model.draw_probabilities(X, *draws, self._engine))
         return Uncertainty(epistemic, aleatoric)
 
     def latent_mean_and_variance(self, X: UserData) -> tuple[Floats, Floats]:
-        """Return the posterior mean and variance of the latent functions at the rows of X.
+        """Return the posterior mean and the posterior variance of the latent function of each class, at each row of X.
 
-        For two classes both are (N,), for f = f_1 - f_0 as in GaussianProcessClassifier; else (N, L), for each f_l.
+        For two classes, return the mean and the variance of f_1 - f_0 only, as GaussianProcessClassifier does.
         """
         return self._model.latent_mean_and_variance(X, self._engine)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the share of rows whose label is predicted correctly, weighted by `sample_weight` (N,)."""
+        """Return the fraction of rows whose label is predicted correctly; `sample_weight` has one weight per row."""
         return row_accuracy(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:

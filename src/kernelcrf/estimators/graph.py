@@ -1,9 +1,12 @@
 """GraphCRF: a scikit-learn estimator that labels the nodes of graphs.
 
-    p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x)
+The probability of the labels y of a graph with the inputs x is
 
-All nodes share one potential, and so do all edges and, if requested, all pairs of nodes at distance two and all paths
-of three nodes. Sequences are graphs too: chains.
+    p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x).
+
+The first sum is over nodes i, and the second sum is over edges (i, j). If requested, there are also sums over pairs of
+nodes at distance two and over paths of three nodes. All nodes share the function f, and all edges share T and f'. A
+sequence is read as a graph whose nodes form a chain.
 """
 
 from __future__ import annotations
@@ -49,13 +52,15 @@ CLIQUES_PARAMETER = either(
 class GraphCRF(InputNetworkEstimator[GraphModel]):
     """Conditional random field on graphs, with kernels.
 
-    X is a list of graphs, each of one of these kinds:
+    X is a list of graphs. Each graph is one of
 
-    - a tuple (features, edges) or (features, edges, edge_features) of arrays (V_i, d), (E_i, 2) and (E_i, k);
+    - a tuple (features, edges) or (features, edges, edge_features): `features` has one row per node, `edges` has one
+      row per edge with the numbers of its two nodes, and `edge_features` has one row per edge;
     - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x";
-    - a sequence (T_i, d), which is a chain.
+    - an array with one row per token, a sequence, whose tokens become a chain of nodes.
 
-    y is a list of label arrays (V_i,). None is a missing label; so is -1 if all others are strings or integers >= 0.
+    y is a list of arrays with one label per node. None is a missing label, and so is -1 if all other labels are strings
+    or integers >= 0.
 
     Parameters
     ----------
@@ -128,7 +133,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     covers_ = Fitted[str]("covers")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> GraphCRF:
-        """Fit to labelled graphs; `sample_weight` (m,) has one weight per graph."""
+        """Fit to labelled graphs; `sample_weight` has one weight per graph."""
         self._validate_params()
         seed = self._seed()
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
@@ -162,12 +167,18 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return self
 
     def predict(self, X: UserData) -> list[Array]:
-        """Return the likeliest labelling of each graph; unless inference="exact", the likeliest label of each node."""
+        """Return the predicted labels, one array per graph.
+
+        This is the likeliest labelling if inference="exact"; otherwise it is the likeliest label of each node.
+        """
         graphs, found = self._distribution(X)
         return self._model.labels.decode(found.best()[0], Chains(graphs.offsets))
 
     def predict_proba(self, X: UserData) -> list[Array]:
-        """Return p(y_v = classes_[j] | x), (V_i, L) for each graph; it is approximate unless inference="exact"."""
+        """Return the probabilities of the labels: one array per graph, with one row per node.
+
+        Entry [v, j] of an array is p(y_v = classes_[j] | x); it is an approximation unless inference="exact".
+        """
         graphs, found = self._distribution(X)
         return Ragged.cut(found.marginals(NODES)[0].reshape(-1, len(self.classes_)), graphs.offsets)
 
@@ -178,7 +189,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         This needs inference="exact".
         """
         if self.inference != "exact":
-            raise ValueError(f"decode is not available with inference={self.inference!r}: expected 'exact'")
+            raise ValueError(f"decode is not available with inference={self.inference!r}: set inference='exact'")
         classes, ranked = self.classes_, []
         for x in read_graphs(X):
             ((labels, log_p),) = self._distribution([x])[1].k_best(n_best)
@@ -186,27 +197,33 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return ranked
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each graph, (m,); if labels are missing, p sums over all labellings that fit y.
+        """Return log p(y|x) of each graph; with inference="loopy", return a lower bound of log p(y|x).
 
-        With inference="loopy" the result is a lower bound.
+        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y.
         """
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         return found.log_prob(self._model.labels.encode_single(flat_labels(y, order), order)[None])
 
     def entropy(self, X: UserData) -> Floats:
-        """Return -sum_y p(y|x) log p(y|x) of each graph, (m,); with inference="loopy" it is approximate."""
+        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each graph.
+
+        With inference="loopy" the result is an approximation.
+        """
         return self._distribution(X)[1].entropy()
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> list[Array]:
-        """Return labels drawn from p(y|x), (n_samples, V_i) for each graph, exactly or by Gibbs sampling."""
+        """Return labels drawn from p(y|x): one array per graph, with one row per draw and one column per node.
+
+        The draws are exact or from Gibbs sampling, depending on `inference`.
+        """
         graphs, found = self._distribution(X)
         draws = found.sample(n_samples, rng_of(random_state))[0]
         return Ragged.cut(self.classes_[draws], graphs.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the share of known labels predicted correctly; `sample_weight` (m,) has one weight per graph."""
+        """Return the fraction of known labels predicted correctly; `sample_weight` has one weight per graph."""
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))
@@ -235,7 +252,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             self._exclude("inference", by_evidence, advice)
 
     def _wanted(self) -> tuple[str, ...]:
-        """Return the kinds of cliques, besides nodes, that are in the model or that a search may add."""
+        """Return the kinds of cliques, other than nodes, that are in the model or that a search may add."""
         if self._is_learned:
             return CLIQUES
         wanted = (self.cliques,) if isinstance(self.cliques, str) else self.cliques
@@ -259,7 +276,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
 
 def _rows(graphs: GraphSamples) -> int:
-    """Return the number of rows of the network: m, one per sample, if all samples have the same graph, else 1."""
+    """Return the number of samples if all samples have the same nodes and edges; otherwise return 1."""
     m, sizes = graphs.n_samples, np.diff(graphs.offsets)
     if (sizes != sizes[0]).any() or sizes[0] == 0 or len(graphs.edges) % m:
         return 1

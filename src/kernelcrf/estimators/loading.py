@@ -32,7 +32,9 @@ def load(path: PathLike) -> Model:
     config, arrays = read(path)
     name = config.get("estimator")
     if not isinstance(name, str) or name not in ESTIMATORS:
-        raise ModelFileError(f"{path}: estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf")
+        raise ModelFileError(
+            f"{path} has the unknown estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf"
+        )
     try:
         return ESTIMATORS[name].from_arrays(config, arrays)
     except ModelFileError as error:

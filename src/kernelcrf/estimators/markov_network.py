@@ -1,10 +1,12 @@
 """MarkovNetwork: the joint distribution of dependent discrete variables, without inputs (section 7 of the paper).
 
-    p(z) = exp(sum_v f_v(z_v) + sum_(u,v) f_uv(z_u, z_v)) / Z
+The probability of the values z, one value z_v for each variable v, is
 
-with f_v and f_uv in the RKHS of kernels on the values. With "delta" each value and each pair of values has a separate
-weight. With a kernel on numbers, such as "rbf", close values have similar potentials. The potentials of pairs contain
-only interactions, no main effects.
+    p(z) = exp(sum_v f_v(z_v) + sum_(u,v) f_uv(z_u, z_v)) / Z.
+
+The potentials f_v and f_uv are functions in the RKHS of a kernel on values. With the kernel "delta", each value and
+each pair of values has a separate weight. With a kernel on numbers, such as "rbf", close values have similar
+potentials. The potential f_uv of a pair contains only the interaction; main effects are in f_u and f_v.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ SAME = 1e-12
 class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore[misc]
     """Markov random field on the columns of a table of discrete values, with kernels on cliques.
 
-    X is a table (m, n_variables) of numbers or strings, such as a data frame; None and NaN are missing values. A column
-    of fractional numbers is refused as continuous if it has more than 20 different values and each occurs fewer than
-    five times on average: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of interacting
-    variables has a table of potentials for all pairs of their values.
+    X is a table of numbers or strings, such as a data frame, with one column per variable; None and NaN are missing
+    values. A column with fractional numbers is refused as continuous if it has more than 20 different values, which
+    occur fewer than five times on average: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of
+    interacting variables has a table of potentials for all pairs of their values.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     n_features_in_ = Fitted[int]("n_features")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
-        """Fit to the rows of X; `sample_weight` (m,) has one weight per row. y is ignored."""
+        """Fit to the rows of X; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
         reader, labels = TableReader.fit(X)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
@@ -125,26 +127,30 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         return self
 
     def score_samples(self, X: UserData) -> Floats:
-        """Return log p(z) of each row z, (m,); if values are missing, p sums over all their possible values."""
+        """Return log p(z) of each row z of X.
+
+        If values are missing, this is the logarithm of the total probability of all rows with the known values.
+        """
         return self._model.log_prob(self._model.reader.read(X), self._engine)
 
     def score(self, X: UserData, y: UserData = None) -> float:
-        """Return the sum of log p(z) over the rows."""
+        """Return the log-likelihood of X, which is the sum of log p(z) over the rows z."""
         return float(self.score_samples(X).sum())
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, n_samples: int = 1, random_state: UserData = None) -> Array:
-        """Return independent rows drawn from p(z), (n_samples, n_variables)."""
+        """Return a table of `n_samples` rows that are drawn independently from the model."""
         return self._model.reader.decode(self._model.sample(n_samples, rng_of(random_state)))
 
     def impute(self, X: UserData) -> Array:
-        """Return X with the missing values of each row replaced by their jointly likeliest values."""
+        """Return X with the missing values of each row filled in by their likeliest combination."""
         return self._model.reader.decode(self._given(X).best())
 
     def predict_proba(self, X: UserData) -> list[Floats]:
-        """Return the probabilities of the values of each variable, (m, n_values), given the known values of the row.
+        """Return the probabilities of the values of each variable, given the known values of each row.
 
-        A known value has probability 1. To predict it, replace it by None in X.
+        The result has one array per variable, with one row per row of X and one column per value of the variable. A
+        known value has probability 1; to predict a known value, pass None in its place.
         """
         found = self._given(X)
         return [found.marginals(variable_name(v)) for v in range(self.n_features_in_)]
@@ -153,14 +159,14 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         return self._model.distribution(self._model.reader.read(X), self._engine)
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
-        """Return the kernel on the values of variable v, centred so that potentials sum to zero (Lemma 13)."""
+        """Return the kernel on the values of variable v, centred so that every potential sums to zero (Lemma 13)."""
         if self.kernel == "delta" or len(values) == 1:
             return Contrasts(len(values))
         try:
             numbers = values.astype(np.float64)[:, None]
         except ValueError:
             raise ValueError(
-                f"kernel={self.kernel!r} compares numbers, and variable {v} has the values {values[:3].tolist()}: "
+                f"kernel={self.kernel!r} compares numbers, but variable {v} has the values {values[:3].tolist()}: "
                 "expected numbers, or kernel='delta'"
             ) from None
         # Centring removes a common offset from the linear kernel; doing so before the product avoids rounding errors.
@@ -176,7 +182,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         centred = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
         if np.abs(centred).max() <= SAME * np.abs(gram).max():
             raise ValueError(
-                f"kernel={self.kernel!r} does not distinguish the values of variable {v}, {values[:3].tolist()} and "
-                "others: expected a kernel that does, such as 'rbf' or 'delta'"
+                f"kernel={self.kernel!r} does not distinguish the values of variable {v}, such as "
+                f"{values[:3].tolist()}: expected a kernel that does, for example 'rbf' or 'delta'"
             )
         return LabelKernel.of(0.5 * (centred + centred.T), len(centred))

@@ -1,9 +1,12 @@
 """MultiLabelCRF: a scikit-learn classifier that predicts several labels per row, which may depend on each other.
 
-    p(y|x) = exp(sum_j f_j(x, y_j) + sum_(j,k) [w_jk(y_j, y_k) + f_jk(x, y_j, y_k)]) / Z(x)
+The probability of the labels y of a row x is
 
-with f_j in the RKHS of k_x plus constants, and interactions w on the pairs of a graph over the labels, which is given
-or learned. The interactions contain no main effects, which are part of f_j.
+    p(y|x) = exp(sum_j f_j(x, y_j) + sum_(j,k) [w_jk(y_j, y_k) + f_jk(x, y_j, y_k)]) / Z(x).
+
+The first sum is over labels j. The function f_j is a constant plus a function in the RKHS of the kernel. The second sum
+is over the pairs of labels that interact; the pairs are given or learned. The interactions w_jk and f_jk contain no
+main effects, which are part of f_j and f_k.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ from kernelcrf.validation import SEED, SIZE, either, one_of, validated
 class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # type: ignore[misc]
     """Conditional random field on a set of labels, with kernels.
 
-    y is an indicator matrix (m, n_labels) as in scikit-learn, dense or sparse; -1 is a missing label. If y contains no
-    zeros, for example only -1 and 1, each column has two values of any kind, and no label is missing.
+    y is an indicator matrix as in scikit-learn, dense or sparse, with one column per label; -1 is a missing label. If y
+    contains no zeros, for example only -1 and 1, a column may have any two values, and no label is missing.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     feature_names_in_ = Fitted[Array]("rows.known_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
-        """Fit to the rows of X and their label sets y; `sample_weight` (m,) has one weight per row."""
+        """Fit to the rows of X and their label sets y; `sample_weight` has one weight per row."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
         sets, labels = LabelSetReader.fit(y)
@@ -133,26 +136,32 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return self
 
     def predict(self, X: UserData) -> Array:
-        """Return the predicted label sets in the format of y, (m, n_labels)."""
+        """Return the predicted label sets in the format of the y passed to `fit`."""
         self._validate_params("decoding")
         joint, model = self.decoding == "joint", self._model
         best = [found.best() if joint else model.marginals(found)[:, :, 1] > 0.5 for found in self._blocks(X)]
         return model.sets.decode(np.concatenate(best).astype(np.intp))
 
     def predict_proba(self, X: UserData) -> Floats:
-        """Return p(y_j = 1 | x), (m, n_labels); if the y of `fit` was a single column, return (m, 2)."""
+        """Return the probability that each row has each label, with one row per row of X and one column per label.
+
+        If the y passed to `fit` was one-dimensional, the result has one column for each of its two values.
+        """
         p = np.concatenate([self._model.marginals(found) for found in self._blocks(X)])
         return np.asarray(p[:, 0] if self._model.sets.one_column else p[:, :, 1])
 
     @validated(n_best=either(SIZE))
     def decode(self, X: UserData, n_best: int = 1) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest sets of labels of each row with their log-probabilities, best first."""
+        """Return the `n_best` likeliest label sets of each row with their log-probabilities, best first."""
         sets = self._model.sets
         ranked = (one for found in self._blocks(X) for one in found.k_best(n_best))
         return [list(zip(sets.decode(labels.astype(np.intp)), log_p, strict=True)) for labels, log_p in ranked]
 
     def log_prob(self, X: UserData, y: UserData) -> Floats:
-        """Return log p(y|x) of each row, (m,); if labels are missing, p sums over all sets that fit y."""
+        """Return log p(y|x) of each row.
+
+        If labels are missing, this is the logarithm of the total probability of all label sets that agree with y.
+        """
         rows, labels = self._model.rows.read(X), self._model.sets.read(y)
         if rows.shape[0] != len(labels):
             raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected equal numbers")
@@ -163,18 +172,18 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return np.concatenate(found)
 
     def entropy(self, X: UserData) -> Floats:
-        """Return -sum_y p(y|x) log p(y|x) of each row, (m,)."""
+        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each row."""
         return np.concatenate([found.entropy() for found in self._blocks(X)])
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> Array:
-        """Return sets of labels drawn from p(y|x), (n_samples, m, n_labels)."""
+        """Return `n_samples` draws of y from p(y|x); each draw has the label sets of all rows, in the format of y."""
         rng = rng_of(random_state)
         draws = np.concatenate([found.sample(n_samples, rng) for found in self._blocks(X)])
         return np.stack([self._model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the share of rows whose whole label set is correct, weighted by `sample_weight` (m,)."""
+        """Return the fraction of rows whose whole label set is predicted correctly, weighted by `sample_weight`."""
         return row_accuracy(y, self.predict(X), sample_weight)
 
     def _terms(
@@ -195,7 +204,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return terms
 
     def _blocks(self, X: UserData) -> Iterator[NetworkDistribution]:
-        """Return an iterator over blocks of rows, with the distribution of the labels of each block."""
+        """Return an iterator over blocks of the rows of X; each item is the distribution of the labels of a block."""
         return self._model.distributions(self._model.rows.read(X), self._engine)
 
     def __sklearn_tags__(self) -> Any:

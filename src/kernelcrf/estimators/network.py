@@ -35,7 +35,7 @@ class NetworkEstimator(Estimator[Model]):
 
     @property
     def _is_learned(self) -> bool:
-        """Return whether a search chooses the structure."""
+        """Return whether a structure search chooses the cliques of the model."""
         structure = getattr(self, self._structure)
         return isinstance(structure, str) and structure == "auto"
 
@@ -52,9 +52,9 @@ class NetworkEstimator(Estimator[Model]):
     def _train_network(
         self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None
     ) -> tuple[Fit, dict[str, Any]]:
-        """Return the fit, and the fields that all models of networks share.
+        """Fit the terms to the data; return the fit, and a dict of arguments for the model.
 
-        present : if the structure is learned, the templates of the first model, to which the search adds others.
+        present : the templates of the model with which a structure search starts; the search adds other templates.
         earlier : the potentials from which a warm start begins, or None.
         """
         problem = Problem(terms, data)
@@ -88,7 +88,10 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     def _kernel_of(
         self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None
     ) -> InputKernel:
-        """Return the kernel of a term in the earlier fit or, if there is none, the one that a parameter defines."""
+        """Return the kernel that the term has in `earlier`, for a warm start.
+
+        If it has none, return the kernel that the parameter `argument` defines.
+        """
         known = None if earlier is None else earlier.kernel(term)
         if known is not None:
             return known
@@ -96,7 +99,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
 
 
 def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:
-    """Return the pairs of labels or variables that interact; if the structure is learned, all that may interact."""
+    """Return the pairs of labels or variables that interact or, for structure="auto", the pairs that may interact."""
     if not isinstance(structure, str):
         return checked_pairs(structure, len(cards), "structure")
     if structure == "tree":

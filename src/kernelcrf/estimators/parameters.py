@@ -1,6 +1,8 @@
-"""Declare the parameters of estimators once, with constraints and default; check them, and store them in model files.
+"""Check the parameters of estimators, and store them in model files.
 
-tol: Annotated[float, POSITIVE] = 1e-4
+An estimator declares each parameter with its type, constraint and default as a field of its class, for example
+
+    tol: Annotated[float, POSITIVE] = 1e-4
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ OF_THE_RUN = ("engine", "checkpoint")
 
 @cache
 def declared_parameters(estimator: type) -> dict[str, Parameter]:
-    """Return a dict from the names of the parameters of an estimator class to their constraints."""
+    """Return a dict from parameter names of an estimator class to the constraints of these parameters."""
     hints = get_type_hints(estimator, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that checks the values of its parameters, and which of them cannot be combined."""
+    """Base class of estimators that check the values of their parameters and the combinations of these values."""
 
     def _validate_params(self, *names: str) -> None:
-        """Raise a ParameterError if a parameter is wrong; check combinations too, unless only some names are given."""
+        """Raise if one of the named parameters is wrong; without names, check all parameters and their combinations."""
         declared = declared_parameters(type(self))  # type: ignore[arg-type]
         check_parameters({name: getattr(self, name) for name in names or declared}, declared)
         if not names:
@@ -52,7 +54,11 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
         """Raise if the values of two parameters are valid but cannot be combined."""
 
     def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
-        """Raise if the value of parameter `name` cannot be combined with one of `others`, whose flag is then True."""
+        """Raise if the parameter `name` cannot be combined with another parameter.
+
+        others : one flag per other parameter, True if the values cannot be combined.
+        advice : the end of the message.
+        """
         for other, excluded in others.items():
             if excluded:
                 raise ParameterError(
@@ -71,9 +77,9 @@ STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of
 
 
 def plain_parameters(model: BaseEstimator) -> Config:
-    """Return the parameters of an estimator as JSON-able values, without `engine` and `checkpoint`.
+    """Return the parameters of an estimator as a dict for JSON, without `engine` and `checkpoint`.
 
-    A kernel that is not a name becomes None, because the model itself stores it.
+    A kernel that is an object becomes None, because the fitted model stores this object.
     """
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
     for name in {"kernel", "edge_kernel"} & set(parameters):
@@ -86,19 +92,21 @@ def plain_parameters(model: BaseEstimator) -> Config:
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
-    """Set the parameters of a new estimator from a model file; missing ones keep their defaults.
+    """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
 
-    kernels : the stored kernel of each parameter, used if the file does not name a kernel.
+    kernels : the stored kernels, by the name of their parameter; they replace parameters that are None in the file.
     """
     parameters = parameters | {name: own.kernel for name, own in kernels.items() if parameters.get(name) is None}
     if forbidden := [name for name in OF_THE_RUN if name in parameters]:
         raise ModelFileError(
             f"the file sets {' and '.join(forbidden)}, which a model file must not do: expected a file written by "
-            "save, which omits them; set them with set_params after loading"
+            f"save; set {' and '.join(forbidden)} with set_params after loading"
         )
     defaults = model.get_params(deep=False)
     if unknown := set(parameters) - set(defaults):
-        raise ModelFileError(f"{type(model).__name__} has no parameters {sorted(unknown)}: upgrade kernelcrf")
+        raise ModelFileError(
+            f"{type(model).__name__} has no parameters {sorted(unknown)}, which the file sets: upgrade kernelcrf"
+        )
     # JSON has no tuples: they were stored as lists.
     for name, value in parameters.items():
         if isinstance(value, list) and isinstance(defaults[name], tuple):

@@ -1,10 +1,11 @@
 """Calibrate a fitted model with one number, a temperature, which is chosen on held-out data.
 
-posterior="map"       p(y|x) is proportional to exp(score(x, y) / T). T maximises the likelihood of held-out labellings.
-                      The weights are divided by T, so that the result is a complete model, with marginals, entropies,
-                      samples and n-best. The best labelling of a sequence does not change.
-posterior="laplace"   Probabilities are averaged over N(theta_hat, tau H^-1). The variance temperature tau maximises the
-                      mean log-probability of held-out labels; tau = 0 uses the mode theta_hat only.
+posterior="map"       All weights are divided by a temperature T: p(y|x) is proportional to exp(score(x, y) / T). This T
+                      maximises the likelihood of held-out labellings. The result is a complete model, with
+                      marginals, entropies, samples and n-best. The best labelling of a sequence does not change.
+posterior="laplace"   Probabilities are averaged over draws of the weights. The covariance of the draws is multiplied by
+                      the temperature tau, which maximises the mean log-probability of held-out labels. With tau = 0,
+                      all draws equal the most probable weights.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     n_samples: Annotated[int | None, DRAWS["n_samples"]] = None
 
     def fit(self, X: UserData, y: UserData) -> TemperatureScaling:
-        """Find the temperature on held-out samples, without changing `estimator`."""
+        """Find the temperature that calibrates the probabilities of held-out data X, y; `estimator` is not changed."""
         self._validate_params()
         check_is_fitted(self.estimator)
         model, engine = self.estimator.model_, LocalEngine(self.estimator.n_jobs or 1)
         if self.posterior == "map":
-            temperature = _minimum(lambda T: -model.divide_weights(T).log_likelihood(X, y, engine), COLDEST, HOTTEST)
+            temperature = _minimise(lambda T: -model.divide_weights(T).log_likelihood(X, y, engine), COLDEST, HOTTEST)
             calibrated = copy(self.estimator)
             calibrated.model_ = model.divide_weights(temperature)
         else:
@@ -83,7 +84,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
             def loss(tau: float) -> float:
                 return -float(model.log_score(y, self._average(X, tau)))
 
-            tau = _minimum(loss, LEAST_TAU, MOST_TAU)
+            tau = _minimise(loss, LEAST_TAU, MOST_TAU)
             temperature, calibrated = tau if loss(tau) < loss(0.0) else 0.0, self.estimator
         self.__dict__.update(temperature_=temperature, estimator_=calibrated)
         return self
@@ -105,7 +106,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
 
     @property
     def classes_(self) -> Array:
-        """Return the classes of the estimator, in the order of the columns of probabilities."""
+        """Return the classes, in the order of the columns of `predict_proba`."""
         return np.asarray(self.estimator.classes_)
 
     def _average(self, X: UserData, tau: float) -> Any:
@@ -117,8 +118,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         return tags
 
 
-def _minimum(loss: Callable[[float], float], least: float, most: float) -> float:
-    """Return the minimiser of the loss between two positive numbers, by Brent's method on a logarithmic scale."""
+def _minimise(loss: Callable[[float], float], least: float, most: float) -> float:
+    """Return the argument between `least` and `most` at which the loss is smallest; search on a logarithmic scale."""
     found = minimize_scalar(
         lambda x: loss(float(np.exp(x))),
         bounds=(np.log(least), np.log(most)),
