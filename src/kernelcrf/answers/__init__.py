@@ -1,1 +1,1 @@
-"""Results of a fitted model beyond labels: explanations, uncertainty, sequences to label next, summaries."""
+"""Results of a fitted model other than labels: explanations, uncertainty, sequences to label next, summaries."""

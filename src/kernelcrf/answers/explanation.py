@@ -1,20 +1,25 @@
-"""Explain the label of a token: compute how much each landmark or feature, and the neighbours, add to its score.
+"""Explain the label of a token: compute how much each landmark or feature contributes to its score.
 
-The score of label j at token t is a sum over terms: landmarks b or, for the linear kernel, features f:
+The score s_t(j) of label j at token t is a sum over the landmarks b,
 
-    s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_           or           s_t(j) = sum_f x_tf coef_fj.
+    s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_,
 
-Only differences between labels matter, so a label is compared with the mean over labels. Term b contributes
+where R R' is the kernel matrix of the landmarks. For the linear kernel it is a sum over the features f of the token,
+
+    s_t(j) = sum_f x_tf coef_fj.
+
+Only differences between labels matter, so a label is compared with the mean over labels. Landmark b contributes
 
     k(x_t, b) (a_b(label) - mean_j a_b(j)),
 
-and the contributions sum to score = s_t(label) - mean_j s_t(j). The rest of the sequence (transitions, other tokens,
-constraints) changes the log-probability of the label by
+and feature f contributes x_tf (coef_f(label) - mean_j coef_fj). The contributions sum to
+score = s_t(label) - mean_j s_t(j). The rest of the sequence (transitions, other tokens, constraints) changes the
+log-probability of the label by
 
     neighbours = log p(y_t = label | x) - log softmax(s_t)_label.
 
-If landmarks are close to each other under the kernel, their a_b are large with alternating signs, and contributions
-cancel: their sum is accurate, but the split among these landmarks is not. A larger gamma or fewer landmarks help.
+If landmarks are close to each other under the kernel, their weights a_b are large with alternating signs, and their
+contributions cancel: the sum is accurate, but the single contributions are not. A larger gamma or fewer landmarks help.
 """
 
 from __future__ import annotations
@@ -37,15 +42,19 @@ from kernelcrf.validation import is_whole, shown
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The terms that contribute most to the score of a label, largest first; `str` formats them as a table.
+    """The terms (landmarks or features) that contribute most to the score of a label, largest first.
 
-    terms : names of the features, or "landmark b", where b is a row of `landmarks_`.
-    positions : (n, 2), sequence and token of each landmark as in `landmark_positions_`; None for the linear kernel.
-    values, weights : (n,), k(x_t, b) or x_tf; the weight of the label minus the mean over labels.
-    contributions : (n,), values times weights.
-    n_rest, rest : number of terms that are not listed, and the sum of their contributions.
-    score : s_t(label) - mean_j s_t(j), the sum of all contributions.
-    p_alone, p : probability of the label given only the scores of this token, and given the whole sequence.
+    `str` formats the terms as a table.
+
+    terms : the names of the features, or "landmark b" for row b of `landmarks_`.
+    positions : the sequence and the token of each landmark, as in `landmark_positions_`; None for the linear kernel.
+    values : the kernel of the token and each landmark, or the token's value of each feature.
+    weights : the weight of the label in each term, minus the mean weight of all labels.
+    contributions : values times weights.
+    n_rest, rest : the number of terms that are not listed, and the sum of their contributions.
+    score : the score of the label minus the mean score of all labels; this is the sum of all contributions.
+    p_alone : the probability of the label, given only the scores of this token.
+    p : the probability of the label, given the whole sequence.
     neighbours : log p - log p_alone; -inf if constraints forbid the label.
 
     Examples
@@ -73,7 +82,11 @@ class Explanation:
     neighbours: float
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return columns with one row per term; a last row sums the other terms, with position -1 and value NaN."""
+        """Return a dict of columns, which have one entry per term.
+
+        If some terms are not listed, a last entry has the sum of their contributions. Its sequence and token are -1,
+        and its value and weight are NaN.
+        """
         columns: dict[str, list[Any]] = {"term": list(self.terms)}
         if self.positions is not None:
             columns["sequence"], columns["token"] = self.positions.T.tolist()
@@ -91,7 +104,7 @@ class Explanation:
             import pandas as pd
         except ImportError:
             raise ImportError(
-                "to_frame needs pandas, which is not installed: pip install pandas, or use the columns of to_dict()"
+                "to_frame needs pandas, which is not installed: run pip install pandas, or use to_dict()"
             ) from None
         return pd.DataFrame(self.to_dict())
 
@@ -115,7 +128,12 @@ class Explanation:
 def explain(
     model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
 ) -> Explanation:
-    """Explain the score of a label at token t of the sequence x; None means the label that decoding by `rule` gives."""
+    """Explain the score of a label at token t of the sequence x.
+
+    label : the label to explain; None means the predicted label.
+    n_terms : the number of terms to list.
+    rule : how labels are predicted, "viterbi" or "marginal".
+    """
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     found = model.distribution([x], None, engine)
@@ -123,7 +141,7 @@ def explain(
     if not is_whole(t) or not 0 <= t < chains.n_nodes:
         raise ValueError(
             f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, because x has {chains.n_nodes} token(s); "
-            "t=len(x) - 1 is the last one"
+            "the last token is t=len(x) - 1"
         )
     classes = model.labels.classes.tolist()
     j = int(found.best(rule)[t]) if label is None else _index(label, classes)
@@ -160,7 +178,10 @@ def explain(
 
 
 def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, Floats]:
-    """Return the names, values (n,) and weights (n, L) of the terms of the scores s_t, without features that are 0."""
+    """Return the names, the values and the weights of the terms in the scores of token t; skip features that are 0.
+
+    The weights have one row per term and one column per label; the scores are values @ weights.
+    """
     row = model.reader.read([x])[0][[t]].astype(np.float64)
     if isinstance(model.map, WhitenedMap):
         B = model.map.landmarks.astype(np.float64)

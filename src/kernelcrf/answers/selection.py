@@ -1,15 +1,17 @@
 """Active learning: choose the sequences of a pool to label next, such that they are uncertain and diverse.
 
-A sequence i has a score q_i, divided by its number of tokens if the cost of labelling is per token:
+Each sequence i has a score q_i, which says how uncertain its labels are:
 
-    entropy       H(y | x), of whole labellings
+    entropy       the entropy of p(y|x), over all labellings y
     margin        p(second best labelling) / p(best labelling)
-    information   sum_t of the epistemic part of `uncertainty`: the information of the labels about the weights
+    information   the epistemic uncertainty, summed over tokens: how much the labels would say about the weights
 
-Let phi_i be the mean of the features of its tokens, scaled to length one. A batch is drawn by random pivots of the
-matrix q_i q_j <phi_i, phi_j>: the probability of each next sequence is proportional to the part of q_i^2 outside the
-span of the sequences already drawn. `basis.pivots` draws landmarks in the same way. Always choosing the largest score
-would select outliers.
+The score is divided by the number of tokens if the cost of labelling is per token.
+
+Let phi_i be the mean feature vector of the tokens of sequence i, scaled to length one. Sequences are drawn one after
+the other. The probability of drawing sequence i is proportional to q_i^2 times the squared distance of phi_i from the
+span of the sequences drawn before. These are random pivots of the matrix with the entries q_i q_j <phi_i, phi_j>;
+`basis.pivots` draws landmarks in the same way. Always choosing the largest score would select outliers.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def select_sequences(
     rng: np.random.Generator,
     engine: LocalEngine,
 ) -> Places:
-    """Return the indices (k,) of the sequences of a pool to label next."""
+    """Return the indices of the k sequences of the pool X to label next."""
     flat, chains = model.reader.read(X, lengths)
     if k > chains.n_samples:
         raise ValueError(f"k={shown(k)}: expected at most {chains.n_samples}, the number of sequences in the pool")
@@ -60,7 +62,11 @@ def select_sequences(
 
 
 def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) -> Places:
-    """Draw k sequences by random pivots and return their indices (k,) in order; phi (m, n) is dense or CSR."""
+    """Draw k sequences by random pivots, and return their indices in the order of the draws.
+
+    scores : one score per sequence.
+    phi : the mean feature vectors, one row per sequence, dense or CSR.
+    """
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
     norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
     q = np.maximum(scores, 0.0)

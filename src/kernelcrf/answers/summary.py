@@ -21,7 +21,7 @@ STYLE = (
 
 
 def summarise(crf: BaseEstimator) -> dict[str, Any]:
-    """Return a dict with the sizes, the certificate and the changed settings of a fitted ChainCRF, as plain values."""
+    """Return a dict with the sizes, the certificate and the non-default parameters of a fitted ChainCRF."""
     certificate = crf.certificate_
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
@@ -56,7 +56,7 @@ def text_of(value: object) -> str:
 
 
 def summary_html(crf: BaseEstimator) -> str:
-    """Return the summary as an HTML table in which all names and values are escaped."""
+    """Return the summary of a fitted ChainCRF as an HTML table, in which all names and values are escaped."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in summarise(crf).items()
     )

@@ -1,12 +1,13 @@
-"""Split the uncertainty about a label in two parts: not knowing the weights, and randomness of the label itself.
+"""Split the uncertainty about a label: epistemic, from unknown weights, and aleatoric, from randomness of the label.
 
-Let p_s be the probabilities of the labels of a token or row under draw s of the weights, and p = mean_s p_s. Then
+Let p_s be the probabilities of the labels of a token or row under draw s of the weights. Let p be the mean of p_s over
+all draws, and H the entropy. Then
 
     H(p) = mean_s H(p_s) + [H(p) - mean_s H(p_s)]
            aleatoric       epistemic
 
 The aleatoric part is the entropy that would remain if the weights were known. The epistemic part is the information,
-in nats, that the label would give about the weights (Houlsby et al. 2011); more training data make it go to zero.
+in nats, that the label would give about the weights (Houlsby et al. 2011); it decreases with more training data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kernelcrf.arrays import Array, Floats
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """Epistemic and aleatoric uncertainty in nats; each is (N,) for rows, or a list of (T_i,) for sequences.
+    """Epistemic and aleatoric uncertainty in nats.
+
+    Both are arrays with one number per row or, for sequences, lists of arrays with one number per token.
 
     Examples
     --------
@@ -41,7 +44,10 @@ class Uncertainty:
 
 
 def average_draws(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
-    """Return the mean (N, L) of drawn probabilities, and the epistemic and aleatoric parts (N,) of its entropy."""
+    """Return the mean of drawn probabilities, and the epistemic and the aleatoric uncertainty of each row.
+
+    draws : arrays of probabilities, with one row per token or row and one column per label.
+    """
     p, within, count = np.zeros(1), np.zeros(1), 0
     for one in draws:
         p, within, count = p + one, within + entr(one).sum(axis=1), count + 1
