@@ -1,4 +1,4 @@
-"""Array types for annotations, and checks and conversions of the (rows, d) inputs that kernels accept."""
+"""Array types for annotations, and functions that check and convert the inputs of kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 DType: TypeAlias = np.dtype[Any]
 Seed: TypeAlias = int | np.random.RandomState | None
 Inputs: TypeAlias = Any
-"""A (U, d) ndarray or CSR matrix of float32 or float64."""
+"""A 2-D ndarray or CSR matrix of float32 or float64, with one row per input."""
 UserData: TypeAlias = Any
 """Data that users pass, which has no static type: `readers` raise if it is not what they expect."""
 
@@ -54,17 +54,20 @@ def as_inputs(X: Inputs, name: str = "X") -> Inputs:
 def as_writable(X: Inputs) -> Inputs:
     """Return X, or a copy of it if it is read-only.
 
-    For read-only arrays Numba would compile a separate version, whose results may differ in the last bits.
+    Numba would compile functions once more for read-only arrays, and the results might differ in the last bits.
     """
     stored = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
     return X if all(array.flags.writeable for array in stored) else X.copy()
 
 
 def check_rows(X: Inputs) -> None:
-    """Raise a ValueError if the pointers of a CSR matrix from a file would make compiled code read foreign memory.
+    """Raise a ValueError if the row pointers or column indices of a CSR matrix point outside the matrix.
 
-    SciPy's `check_format` does not check the row pointers of a matrix if the last one says that it has no entries.
+    Compiled code would otherwise read memory outside the arrays. SciPy's `check_format` does not check the row pointers
+    if the last pointer is 0.
     """
     X.check_format(full_check=True)
     if X.indptr[0] != 0 or (np.diff(X.indptr) < 0).any() or X.indptr[-1] != len(X.indices):
-        raise ValueError("a sparse matrix has invalid row pointers: expected them to start at 0 and never decrease")
+        raise ValueError(
+            "a sparse matrix has invalid row pointers: expected them to rise from 0 to the number of entries"
+        )

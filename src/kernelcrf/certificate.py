@@ -1,24 +1,27 @@
-"""Certificates: bounds on the distance to the optimum, from Lemma 9, Corollary 10 and Remark 11.
+"""Certificates: bounds on the distance of a fit from the optimum (Lemma 9, Corollary 10 and Remark 11 of the paper).
 
-At any theta, with g the gradient of the strongly convex P,
+The objective P is the negative log posterior of the weights theta. Its gradient is g, and weight k has the prior
+variance 1 / lam_k. P is strongly convex, so that every theta gives a lower bound of the minimum,
 
-    min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17), gradient side
-           = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k)                    entropy side
+    min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17)
+           = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k).
 
-where the second is the dual objective at the marginals of the model: the two sides are equal. The bounds at all points
-are valid, so the greatest is used; one Newton step ahead, the bound is close to the optimum itself.
+`gradient_side` computes the first line, `entropy_side` the second. The second line is the dual objective: H(p_i) is the
+entropy of the labels of sample i, and omega_i is the weight of the sample. As the bound is valid at every theta, a fit
+uses the greatest bound that it finds. One Newton step ahead of theta, the bound is close to the minimum itself.
 
-`gap_in_span` is P minus the greatest bound: it shows whether the solver is done. The whole space of the kernel (RKHS)
-is larger than the span of the basis. There the gradient has a part orthogonal to the span, with squared norm
-sum_l R_l' (K - F F') R_l for residuals R that are summed for each distinct input, so that
+`gap_in_span` is P minus the greatest bound. It is zero if the solver has found the minimum in the span of the basis.
+The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has a further part,
+which is orthogonal to the span and has the squared norm sum_l R_l' (K - F F') R_l. Here K is the kernel matrix of the
+distinct inputs, F are their features in the basis, and R_l are the residuals of label l, summed for each distinct
+input. A bound on P(theta) - min P over the whole RKHS is therefore
 
-    gap_full = gap by Lemma 9 at theta + 1/(2 lam) |sum_l R_l' (K - F F') R_l|
+    gap_full = P(theta) - (bound (17) at theta) + 1/(2 lam) |sum_l R_l' (K - F F') R_l|.
 
-bounds P(theta) - min P over the whole RKHS: one streaming pass over blocks of K, in float64. The bound holds for any F:
-at the same marginals, the dual objective in the RKHS is the dual objective in the span minus this term with its sign.
-The term is negative only if rounding lets F F' exceed K, by at most some delta in any direction. P(theta) may then be
-below the minimum in the RKHS, by at most delta |R*|^2 / (2 lam) for the residuals R* at that minimum. The absolute
-value covers this case: min P over the RKHS - P(theta) is at most |the negative term|, to first order in K - F F'.
+It takes one pass over the blocks of K, in float64. It is valid for every F: at the same marginals, the dual objective
+in the RKHS is the dual objective in the span minus the last term without its absolute value. This term can be negative
+only if rounding lets F F' exceed K. P(theta) may then be below the minimum in the RKHS. The absolute value covers this
+case: to first order in K - F F', the minimum is above P(theta) by at most the size of the term.
 
 Gaps keep their signs. A gap that is negative by more than rounding is an error in the mathematics, and raises.
 """
@@ -44,11 +47,12 @@ ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 class Certificate:
     """The certified distance of a fitted model from the optimum.
 
-    objective : P at the solution; NaN if it is unknown, for example after `TemperatureScaling` changed the weights.
-    lower_bound : a lower bound of P within the span of the basis; -inf if P is not convex (missing labels).
+    objective : the objective P at the solution; NaN if `TemperatureScaling` changed the weights after the fit.
+    lower_bound : a lower bound of P in the span of the basis; -inf if there is none, because labels are missing.
     gap_full : a bound on the distance to the optimum in the kernel's whole space; None if it was not computed.
-    status : how the fit ended. "optimal" is certified; a fit with missing labels ends "stationary" instead.
-    rounding : the possible error of the objective and its bounds by rounding of scores, relative to max(1, |P|).
+    status : how the fit ended. "optimal" means that the certified gap is at most `tol`. If labels are missing, there is
+        no certified gap, and "stationary" means that the gradient is small enough.
+    rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |P|).
 
     Examples
     --------
@@ -67,44 +71,47 @@ class Certificate:
     def __post_init__(self) -> None:
         for name, gap in (("gap_in_span", self.gap_in_span), ("gap_full", self.gap_full)):
             if gap is not None and gap < -self.rounding * max(1.0, abs(self.objective)):
-                raise ArithmeticError(f"{name} is {gap:.3g}: expected at least 0; the bound is wrong, please report it")
+                raise ArithmeticError(f"{name} is {gap:.3g}: expected at least 0; please report this bug")
 
     @classmethod
     def of_tempered(cls) -> Certificate:
-        """Return the certificate of a model whose weights were divided by a temperature: it has no bound."""
+        """Return a certificate without bounds, for a model whose weights were divided by a temperature."""
         return cls(np.nan, -np.inf, TEMPERED)
 
     @property
     def is_certified(self) -> bool:
-        """Return whether there is a bound on the distance to the optimum."""
+        """Return whether the certificate has a bound on the distance to the optimum."""
         return bool(np.isfinite(self.objective) and np.isfinite(self.lower_bound))
 
     @property
     def gap_in_span(self) -> float:
-        """Return P minus its lower bound in the span of the basis."""
+        """Return the objective minus its lower bound, in the span of the basis."""
         return self.objective - self.lower_bound
 
     @property
     def relative_gap(self) -> float:
-        """Return gap_in_span divided by |P|."""
+        """Return `gap_in_span` divided by the absolute value of the objective."""
         return self.gap_in_span / max(abs(self.objective), np.finfo(np.float64).tiny)
 
 
 def gradient_side(objective: Objective, at: Evaluation) -> float:
-    """Return the lower bound of Lemma 9 at a point, from its gradient."""
+    """Return a lower bound of the minimum of the objective, computed from the gradient at one point (Lemma 9)."""
     return at.value - 0.5 * sum(objective.layout.squared_dual_norms(at.gradient).values())
 
 
 def entropy_side(objective: Objective, at: Evaluation) -> float:
-    """Return the lower bound of Lemma 9 at a point, computed as the dual objective at its marginals."""
+    """Return the same lower bound as `gradient_side`, computed as the dual objective at the marginals of the point."""
     data = at.gradient - objective.layout.times_lam(at.theta)
     return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
 
 
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
-    """Return the greater of two lower bounds of P: at a point, and one Newton step ahead of it.
+    """Return the greater of two lower bounds of the minimum: the bound at a point, and the bound one Newton step ahead.
 
-    If `at` is near the optimum, the second is close to min P; far away it may be lower than the first.
+    If the point is near the optimum, the bound one step ahead is close to the minimum. If the point is far from the
+    optimum, the bound one step ahead may be the lower one.
+
+    tol : relative tolerance of the conjugate gradient method, which computes the Newton step.
     """
     n = objective.layout.size
     H = LinearOperator((n, n), matvec=lambda v: objective.hessian_product(at, v), dtype=np.float64)
@@ -113,9 +120,10 @@ def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float
 
 
 def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engine: LocalEngine) -> Floats:
-    """Return (K - F F') R, (U, k), in float64: the part of the gradient outside the span, at each distinct input.
+    """Return (K - F F') R in float64, where K is the kernel matrix of the inputs X.
 
-    K is formed in blocks of GRAM_ROWS x GRAM_ROWS, never as a whole (U, U) matrix: O(U^2 (d + k)) work.
+    If R are residuals, this is the part of the gradient outside the span of the features F, with one row per input.
+    K is computed in blocks of GRAM_ROWS x GRAM_ROWS and never stored as a whole.
     """
     blocks = [slice(low, low + GRAM_ROWS) for low in range(0, len(R), GRAM_ROWS)]
     R = R.astype(np.float64, copy=False)
@@ -132,7 +140,7 @@ def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engin
 
 
 def feature_products(F: Array, R: Floats) -> Floats:
-    """Return F' R, (n, k), in float64, in blocks of rows, so that float32 features are never copied as a whole."""
+    """Return F' R in float64, computed in blocks of rows, so that float32 features are never copied as a whole."""
     total = np.zeros((F.shape[1], R.shape[1]))
     for low in range(0, len(R), GRAM_ROWS):
         total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
@@ -140,17 +148,23 @@ def feature_products(F: Array, R: Floats) -> Floats:
 
 
 def out_of_span_at_most(residual: Array, R: Array) -> float:
-    """Return a cheap upper bound on sum_l R_l' E R_l, E = K - F F' with diagonal d: sum_l (sum_u |R_ul| d_u^1/2)^2.
+    """Return an upper bound on sum_l R_l' E R_l with E = K - F F', from the diagonal d of E only.
 
-    It holds because |E_uv| <= (d_u d_v)^1/2 for a positive semi-definite E.
+    The bound is sum_l (sum_u |R_ul| d_u^1/2)^2. It is valid because |E_uv| <= (d_u d_v)^1/2 for every positive
+    semi-definite matrix E.
+
+    residual : the diagonal d.
     """
     return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())
 
 
 def template_bound(kernel: InputKernel | None, X: Inputs, R: Array, C: float, engine: LocalEngine) -> float:
-    """Return the most that a new template with prior variance C can lower P (Remark 11): C/2 sum_l R_l' K R_l.
+    """Return an upper bound on how much a new template with prior variance C can lower the objective (Remark 11).
 
-    R (U, k) are the residuals of its cliques, summed for each distinct input; kernel=None is the constant 1.
+    The bound is C/2 sum_l R_l' K R_l, where K is the kernel matrix of the inputs X.
+
+    kernel : the kernel of the template; None means that all entries of K are 1.
+    R : the residuals of the cliques of the template, summed for each distinct input, one row per input.
     """
     if kernel is None:
         return 0.5 * C * float((R.sum(axis=0) ** 2).sum())

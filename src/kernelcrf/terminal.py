@@ -1,7 +1,8 @@
 """Make text from files and models safe to show on a terminal.
 
 A label, a feature or a file name can contain any character, for example an escape sequence that rewrites the screen,
-a newline that fakes a line of output, or a mark that reverses the direction of writing. `printable` escapes them.
+a newline that fakes a line of output, or a mark that reverses the direction of writing. The functions below escape
+such characters.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ SUSPECT = re.compile(r"[^\w !-~]|[\x7f-\x9f]")
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Replace every character that `str.isprintable` rejects by an escape such as \x1b or \u202e.
+    r"""Replace characters that are not printable, such as control characters, by escapes such as \x1b or \u202e.
 
-    keep : further characters to leave unchanged.
+    keep : characters to leave unchanged, although they are not printable.
     """
     text = str(text)
     return text if text.isprintable() else SUSPECT.sub(lambda found: _escape(found[0], keep), text)

@@ -2,7 +2,7 @@
 
 A `Parameter` is a list of constraints; a value must satisfy one of them, as in scikit-learn's
 `_parameter_constraints`. Estimators declare constraints next to the defaults, and check all of them at the start of
-`fit`. Other objects check their parameters when they are made, functions and methods by the decorator `validated`.
+`fit`. Other classes check their parameters in their constructor. Functions and methods use the decorator `validated`.
 scikit-learn's checker is not used: it is private, accepts True as a number, and prints values of any length.
 
 Every error is one line: the parameter, its value in at most `MOST_SHOWN` characters, what was expected, and advice.
@@ -43,14 +43,19 @@ class ParameterError(ValueError, TypeError):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A set of allowed values, described by `text` in errors; `test` accepts its values and `convert` converts them."""
+    """A set of allowed values of a parameter.
+
+    text : the description of these values in error messages.
+    test : a function that returns whether a value is in the set.
+    convert : a function that converts a value of the set, for example to a Python float, or None.
+    """
 
     text: str | tuple[str, ...]
     test: Callable[[UserData], UserData]
     convert: Callable[[UserData], UserData] | None = None
 
     def accepts(self, value: UserData) -> bool:
-        """Return whether the value is in the set; if the test raises an exception, it is not."""
+        """Return whether the value is in the set; an exception in `test` means that the value is not in the set."""
         try:
             return bool(self.test(value))
         except Exception:
@@ -59,20 +64,23 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Parameter:
-    """The constraints of a parameter, one of which must hold, and advice for the error message."""
+    """The constraints of a parameter; a value must satisfy at least one of them.
+
+    advice : a sentence at the end of the error message.
+    """
 
     constraints: tuple[Constraint, ...]
     advice: str = ""
 
     def check(self, name: str, value: UserData) -> UserData:
-        """Return the value, with NumPy numbers converted to Python's; raise a ParameterError if no constraint holds."""
+        """Return the value, converted by its constraint; raise a ParameterError if it satisfies no constraint."""
         for constraint in self.constraints:
             if constraint.accepts(value):
                 return value if constraint.convert is None else constraint.convert(value)
         raise ParameterError(f"{name}={shown(value)}: expected {self}")
 
     def __str__(self) -> str:
-        """Return the text that stands after "expected" in an error message."""
+        """Return the description of the allowed values, which follows "expected" in error messages."""
         texts: list[str] = []
         for constraint in self.constraints:
             texts += (constraint.text,) if isinstance(constraint.text, str) else constraint.text
@@ -96,7 +104,9 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         takes = signature(function)
         if unknown := set(parameters) - set(takes.parameters):
-            raise TypeError(f"{function.__qualname__} has no parameters {sorted(unknown)}")
+            raise TypeError(
+                f"{function.__qualname__} has no parameters {sorted(unknown)}: pass only its own to validated"
+            )
 
         @wraps(function)
         def call(*args: UserData, **kwargs: UserData) -> UserData:
@@ -146,7 +156,7 @@ def is_whole(value: UserData) -> bool:
 def real(
     *, least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
 ) -> Constraint:
-    """Return a constraint for finite numbers x: least <= x <= most and above < x < below, for the bounds given."""
+    """Return a constraint for finite numbers x with least <= x <= most and above < x < below; None is no bound."""
     every = [(">=", least, ge), ("above", above, gt), ("<=", most, le), ("below", below, lt)]
     bounds = [(text, bound, holds) for text, bound, holds in every if bound is not None]
     limits = " and ".join(f"{text} {bound:g}" for text, bound, _ in bounds)
@@ -158,7 +168,7 @@ def real(
 
 
 def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
-    """Return a constraint for integers from `least` to `most`, both included."""
+    """Return a constraint for integers from `least` to `most`, both included; None is no bound."""
     limits = f"from {least} to {most}" if None not in (least, most) else f">= {least}" if least is not None else ""
 
     def test(value: UserData) -> bool:
@@ -174,19 +184,19 @@ def one_of(*options: str) -> Constraint:
 
 
 def instance_of(*types: type, text: str) -> Constraint:
-    """Return a constraint for instances of the given types; `text` describes them in errors."""
+    """Return a constraint for instances of the given types; `text` describes these instances in errors."""
     return Constraint(text, lambda value: isinstance(value, types))
 
 
 def has_methods(*names: str, text: str) -> Constraint:
-    """Return a constraint for objects (not classes) with all the named methods; `text` describes them in errors."""
+    """Return a constraint for objects (not classes) with all named methods; `text` describes the objects in errors."""
     return Constraint(
         text, lambda value: not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
     )
 
 
 def is_listed(values: UserData) -> bool:
-    """Return whether values are a collection, ordered or not, that can be read repeatedly; text and dicts are not."""
+    """Return whether `values` is a list, a set, an array or another collection, except strings and mappings."""
     if isinstance(values, np.ndarray):
         return values.ndim > 0
     return isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping | type)
