@@ -218,9 +218,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> list[Array]:
-        """Return the probabilities of the labels: one array per sequence, with one row per token.
-
-        Entry [t, j] of an array is p(y_t = classes_[j] | x).
+        """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
 
         posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
         n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all draws of `fit`.
@@ -242,10 +240,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return the epistemic and the aleatoric uncertainty of each token's label, in nats, one array per sequence.
-
-        The parameters are explained in `predict_proba`.
-        """
+        """Return the epistemic and aleatoric uncertainty of each label in nats; see `predict_proba` for parameters."""
         return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
@@ -259,9 +254,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Choose k sequences of a pool to label next, and return their indices.
-
-        The sequences are drawn at random, such that their labels are uncertain and their inputs differ.
+        """Draw k uncertain and diverse sequences of a pool to label next, and return their indices.
 
         strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
             "information", how much the labels would say about the weights, which needs a fit with laplace=True.
@@ -278,10 +271,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
 
     def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return the probabilities of pairs of labels at neighbouring tokens, one array per sequence.
-
-        Entry [t, i, j] is p(y_{t-1} = classes_[i], y_t = classes_[j] | x); the entries of the first token are 0.
-        """
+        """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
         found = self._distribution(X, lengths)
         return Ragged.cut(found.edge_marginals(), found.chains.offsets)
 
@@ -292,10 +282,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
-        """Return log p(y|x) of each sequence.
-
-        If labels are missing, this is the logarithm of the total probability of all labellings that agree with y.
-        """
+        """Return log p(y|x) of each sequence; if labels are missing, p sums over all labellings that agree with y."""
         found = self._distribution(X, lengths)
         tokens = flat_labels(y, found.chains, flat=lengths is not None)
         return found.log_prob(*self._model.labels.encode(tokens, found.chains))
