@@ -1,1 +1,1 @@
-"""Kernels of inputs and kernels of labels; their products are the kernels of cliques (10)."""
+"""Kernels of inputs and kernels of labels. The kernel of a clique is their product (equation 10)."""

@@ -1,7 +1,7 @@
-"""Make kernels from users' arguments; gamma="scale" and gamma="auto" become numbers as in sklearn.svm.SVC.
+"""Make kernels from the arguments of estimators, and convert gamma="scale" and gamma="auto" to numbers.
 
-auto    1 / d
-scale   1 / (d * variance of all entries of X, with the zeros of sparse inputs); 1 if the variance is 0
+The numbers are those of sklearn.svm.SVC. With inputs of d columns, "auto" is 1 / d, and "scale" is 1 / (d v), where v
+is the variance of all entries of the inputs, zeros of sparse inputs included. If v is 0, "scale" is 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def make_kernel(
     coef0: float,
     argument: str = "kernel",
 ) -> InputKernel:
-    """Return the kernel for inputs of n_features columns; `by_scale` is called only if gamma="scale" is needed."""
+    """Return the kernel for inputs of `n_features` columns.
+
+    by_scale : returns the value of gamma="scale"; it is called only if this value is needed.
+    argument : the name of the estimator's parameter, for error messages.
+    """
     if not isinstance(kernel, str):
         return InputKernel(kernel, argument=argument)
     if isinstance(gamma, str):
@@ -33,7 +37,7 @@ def make_kernel(
 
 
 def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
-    """Return the number that gamma="scale" means for inputs X (N, d), whose rows may have weights (N,)."""
+    """Return the value of gamma="scale" for the inputs X; `weights`, if any, has one weight per row of X."""
     largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
     if largest == 0:
         return 1.0
@@ -45,7 +49,10 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
 
 
 def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> float:
-    """Return gamma="scale" for entries of variance `power`^2 * `variance`; raise if it overflows or underflows."""
+    """Return the value of gamma="scale" for inputs whose entries have the variance `variance * power**2`.
+
+    Raise ValueError if the value is too large or too small for a floating-point number.
+    """
     if variance <= 0:
         return 1.0
     with np.errstate(over="ignore", under="ignore", divide="ignore"):

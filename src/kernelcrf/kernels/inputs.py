@@ -1,8 +1,9 @@
-"""The input kernel `k_x(x, x')`: a positive semi-definite function of two inputs (Remark 7).
+"""The kernel of inputs: a positive semi-definite function of two inputs (Remark 7).
 
-`kernel` is a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable
-that takes (U, d) and (V, d) inputs and returns their (U, V) Gram matrix. A Gaussian process kernel is a tree: sums,
-products and powers of simple kernels with parameters. A model file stores the same tree as JSON.
+Users pass a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable
+that takes two matrices of inputs and returns their Gram matrix, with one row per row of the first matrix and one column
+per row of the second. A Gaussian process kernel is a tree of sums, products and powers of simple kernels; a model file
+stores this tree as JSON.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class InputKernel:
-    """The kernel k_x of inputs. Gram matrices of float32 inputs are float32.
+    """A kernel of inputs. Gram matrices of float32 inputs are float32.
 
-    `gamma`, `degree` and `coef0` apply only to kernels chosen by name. `argument` is the kernel's name in errors.
+    kernel : a name, an object of `sklearn.gaussian_process.kernels`, or a callable (X, Y) -> Gram matrix.
+    gamma, degree, coef0 : parameters of kernels that are chosen by name.
+    argument : the name of the estimator's parameter, for error messages.
     """
 
     kernel: str | Callable[[Inputs, Inputs], Array] | gp.Kernel = "rbf"
@@ -57,18 +60,18 @@ class InputKernel:
             parts = self.kernel, *self.kernel.get_params().values()
             if any(isinstance(part, gp.WhiteKernel) for part in parts):
                 raise ValueError(
-                    f"{self.described} contains a WhiteKernel, which is noise and not a function of two inputs: "
-                    "remove it, and set the strength of regularisation with the prior variance C"
+                    f"{self.described} contains a WhiteKernel, which stands for noise and is not a function of two "
+                    "inputs: remove the WhiteKernel, and set the strength of regularisation with the prior variance C"
                 )
 
     @property
     def described(self) -> str:
-        """Return the argument and its value, as error messages show them."""
+        """Return a text for error messages, such as "kernel='rbf'"."""
         return f"{self.argument}={shown(self.kernel)}"
 
     @property
     def is_linear(self) -> bool:
-        """Return whether k(x, x') = x.x', so that the inputs are their own features and no landmarks are needed."""
+        """Return whether the kernel is linear, so that the inputs are the features and no landmarks are needed."""
         return self._named is NAMED["linear"]
 
     @property
@@ -78,12 +81,12 @@ class InputKernel:
 
     @property
     def is_vectorial(self) -> bool:
-        """Return whether the kernel is known to accept any vector, such as a mean of inputs, not only the inputs."""
+        """Return whether the kernel accepts any vector, also a mean of inputs; callables may not."""
         return self._named is not None or isinstance(self.kernel, gp.Kernel)
 
     @property
     def is_definite(self) -> bool:
-        """Return whether the kernel is known to be positive semi-definite; a kernel that users write may not be."""
+        """Return whether the kernel is known to be positive semi-definite, which is so for kernels chosen by name."""
         return self._named is not None
 
     @property
@@ -96,7 +99,10 @@ class InputKernel:
         return NAMED[self.kernel] if isinstance(self.kernel, str) else None
 
     def gram(self, X: Inputs, Y: Inputs | None = None, out: Array | None = None) -> Array:
-        """Return the (U, V) matrix `k_x(X_i, Y_j)`, written into `out` if it is given; Y=None means X."""
+        """Return the Gram matrix, which has k(x, y) for each row x of X and each row y of Y.
+
+        If Y is None, Y is X. If `out` is given, the matrix is written into `out`.
+        """
         X = as_inputs(X)
         Y = X if Y is None else as_inputs(Y, "Y")
         if X.shape[1] != Y.shape[1]:
@@ -110,9 +116,9 @@ class InputKernel:
         return out
 
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
-        """Return a function (X, out) that writes `gram(X, Y)` into `out`; Y is prepared only once, for many X.
+        """Return a function (X, out) that writes `gram(X, Y)` into `out`.
 
-        dtype : the dtype of X in later calls.
+        It is faster than `gram` if it is called with many X, which must all have the given dtype.
         """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
@@ -121,7 +127,7 @@ class InputKernel:
         return lambda X, out: self.gram(X, Y, out=out) if is_sparse(X) else fill(X, out)
 
     def diagonal(self, X: Inputs) -> Array:
-        """Return `k_x(X_i, X_i)` for every row without computing the matrix; (U,)."""
+        """Return k(x, x) for each row x of X, without computing the Gram matrix."""
         X = as_inputs(X)
         if self._named is not None:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -133,10 +139,11 @@ class InputKernel:
         return np.concatenate([np.empty(0, X.dtype), *blocks])
 
     def hyperparameters(self) -> tuple[Floats, Floats]:
-        """Return the logarithms of the hyperparameters, (k,), and their bounds, (k, 2).
+        """Return the logarithms of the hyperparameters, and of their bounds as one row (low, high) per hyperparameter.
 
-        A Gaussian process kernel defines both. A named kernel that depends on gamma has gamma if that is a number;
-        its bounds are gamma divided and multiplied by `GAMMA_RANGE`. Other kernels have no hyperparameters.
+        A Gaussian process kernel defines both. A kernel chosen by name has gamma as its only hyperparameter if it
+        depends on gamma and gamma is a number; the bounds are gamma divided and multiplied by `GAMMA_RANGE`. Other
+        kernels have no hyperparameters.
         """
         if isinstance(self.kernel, gp.Kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
@@ -147,18 +154,17 @@ class InputKernel:
         return theta, theta[:, None] + np.log([1 / GAMMA_RANGE, GAMMA_RANGE])
 
     def with_hyperparameters(self, theta: Floats) -> InputKernel:
-        """Return the same kernel with new hyperparameters; theta (k,) are their logarithms."""
+        """Return the same kernel with other hyperparameters, whose logarithms are theta."""
         if isinstance(self.kernel, gp.Kernel):
             return replace(self, kernel=self.kernel.clone_with_theta(theta))
         return replace(self, gamma=float(np.exp(theta[0]))) if len(theta) else self
 
     def to_config(self) -> Config:
-        """Return the kernel as values that JSON can hold; `from_config` reads them."""
+        """Return the kernel as values for JSON, which `from_config` reads; raise TypeError for a callable."""
         if not self.is_vectorial:
             raise TypeError(
-                f"{self.described}: a callable cannot be written to a file; "
-                "use a kernel by name or an object of sklearn.gaussian_process.kernels, "
-                "or pass the callable again when loading"
+                f"{self.described}: a callable cannot be written to a file. Use the name of a kernel or an object of "
+                "sklearn.gaussian_process.kernels, or pass the callable again when loading"
             )
         kernel = _describe(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
         gamma = None if self.gamma is None else float(self.gamma)
@@ -189,12 +195,12 @@ class InputKernel:
         if not np.isfinite(out).all():
             value = out[~np.isfinite(out)][0]
             raise ValueError(
-                f"{self.described} returned the value {value}: expected finite numbers; scale the inputs, for example "
+                f"{self.described} returned the value {value}: expected finite numbers. Scale the inputs, for example "
                 "with sklearn.preprocessing.StandardScaler, or correct the kernel"
             )
 
     def _call(self, X: Inputs, Y: Inputs, shape: tuple[int, ...]) -> Array:
-        """Return the matrix that the user's callable returns; an error of the callable becomes a ValueError."""
+        """Call the user's callable and check its result; if the callable raises an error, raise a ValueError."""
         assert callable(self.kernel)
         try:
             K: Array = np.asarray(self.kernel(X, Y))
@@ -202,14 +208,14 @@ class InputKernel:
             raise
         except Exception as error:
             raise ValueError(
-                f"{self.described} raised {type(error).__name__}: expected a callable (X, Y) -> Gram matrix "
-                f"for inputs of shapes {X.shape} and {Y.shape}; the message of the error is {shown(str(error))}"
+                f"{self.described} raised {type(error).__name__} for inputs of shapes {X.shape} and {Y.shape}, with "
+                f"the message {shown(str(error))}: expected a callable (X, Y) -> Gram matrix"
             ) from error
         if K.shape != shape:
             raise ValueError(
-                f"{self.described} returned shape {K.shape} for inputs of {X.shape[0]} and "
-                f"{Y.shape[0]} rows: expected {shape}; if the function takes two single inputs, use "
-                "sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function) to make a Gram matrix"
+                f"{self.described} returned an array of shape {K.shape} for inputs of {X.shape[0]} and {Y.shape[0]} "
+                f"rows: expected {shape}. If the function takes two single inputs, let it return "
+                "sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
             )
         if K.dtype.kind not in "biuf":
             raise TypeError(f"{self.described} returned values of dtype {K.dtype}: expected real numbers")
@@ -217,11 +223,11 @@ class InputKernel:
 
 
 def _describe(kernel: gp.Kernel) -> Config:
-    """Return a Gaussian process kernel as nested dicts, `{"class": name, "parameters": {...}}`."""
+    """Convert a Gaussian process kernel to nested dicts `{"class": name, "parameters": {...}}`."""
     if getattr(gp, type(kernel).__name__, None) is not type(kernel):
         raise TypeError(
-            f"kernel={shown(kernel)} is not a class of sklearn.gaussian_process.kernels and cannot be written to "
-            "a file: build the kernel from those classes, or pass it again when loading"
+            f"kernel={shown(kernel)} is not an object of sklearn.gaussian_process.kernels and cannot be written to a "
+            "file: combine the kernel from objects of that module, or pass the kernel again when loading"
         )
     return {
         "class": type(kernel).__name__,
@@ -238,14 +244,18 @@ def _describe_value(value: object) -> object:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"kernel parameter {value!r} cannot be written to a file: expected numbers, strings or kernels")
+    raise TypeError(
+        f"the kernel has a parameter {value!r}, which cannot be written to a file: expected numbers, texts or kernels"
+    )
 
 
 def _build(config: Config) -> gp.Kernel:
-    """Return the kernel that `_describe` wrote; only classes of sklearn.gaussian_process.kernels are accepted."""
+    """Return the kernel from the dicts of `_describe`; only classes of sklearn.gaussian_process.kernels are allowed."""
     kind = getattr(gp, str(config["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
-        raise ValueError(f"kernel class {config['class']!r}: expected a kernel of sklearn.gaussian_process.kernels")
+        raise ValueError(
+            f"the stored kernel has the class {config['class']!r}: expected a class of sklearn.gaussian_process.kernels"
+        )
     return kind(**{name: _build_value(value) for name, value in config["parameters"].items()})
 
 

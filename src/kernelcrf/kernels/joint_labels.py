@@ -1,11 +1,15 @@
-"""Kernels `k_y = A A'` of the joint labels of cliques; products with the factor A do not form A as a matrix.
+"""Kernels of joint labels: the labels of all nodes of a clique, taken together.
 
-    contrasts     k_y = I - 11'/L                           A: the columns of a reflection, orthogonal to 1
-    reversible    [y = z] / 2 + [y = z reversed] / 2        A: one column for each labelling and its reverse
-    product       k_1 (x) k_2 (x) ...                       A = A_1 (x) A_2 (x) ..., one axis after the other
+A kernel matrix of joint labels has a factor A, k_y = A A'. Scores and gradients are multiplied by A without A as a
+matrix.
 
-In the first two, A has orthonormal columns, so that the prior is the plain norm of the weights, with one weight per
-degree of freedom. S joint labels take O(S) memory and, except for a `product` of dense factors, O(S) operations.
+    Contrasts     k_y = I - 11'/L                           the columns of A are orthogonal to the vector of ones
+    Reversible    [y = z] / 2 + [y = z reversed] / 2        A has one column for each labelling and its reverse
+    Product       the Kronecker product of kernels          A is the Kronecker product of their factors
+
+In the first two, the columns of A are orthonormal, so that the prior is the Euclidean norm of the weights, with one
+weight per degree of freedom. For S joint labels, memory is proportional to S, and so is the time of a multiplication,
+unless a `Product` has kernels with dense factors.
 """
 
 from __future__ import annotations
@@ -22,22 +26,22 @@ from kernelcrf.kernels.labels import LabelMap
 
 @dataclass(frozen=True, eq=False)
 class Contrasts(LabelMap):
-    """The centred kernel of L labels with a factor of L - 1 columns: for two labels, one weight per feature.
+    """The kernel I - 11'/L of L labels, with a factor A of L - 1 columns: two labels need only one weight per feature.
 
-    A is the reflection that maps the first axis to 1 / sqrt(L), without its first column. A single label has no
-    contrast and no weight.
+    A is a reflection matrix without its first column; the reflection maps the first unit vector to the constant vector
+    1 / sqrt(L). A single label has no weights.
     """
 
     L: int
 
     @property
     def rank(self) -> int:
-        """Return L - 1, the number of weights for each feature."""
+        """Return the number of weights per feature, L - 1."""
         return self.L - 1
 
     @property
     def norm(self) -> float:
-        """Return the largest eigenvalue of k_y: 1, since A has orthonormal columns, or 0 for a single label."""
+        """Return the largest eigenvalue of the kernel matrix, which is 1, or 0 for a single label."""
         return float(self.L > 1)
 
     @cached_property
@@ -48,23 +52,23 @@ class Contrasts(LabelMap):
         return v if self.L == 1 else np.asarray(v * (math.sqrt(2.0) / np.linalg.norm(v)))
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z, (..., L - 1) -> (..., L)."""
+        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         v = self._axis.astype(Z.dtype, copy=False)
         out = np.concatenate((np.zeros((*Z.shape[:-1], 1), Z.dtype), Z), axis=-1)
         out -= (Z @ v[1:])[..., None] * v
         return out
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R, (..., L) -> (..., L - 1)."""
+        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         v = self._axis.astype(R.dtype, copy=False)
         return np.asarray(R[..., 1:] - (R @ v)[..., None] * v[1:])
 
 
 @dataclass(frozen=True, eq=False)
 class Reversible(LabelMap):
-    """The kernel of joint labels of `nodes` nodes that have no direction: reversed labels are treated as equal.
+    """A kernel of the joint labels of `nodes` nodes, for which labels in reverse order are the same.
 
-    A potential of this kernel has the same value at (a, b) and (b, a), and at (a, m, b) and (b, m, a).
+    Scores with this kernel are equal for the labels (a, b) and (b, a), and for (a, m, b) and (b, m, a).
     """
 
     n_labels: int
@@ -76,7 +80,10 @@ class Reversible(LabelMap):
 
     @cached_property
     def _orbits(self) -> tuple[Places, Places, Places, Array]:
-        """Return each orbit's two labellings (reverses of each other), the orbit of each labelling, and A's entries."""
+        """Return four arrays about the pairs of a labelling and its reverse, which are the columns of the factor A.
+
+        They are the first and the second labelling of each pair, the pair of each labelling, and the entries of A.
+        """
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()
         first = np.flatnonzero(places.ravel() <= reverse)
@@ -87,16 +94,16 @@ class Reversible(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of labellings, where a labelling and its reverse count as one."""
+        """Return the number of weights per feature; a labelling and its reverse share one weight."""
         return len(self._orbits[0])
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z."""
+        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         _, _, orbit, entries = self._orbits
         return np.asarray((Z * entries.astype(Z.dtype, copy=False))[..., orbit])
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R."""
+        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         first, reverse, _, entries = self._orbits
         total = np.where(first == reverse, R[..., first], R[..., first] + R[..., reverse])
         return np.asarray(total * entries.astype(R.dtype, copy=False))
@@ -104,7 +111,10 @@ class Reversible(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Product(LabelMap):
-    """The kernel of joint labels that is a product of one kernel per node; the last node's label varies fastest."""
+    """A kernel of joint labels that is a product of one kernel per node.
+
+    Joint labels are ordered so that the label of the last node changes fastest.
+    """
 
     factors: tuple[LabelMap, ...]
     L: int = field(init=False)
@@ -114,23 +124,23 @@ class Product(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the product of the ranks of all factors."""
+        """Return the number of weights per feature, the product of these numbers for all kernels."""
         return math.prod(one.rank for one in self.factors)
 
     @property
     def norm(self) -> float:
-        """Return the largest eigenvalue of k_y, the product of the norms of all factors."""
+        """Return the largest eigenvalue of the kernel matrix, the product of these eigenvalues for all kernels."""
         return math.prod(one.norm for one in self.factors)
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z."""
+        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         table = Z.reshape(*Z.shape[:-1], *(one.rank for one in self.factors))
         for axis, one in enumerate(self.factors, -len(self.factors)):
             table = np.moveaxis(one.expand(np.moveaxis(table, axis, -1)), -1, axis)
         return table.reshape(*Z.shape[:-1], self.L)
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R."""
+        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         table = R.reshape(*R.shape[:-1], *(one.L for one in self.factors))
         for axis, one in enumerate(self.factors, -len(self.factors)):
             table = np.moveaxis(one.adjoint(np.moveaxis(table, axis, -1)), -1, axis)
@@ -138,5 +148,8 @@ class Product(LabelMap):
 
 
 def interactions(*cards: int) -> Product:
-    """Return a kernel of joint labels that excludes all effects of fewer nodes; its rank is prod (L_v - 1)."""
+    """Return a kernel of joint labels for effects of all nodes together: effects of fewer nodes are excluded.
+
+    cards : the number of labels of each node.
+    """
     return Product(tuple(Contrasts(L) for L in cards))

@@ -1,11 +1,12 @@
-"""Kernels of labels, or of the joint labels of a clique: `k_y = A A'` with a factor A of shape (L, rank).
+"""Kernels of labels, or of the joint labels of a clique. A kernel is a matrix k_y with one row per label.
 
-With features F of an input kernel `k_x` (F F' = K_x), a weight matrix W of shape (n, rank) and the plain norm
-|theta| = |W|, the scores of cliques are `F W A'`: functions in the RKHS of `k_x k_y`, the summand of (10), Remark 7.
+Each kernel matrix has a factor A, k_y = A A'. With features F of the inputs and weights W, the scores of all labels are
+`F W A'`. They are functions of input and label in the space of the product of both kernels (equation 10, Remark 7), and
+the Euclidean norm of W is their norm in this space.
 
-    delta     k_y = I, A = I            each label has its own weights
-    centred   k_y = I - 11'/L           Lemma 13: Phi(x, y) - mean_y Phi(x, y) does not change p(y|x); A = k_y
-    matrix    k_y given by the user     similar labels have similar weights; A from the eigenvectors of k_y
+    delta     k_y = I            each label has its own weights, and A = I
+    centred   k_y = I - 11'/L    the mean over labels, which does not change p(y|x), is removed (Lemma 13), and A = k_y
+    matrix    k_y by the user    similar labels have similar weights, and A comes from the eigenvectors of k_y
 """
 
 from __future__ import annotations
@@ -35,32 +36,32 @@ PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 
 
 class LabelMap(ABC):
-    """A kernel `k_y = A A'` of L labels, or of a clique's L joint labels, used through products with A (L, rank)."""
+    """A kernel `k_y = A A'` of L labels, or of the L joint labels of a clique, with a factor A of `rank` columns."""
 
     L: int
 
     @property
     @abstractmethod
     def rank(self) -> int:
-        """Return the number of columns of A, which is the number of weights for each feature."""
+        """Return the number of weights per feature, which is the number of columns of A."""
 
     @property
     def norm(self) -> float:
-        """Return the largest eigenvalue of k_y: 1 if A has orthonormal columns."""
+        """Return the largest eigenvalue of the kernel matrix, which is 1 if the columns of A are orthonormal."""
         return 1.0
 
     @property
     def is_identity(self) -> bool:
-        """Return whether A = I, so that `expand` and `adjoint` change nothing."""
+        """Return whether A is the identity, so that `expand` and `adjoint` change nothing."""
         return False
 
     @abstractmethod
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z, (..., rank) -> (..., L)."""
+        """Return A z for each row z of Z: multiply the last axis by the factor A."""
 
     @abstractmethod
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R, (..., L) -> (..., rank)."""
+        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
 
     @property
     def factor(self) -> Array:
@@ -69,16 +70,16 @@ class LabelMap(ABC):
 
     @property
     def gram(self) -> Array:
-        """Return the kernel k_y as a matrix, (L, L)."""
+        """Return the kernel matrix, with one row and one column per label."""
         return np.asarray(self.factor @ self.factor.T)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelKernel(LabelMap):
-    """The kernel `k_y` of L labels; `matrix` is given if and only if kind="matrix".
+    """The kernel of L labels called "delta" or "centred", or with kind="matrix" the kernel given by `matrix`.
 
-    known_factor : a factor A of the matrix, or None to compute one. Factors are not unique (equal eigenvalues), so
-        that weights must be used with the factor with which they were fitted.
+    known_factor : a factor A of the matrix, or None to compute it. Factors are not unique, so that weights must be used
+        with the factor with which they were fitted.
     """
 
     kind: str
@@ -90,17 +91,19 @@ class LabelKernel(LabelMap):
         check_parameters(vars(self), PARAMETERS)
         if (self.matrix is not None) != (self.kind == "matrix"):
             given = "no matrix" if self.matrix is None else "a matrix"
-            raise ValueError(f"kind={self.kind!r} with {given}: pass a matrix with kind='matrix' only")
+            raise ValueError(f"kind={self.kind!r} was passed with {given}: expected a matrix only with kind='matrix'")
         if self.matrix is not None:
             _check_label_matrix(self.matrix, self.L)
         if self.known_factor is not None:
             A, scale = self.known_factor, np.abs(self.gram).max()
             if A.ndim != 2 or len(A) != self.L or not np.allclose(A @ A.T, self.gram, rtol=0, atol=1e-10 * scale):
-                raise ValueError("known_factor is not a factor A of the label kernel: expected A A' = k_y")
+                raise ValueError(
+                    "known_factor is not a factor A of the label kernel: expected A A' to be the kernel matrix"
+                )
 
     @classmethod
     def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
-        """Return the kernel named 'delta' or 'centred', or the kernel of an (L, L) positive semi-definite matrix."""
+        """Return the kernel called "delta" or "centred", or the kernel given by a positive semi-definite matrix."""
         LABEL_KERNEL.check("label_kernel", label_kernel)
         if isinstance(label_kernel, str):
             return cls(label_kernel, L)
@@ -112,19 +115,19 @@ class LabelKernel(LabelMap):
 
     @property
     def is_identity(self) -> bool:
-        """Return whether A = I, so that `expand` and `adjoint` change nothing."""
+        """Return whether A is the identity, so that `expand` and `adjoint` change nothing."""
         return self.kind == "delta"
 
     @property
     def gram(self) -> Array:
-        """Return the kernel k_y as a matrix, (L, L)."""
+        """Return the kernel matrix, with one row and one column per label."""
         if self.matrix is not None:
             return self.matrix
         return np.eye(self.L) - (1.0 / self.L if self.kind == "centred" else 0.0)
 
     @cached_property
     def factor(self) -> Array:
-        """Return the factor A, (L, rank), with A A' = k_y."""
+        """Return the factor A of the kernel matrix A A', with one row per label."""
         if self.known_factor is not None:
             return self.known_factor
         if self.matrix is None:
@@ -137,22 +140,22 @@ class LabelKernel(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of columns of A."""
+        """Return the number of weights per feature, which is the number of columns of the factor A."""
         return self.L if self.matrix is None else self.factor.shape[1]
 
     @cached_property
     def norm(self) -> float:
-        """Return the largest eigenvalue of k_y."""
+        """Return the largest eigenvalue of the kernel matrix."""
         if self.matrix is None:
             return 0.0 if self.kind == "centred" and self.L == 1 else 1.0
         return float(np.linalg.norm(self.matrix, 2))
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z."""
+        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         return self._times(Z, transpose=False)
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R."""
+        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         return self._times(R, transpose=True)
 
     def _times(self, Z: Array, transpose: bool) -> Array:
@@ -164,7 +167,7 @@ class LabelKernel(LabelMap):
         return np.asarray(Z @ A.T.astype(Z.dtype, copy=False))
 
     def to_config(self) -> Config:
-        """Return the label kernel as values that JSON can hold; `from_config` reads them."""
+        """Return the label kernel as values for JSON, which `from_config` reads."""
         return {
             "kind": self.kind,
             "L": self.L,
@@ -191,12 +194,15 @@ def _check_label_matrix(matrix: Array, L: int) -> None:
     scale = np.abs(matrix).max()
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
         gap = np.abs(matrix - matrix.T).max()
-        raise ValueError(f"label_kernel M is not symmetric (largest difference {gap:.3g}): use (M + M.T) / 2")
+        raise ValueError(
+            f"label_kernel is not symmetric, entries (i, j) and (j, i) differ by up to {gap:.3g}: expected a symmetric "
+            "matrix, such as (M + M.T) / 2 for your matrix M"
+        )
     least = np.linalg.eigvalsh(matrix)[0]
     if least < -1e-10 * scale:
         raise ValueError(
-            f"label_kernel is not positive semi-definite, its least eigenvalue is {least:.6g}: "
-            f"add {-least:.6g} to the diagonal"
+            f"label_kernel is not positive semi-definite, its smallest eigenvalue is {least:.6g}: expected no negative "
+            f"eigenvalue. Add {-least:.6g} to the diagonal"
         )
     if scale == 0:
-        raise ValueError("label_kernel is zero: expected a matrix with at least one positive eigenvalue")
+        raise ValueError("label_kernel is zero in all entries: expected a matrix with at least one positive eigenvalue")

@@ -7,8 +7,8 @@
     cosine      x.x' / (|x| |x'|)
     chi2        exp(-gamma sum_j (x_j - x'_j)^2 / (x_j + x'_j))     for x >= 0
 
-Names, parameters and the meaning of `gamma=None` (1/d; for chi2, 1) are the same as in `sklearn.metrics.pairwise`.
-`sigmoid` and `additive_chi2` are missing because their Gram matrices have negative eigenvalues.
+Names and parameters are those of `sklearn.metrics.pairwise`. If gamma is None, it is 1/d for inputs of d columns, and 1
+for chi2. `sigmoid` and `additive_chi2` are missing because their Gram matrices have negative eigenvalues.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Parameters:
 class NamedKernel:
     """The functions and properties of a kernel that users choose by name.
 
-    fill : writes the Gram matrix of X and Y into `out`, in float32 or float64.
-    diagonal : returns k(x, x) for each row of X, (U,), without the matrix.
-    reads_gamma : whether the kernel depends on gamma. `default_gamma` is used if gamma is None; None means 1/d.
+    fill : a function (X, Y, parameters, out) that writes the Gram matrix into `out`, in float32 or float64.
+    diagonal : a function (X, parameters) that returns k(x, x) for each row x of X.
+    reads_gamma : whether the kernel depends on gamma.
+    default_gamma : the value if the user passes gamma=None; None stands for 1/d, with inputs of d columns.
     is_smooth : whether the kernel is smooth at x = x', so that means of inputs can be landmarks.
     takes_sparse : whether `fill` and `diagonal` accept CSR matrices.
     """
@@ -91,7 +92,7 @@ def _fill_laplacian(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None
 
 
 def _with_short_indices(X: Inputs) -> Inputs:
-    """Return X, with 32-bit indices if it is sparse: scikit-learn's Manhattan distances accept no others."""
+    """Return X; if it is sparse, convert its indices to 32 bits, which scikit-learn's Manhattan distances need."""
     if not is_sparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X
     return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -102,22 +103,24 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
 
 
 def as_dense(X: Inputs, who: str) -> Array:
-    """Return X; if it is sparse, raise a TypeError that names the kernel `who`."""
+    """Return X, or raise TypeError if X is sparse; `who` is the kernel in the message."""
     if is_sparse(X):
         others = ", ".join(name for name, kernel in NAMED.items() if kernel.takes_sparse)
-        raise TypeError(f"X is sparse, and {who} needs dense inputs: use X.toarray(), or a kernel out of {others}")
+        raise TypeError(
+            f"X is sparse, but {who} needs dense inputs: pass X.toarray(), or choose a kernel from {others}"
+        )
     return np.asarray(X)
 
 
 def _largest(X: Inputs) -> Array:
-    """Return the largest absolute value in each row."""
+    """Return the largest absolute value in each row of X."""
     if is_sparse(X):
         return np.asarray(abs(X).max(axis=1).toarray(), X.dtype).ravel()
     return np.asarray(np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)))
 
 
 def _normalise(X: Inputs) -> Inputs:
-    """Return the rows scaled to length one, without overflow for inputs of any size. Zero rows stay zero."""
+    """Return X with its rows scaled to length 1; rows of zeros stay zero. Large entries do not overflow."""
     largest = _largest(X)
     largest[largest == 0] = 1
     if is_sparse(X):

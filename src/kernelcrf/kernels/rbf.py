@@ -1,14 +1,14 @@
-"""The Gram matrix of `k(x, y) = exp(-gamma |x - y|^2)` by one matrix product that includes the norms.
+"""Compute Gram matrices of the kernel `k(x, y) = exp(-gamma |x - y|^2)` by one matrix product.
 
-With c the mean of the inputs y,
+With the mean c of the inputs y, the exponent is an inner product of two extended vectors:
 
     log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
 
-The shift by c does not change the kernel. It removes the common offset of the inputs, which would cause cancellation,
-and leaves an error of about `eps gamma max |x-c|^2` in the exponent. If that exceeds 1e-5 in float32, the block is
-computed in float64. If it exceeds 1e-11 in float64, for example when one entry is far from all others, each distance
-is computed by itself, because a basis amplifies the rounding of k when it divides by pivots. For sparse inputs that
-are too large to be made dense, the limit is 1e-5 in float64 too.
+Subtracting c does not change the kernel, but avoids cancellation if all inputs have a common offset. The error of the
+exponent is then about `eps gamma max |x-c|^2`. If this exceeds 1e-5 in float32, the matrix is computed in float64. If
+it exceeds 1e-11 in float64, for example because one entry is far from all others, the distances are computed pair by
+pair: a basis amplifies the rounding errors of the kernel when it divides by pivots. For sparse inputs that are too
+large to be made dense, the limit is 1e-5 in float64 as well.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
-    """Return a function (X, out) that fills `out` for dense X of this dtype; Y is prepared only once, for many X."""
+    """Return a function (X, out) that writes the Gram matrix of X and Y into `out`, for dense X of this dtype.
+
+    It is faster than `fill_rbf` if it is called with many X.
+    """
     # The centre is rounded to the precision of X, so that X and Y shift by the same amount.
     centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
     right = _fold(Y, centre, gamma, 1)
@@ -63,7 +66,7 @@ def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array]
 
 
 def fill_inner(X: Inputs, Y: Inputs, out: Array) -> None:
-    """Write x.y for the rows x of X and y of Y into `out`."""
+    """Write the inner products of all rows of X and all rows of Y into `out`."""
     if is_sparse(X) and is_sparse(Y):
         out[...] = (X @ Y.T).toarray()
     elif is_sparse(X) or is_sparse(Y):
@@ -80,13 +83,13 @@ def squared_norms(X: Inputs) -> Array:
 
 
 def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
-    """Return whether rounding errors of the exponents x and y exceed `most` in the precision of `out`."""
+    """Return whether rounding to the precision of `out` changes the exponents x or y by more than `most`."""
     largest = -min(float(x.min()), float(y.min()))
     return not np.finfo(out.dtype).eps * largest <= most
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Fill `out` with less rounding: by way of float64 if it is float32, pair by pair if it is float64."""
+    """Write the Gram matrix into `out` more accurately: by float64 if `out` is float32, and pair by pair otherwise."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:
@@ -106,20 +109,23 @@ def _has_room(Y: Inputs) -> bool:
 def _as_dense(Y: Inputs, gamma: float) -> Array:
     if not _has_room(Y):
         raise ValueError(
-            f"kernel='rbf' with gamma={gamma:g} cannot compute accurate distances of sparse inputs with entries up to "
-            f"{abs(Y).max():.3g}: scale them, for example with sklearn.preprocessing.MaxAbsScaler, or lower gamma"
+            f"X is sparse with entries up to {abs(Y).max():.3g}, so that kernel='rbf' with gamma={gamma:g} is not "
+            "accurate: scale X, for example with sklearn.preprocessing.MaxAbsScaler, or pass a smaller gamma"
         )
     return np.asarray(Y.toarray() if is_sparse(Y) else Y)
 
 
 def _fill_by_distances(X: Inputs, Y: Array, gamma: float, out: Array) -> None:
-    """Fill `out` from the distances of all pairs, so that nothing cancels; distances that overflow are infinite."""
+    """Write the Gram matrix into `out`, from distances that are computed pair by pair, without cancellation."""
     np.multiply(cdist(X.toarray() if is_sparse(X) else X, Y, "sqeuclidean"), -gamma, out=out)
     _exp(out)
 
 
 def _fold(X: Array, centre: Array, gamma: float, side: int) -> Array:
-    """Return [s (x-c), -gamma |x-c|^2, 1], with the last two columns swapped if `side` is 1."""
+    """Return [s (x-c), -gamma |x-c|^2, 1] for each row x of X, where c is `centre` and s = sqrt(2 gamma).
+
+    If `side` is 1, the last two columns are swapped.
+    """
     d = X.shape[1]
     folded = np.empty((len(X), d + 2), X.dtype)
     np.subtract(X, centre, out=folded[:, :d], casting="same_kind")
