@@ -233,7 +233,7 @@ def test_wrong_models_are_one_line_and_an_exit_code(folder, tmp_path):
     for model in (folder / "train.txt", tmp_path, tmp_path / "nothing", tmp_path / "cut.kcrf"):
         assert str(model) in fails(run("tag", model, folder / "test.txt"))
     write(tmp_path / "v.jsonl", [Record("vectors", np.ones((2, 3)), ["O", "O"], None, "")])
-    assert "v.jsonl, line 1 and after: X has arrays of numbers, but fit was given feature dicts" in fails(
+    assert "v.jsonl, line 1 or a later sequence: X has arrays of numbers, but fit was given feature dicts" in fails(
         run("tag", folder / "chunks.kcrf", tmp_path / "v.jsonl")
     )
 

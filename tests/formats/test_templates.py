@@ -99,10 +99,10 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
     [
         ("", "mine: the text has no template"),
         ("# nothing\nB\n", "mine: the text has no template"),
-        ("\nX:%x[0,0]", "mine, line 2: 'X:%x.0,0.' starts with 'X': expected U"),
+        ("\nX:%x[0,0]", "mine, line 2: 'X:%x.0,0.' starts with 'X': expected a line that starts with U"),
         ("B:%x[0,0]", "line 1: .* starts with 'B'"),
         ("U:%x[0,2]", r"%x\[0,2\] uses column 2: expected a column below 2"),
-        ("U:%x[-21,0]", "looks 21 tokens away"),
+        ("U:%x[-21,0]", "reads a cell 21 tokens away"),
         ("U:%x[0]", "expected macros such as"),
         ("U:word", "expected macros such as"),
         ("U:%m[0,0]", "expected a regular expression"),

@@ -81,7 +81,7 @@ def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> It
         probabilities = model.crf.predict_marginals(X, lengths) if marginals else [None] * len(batch)
         best = model.crf.decode(X, n_best, lengths) if n_best > 1 else [None] * len(batch)
     except (TypeError, ValueError) as error:
-        raise FormatError(f"{batch[0].place} and after: {error}") from None
+        raise FormatError(f"{batch[0].place} or a later sequence: {error}") from None
     return map(Tags, (own.tolist() for own in labels), probabilities, best)
 
 

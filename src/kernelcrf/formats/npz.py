@@ -30,7 +30,7 @@ CSR = ("data", "indices", "indptr", "shape")
 
 
 def load_arrays(path: PathLike) -> dict[str, Array]:
-    """Return the arrays of an .npz file by name, without unpickling; raise ValueError if the file is damaged."""
+    """Return a dict with the arrays of an .npz file; raise ValueError if it is damaged or has pickled objects."""
     with open(path, "rb") as file:
         try:
             _check_sizes(file, os.fstat(file.fileno()).st_size)

@@ -74,7 +74,7 @@ class Page(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """The names of the top-level columns of a file, and for each row group the chunks of all leaves."""
+    """The names of the top-level columns of a file, and the chunks of each row group, one chunk per leaf."""
 
     columns: tuple[str, ...]
     groups: tuple[tuple[Chunk, ...], ...]
@@ -83,7 +83,7 @@ class Footer(NamedTuple):
 # A worker that reads several parts of a file asks for its footer each time.
 @lru_cache(maxsize=4)
 def read_footer(data: bytes) -> Footer:
-    """Parse the footer of a Parquet file; raise ValueError if it is inconsistent."""
+    """Parse the footer of a Parquet file; raise ValueError if the footer is inconsistent."""
     found = read_struct(io.BytesIO(data), len(data))
     schema = iter(_field(found, 2, list))
     columns, leaves = list[str](), list[Leaf]()

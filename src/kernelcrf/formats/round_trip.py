@@ -64,15 +64,15 @@ def feature_counts(token: object, place: str) -> dict[str, float]:
 
 
 def exact(value: Any, place: str) -> float:
-    """Convert a number to a float64; raise if rounding would change it."""
+    """Convert a number to a float64; raise if rounding would change the number."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = np.nan
     if number != value:
         raise FormatError(
-            f"{place}: a feature has the value {shown(value)}: expected a string, or a number that is exact as a "
-            "float64; scale the number, or write it as a string"
+            f"{place}: a feature has the value {shown(value)}: expected a string, or a number that float64 can "
+            "represent exactly; scale the number, or write it as a string"
         )
     return number
 

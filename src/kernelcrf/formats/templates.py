@@ -118,7 +118,7 @@ class Templates:
 
     @classmethod
     def of(cls, model: UserData) -> Templates | None:
-        """Return the templates that `attach` stored in a model; None if there are none."""
+        """Return the templates that `attach` stored in a model, or None if the model has no templates."""
         kept = model.metadata_.get(KEY)
         if kept is None:
             return None
@@ -180,8 +180,8 @@ class Templates:
                 continue
             if line[0] not in "Uu":
                 raise TemplateError(
-                    f"{source}: {line!r} starts with {line[0]!r}: expected U, or a line with B only; for features of "
-                    "transitions, use edge_kernel of ChainCRF"
+                    f"{source}: {line!r} starts with {line[0]!r}: expected a line that starts with U, or the line B; "
+                    "for features of transitions, use edge_kernel of ChainCRF"
                 )
             macros = list(MACRO.finditer(line))
             starts, ends = [macro.start() for macro in macros], [0, *(macro.end() for macro in macros)]
@@ -204,7 +204,9 @@ class Templates:
                 "columns without the label"
             )
         if abs(row) > FURTHEST:
-            raise TemplateError(f"{source}: {macro[0]} looks {abs(row)} tokens away: expected at most {FURTHEST}")
+            raise TemplateError(
+                f"{source}: {macro[0]} reads a cell {abs(row)} tokens away: expected at most {FURTHEST}"
+            )
         if (pattern is None) == (letter in "mtMT"):
             raise TemplateError(
                 f"{source}: {macro[0]}: expected a regular expression in quotes after the column for %m and %t, and "
