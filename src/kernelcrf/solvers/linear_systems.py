@@ -58,6 +58,6 @@ def lower_factor(M: Floats) -> Floats:
         except LinAlgError:
             tau = max(GROWTH * tau, float(np.finfo(np.float64).eps * np.trace(M)))
     raise ValueError(
-        f"the Hessian has entries up to {np.abs(M).max():.3g} and is far from positive definite: expected "
-        "smaller inputs; scale the inputs, for example with sklearn.preprocessing.StandardScaler"
+        f"the Hessian has entries up to {np.abs(M).max():.3g} and is not positive definite, because rounding errors "
+        "are too large: scale the inputs, for example with sklearn.preprocessing.StandardScaler, or lower C"
     )
