@@ -219,7 +219,7 @@ def _plain_array(values: Array, name: str) -> UserData:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} is a masked array with masked entries: expected an array without missing numbers; "
-            "fill them in with sklearn.impute.SimpleImputer, or remove these tokens"
+            "fill in the masked entries with sklearn.impute.SimpleImputer, or remove their tokens"
         )
     if type(values) is not np.ndarray:
         values = np.asarray(values)

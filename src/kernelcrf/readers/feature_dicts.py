@@ -240,7 +240,8 @@ def _check_item(item: Item) -> Item:
     if isinstance(value, Real | np.bool_):
         if not np.isfinite(float(value)):
             raise ValueError(
-                f"X has the value {value} for feature {shown(name)}: expected finite numbers; omit unknown features"
+                f"X has the value {value} for feature {shown(name)}: expected finite numbers; "
+                "leave out a feature whose value is unknown"
             )
         return name, float(value)
     raise TypeError(

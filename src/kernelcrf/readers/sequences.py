@@ -81,7 +81,8 @@ class SequenceReader:
             flat = feature_dicts.vectorize(tokens, vectorizer, fit=every).to_csr()
         elif hash_features is not None:
             raise ValueError(
-                f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: set it to None"
+                f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: "
+                "pass hash_features=None"
             )
         else:
             vectorizer, flat = None, _stack(parts, chains, lengths is None)
