@@ -23,7 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "edges": {"kernel": "rbf", "gamma": 0.5, "n_components": 3, "edge_kernel": "rbf"},
     "missing labels": {"kernel": "poly", "gamma": 0.5, "n_components": 3, "pivots": "random"},
 }
-OTHER_PROBLEM = ("belongs to another problem", "was written by an earlier version")
+OTHER_PROBLEM = ("was written by a fit that differs", "was written by an earlier version")
 
 
 @dataclass(frozen=True, eq=False)

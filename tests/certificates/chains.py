@@ -86,7 +86,7 @@ class ChainProblem(KernelProblem):
             return "dual"
         if (self.laplace or self.by_evidence) and self.is_missing:
             return "missing"
-        return "belongs to another problem" if self.checkpoint in ("other data", "other weights") else None
+        return "was written by a fit that differs" if self.checkpoint in ("other data", "other weights") else None
 
     @property
     def is_missing(self):

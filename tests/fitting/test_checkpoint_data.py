@@ -39,7 +39,7 @@ def test_the_other_half_of_the_data_is_refused(data, tmp_path):
     X, y = data
     crf = ChainCRF(**SETTINGS, checkpoint=tmp_path / "run").fit(X[:20], y[:20])
     assert crf.certificate_.status == "optimal"
-    with pytest.raises(ValueError, match=r"belongs to another problem, which differs in X; y: pass another path"):
+    with pytest.raises(ValueError, match=r"was written by a fit that differs in X; y: pass another path"):
         ChainCRF(**SETTINGS, checkpoint=tmp_path / "run").fit(X[20:], y[20:])
 
 

@@ -58,13 +58,13 @@ def test_the_file_is_written_every_so_often_and_is_whole(data, tmp_path, monkeyp
 def test_another_problem_is_refused(data, change, tmp_path):
     path = tmp_path / "run"
     ChainCRF(**SETTINGS, checkpoint=path).fit(*data)
-    with pytest.raises(ValueError, match=r"belongs to another problem, which differs in .* pass another path"):
+    with pytest.raises(ValueError, match=r"was written by a fit that differs in .* pass another path"):
         ChainCRF(**{**SETTINGS, **change}, checkpoint=path).fit(*data)
 
 
 def test_what_is_no_checkpoint_is_refused(data, whole, tmp_path):
     whole.save(tmp_path / "model")
-    with pytest.raises(ModelFileError, match="expected a checkpoint of a fit, got a model"):
+    with pytest.raises(ModelFileError, match="is a model file: expected a checkpoint of a fit"):
         ChainCRF(**SETTINGS, checkpoint=tmp_path / "model").fit(*data)
     ChainCRF(**SETTINGS, checkpoint=tmp_path / "run").fit(*data)
     with pytest.raises(ModelFileError):

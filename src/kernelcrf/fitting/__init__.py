@@ -1,1 +1,1 @@
-"""Fitting a problem: its data, basis, weights, certificate, evidence and checkpoints."""
+"""Fitting: training data, features, weights, certificates, evidence and checkpoints."""

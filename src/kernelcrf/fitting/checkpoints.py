@@ -1,12 +1,12 @@
 """Checkpoints: a fit writes its weights, landmarks and history to a file, so that an interrupted fit can continue.
 
-The file has the format of model files and the same checks; it is replaced as a whole or not at all. It identifies its
-problem by digests of inputs, labels, weights and constraints, and by the kernels, the prior variances, the number of
-landmarks and the rule that chooses them. A fit of another problem raises an error.
+The file has the format of model files and passes the same checks; it is replaced as a whole or not at all. It has
+digests of inputs, labels, weights and constraints, and also the kernels, the prior variances, the number of landmarks
+and the rule that chooses them. If a fit with other data or settings finds the file, it raises an error.
 
-Stored lower bounds are used for the curve only. A fit that continues computes new ones from its data, so that no file
-can make a fit look better than it is. The history of L-BFGS is not stored: a continued fit reaches the same optimum
-within `tol`, but not bit by bit the result of an uninterrupted fit.
+Lower bounds in the file are only shown in the curve of gaps. A fit that continues computes new lower bounds from its
+data, so that no file can make a fit look better than it is. The history of L-BFGS is not stored: a continued fit
+reaches the same optimum within `tol`, but not exactly the weights of an uninterrupted fit.
 
 A path with a scheme, such as s3://bucket/run.ckpt, is opened with fsspec.
 """
@@ -84,12 +84,12 @@ class Checkpoint:
 
     @classmethod
     def of(cls, checkpoint: Any) -> Checkpoint | None:
-        """Return the value of the parameter `checkpoint` (a path, a checkpoint or None) as a checkpoint or None."""
+        """Convert the parameter `checkpoint`, which may be a path, a Checkpoint or None, to a Checkpoint or None."""
         CHECKPOINT.check("checkpoint", checkpoint)
         return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
     def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:
-        """Fit the problem, continuing from the file if it exists, and write the file during the fit and at its end."""
+        """Fit the problem, and write the file during the fit and at its end. If the file exists, continue from it."""
         stated = _statement_of(problem, settings, start)
         found, steps = self._start(stated, problem), 0
 
@@ -113,17 +113,22 @@ class Checkpoint:
         return fitted
 
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
-        """Return the maps, weights and history in the file; None if there is no file. Raise if the problem differs."""
+        """Return the feature maps, weights and history of the file, or None if there is no file.
+
+        Raise if the file was written for other data or settings than `stated`.
+        """
         if (content := self._read()) is None:
             return None
         config, arrays = content
         if config.get("kind") != KIND:
             raise ModelFileError(
-                f"{self.path}: expected a checkpoint of a fit, got a model: pass another path as `checkpoint`"
+                f"{self.path} is a model file: expected a checkpoint of a fit. Pass another path as `checkpoint`"
             )
         there = config.get("problem")
         if not isinstance(there, dict):
-            raise ModelFileError(f"{self.path}: the checkpoint has no description of its problem: remove the file")
+            raise ModelFileError(
+                f"{self.path}: the checkpoint does not describe its data and settings: remove the file to start again"
+            )
         self._check_problem(there, stated)
         try:
             return _read_start(config, arrays, problem)
@@ -148,12 +153,12 @@ class Checkpoint:
             for name in differ
         ]
         raise ValueError(
-            f"checkpoint={os.fspath(self.path)!r} belongs to another problem, which differs in {'; '.join(told)}: "
-            "pass another path, or remove the file to start again"
+            f"checkpoint={os.fspath(self.path)!r} was written by a fit that differs in {'; '.join(told)}: pass another "
+            "path, or remove the file to start again"
         )
 
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
-        """Write the maps, weights and history `at` to the file; the old file stays until the new one is complete."""
+        """Write the feature maps, weights and history `at` to the file; an old file is replaced at the very end."""
         maps, arrays = maps_to_arrays(at.maps.values())
         config = {"kind": KIND, "problem": dict(stated), "maps": maps}
         arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
@@ -184,20 +189,22 @@ class Checkpoint:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
 
     def _remote(self) -> tuple[Any, str] | None:
-        """Return the fsspec file system of a URL and the path in it, or None for a path on this machine."""
+        """Return the fsspec file system of a URL and the path on it, or None for a path on this machine."""
         path = os.fspath(self.path)
         if "://" not in path:
             return None
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise ImportError(f"checkpoint={path!r} needs fsspec: pip install 'kernelcrf[dask]'") from None
+            raise ImportError(
+                f"checkpoint={path!r} needs fsspec, which is not installed: run pip install 'kernelcrf[dask]'"
+            ) from None
         files, inside = url_to_fs(path)
         return files, str(inside)
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
-    """Describe a problem by all that the objective and its landmarks depend on; a checkpoint must have the same.
+    """Return values that describe the data and settings of a fit, to compare them with those in a checkpoint.
 
     start : an earlier fit whose landmarks are reused, or None.
     """
@@ -226,7 +233,7 @@ def _shown_text(error: BaseException) -> str:
 
 
 def _label_kernel_digest(k_y: LabelMap) -> str:
-    """Return a digest of a label kernel A A': the digest of A' v for a fixed random vector v."""
+    """Return a digest of a label kernel: of its factor, transposed and multiplied by a fixed random vector."""
     return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
 
 
@@ -236,18 +243,18 @@ def _map_digest(one: FeatureMap) -> str:
 
 
 def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem: Problem) -> Start:
-    """Return the maps, weights and history in a file; raise if they do not fit the problem."""
+    """Return the feature maps, weights and history of a checkpoint; raise if they are inconsistent with the problem."""
     groups = sharing_inputs(problem.terms)
     maps: dict[str, FeatureMap] = {}
     if len(config["maps"]) != len(groups):
-        raise ModelFileError(f"the file has {len(config['maps'])} feature maps: expected {len(groups)}")
+        raise ModelFileError(f"the checkpoint has {len(config['maps'])} feature maps: expected {len(groups)}")
     for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
         name, kernel = input_of(terms[0])
         own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
-            raise ModelFileError(f"the feature map of term {terms[0].name!r} does not belong to the problem's kernel")
+            raise ModelFileError(f"the feature map of term {terms[0].name!r} belongs to another kernel")
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
@@ -255,7 +262,7 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Return values as JSON returns them, to compare them with the content of a file."""
+    """Return the values as they are after writing and reading JSON, to compare them with the content of a file."""
     return dict(json.loads(json.dumps(config, default=as_json)))
 
 
@@ -267,5 +274,7 @@ def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     known = np.array([(record.value, record.gap, record.passes, record.seconds) for record in history])
     work = known[:, 2:]
     if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
-        raise ModelFileError("tensor 'history': expected finite values, and passes and seconds that never decrease")
+        raise ModelFileError(
+            "tensor 'history' has numbers that are not finite, or passes or seconds that decrease: expected neither"
+        )
     return history

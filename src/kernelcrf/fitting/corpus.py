@@ -1,7 +1,8 @@
-"""A problem: the terms of a score and a corpus of labelled samples, which is in this process or on a cluster.
+"""What a fit needs: the terms of a score, and a corpus of labelled samples, in this process or on a cluster.
 
-Let R be the residuals of a term, summed over the cliques of each distinct input. Outside the span of the features F,
-the gradient of the term is E R with E = K - F F'. The term adds its squared norm <R, E R> times C / 2 to `gap_full`.
+The fit only finds functions in the span of the landmarks; `gap_full` also covers all other functions of the kernel. Let
+R be the derivatives of the loss by the scores of a term, summed for each distinct input. With the kernel matrix K and
+the features F, the gradient outside the span is E R, where E = K - F F'. The term adds C / 2 <R, E R> to `gap_full`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class WholeGap:
-    """The gap `value`: P minus a lower bound on P over the whole spaces of the kernels.
+    """The gap between the objective and a lower bound on its minimum over all functions of the kernels.
 
-    If P is not convex, `value` is not a bound: it measures how far the point is from stationary in these spaces.
+    Terms with the same features form a group; the name of its first term is the key of the group.
 
-    shares : how much a group of terms with the same features adds to the gap in the span, by its first term's name.
-    scores : (U,) how much each distinct input of a group would gain as a landmark, by the same names.
+    value : the gap. If the objective is not convex, it is no bound, but measures the distance from a stationary point.
+    shares : for each group, the summand of the gap for functions outside the span of its landmarks.
+    scores : for each group and each distinct input, how much the input would help as a landmark.
     """
 
     value: float
@@ -45,53 +47,56 @@ class WholeGap:
 
 
 class Corpus(ABC):
-    """Labelled samples with named inputs; features are computed once for the U distinct rows of an input."""
+    """Labelled samples with one or more named matrices of inputs; equal rows of a matrix are computed only once."""
 
     @abstractmethod
     def n_inputs(self, term: Term) -> int:
-        """Return U, the number of distinct rows of the input of a term."""
+        """Return the number of distinct inputs of a term."""
 
     @abstractmethod
     def n_columns(self, name: str) -> int:
-        """Return the number of columns of an input."""
+        """Return the number of columns of the inputs called `name`."""
 
     @abstractmethod
     def digest(self) -> dict[str, Any]:
-        """Return digests of all data that P depends on, by which a checkpoint recognises them."""
+        """Return digests of all data on which the objective depends, by which a checkpoint recognises the data."""
 
     @abstractmethod
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Choose n atoms for a term, or all distinct rows if n is None or larger, and return the features.
+        """Choose n landmarks for a term, and return its features; if n is None, all distinct inputs become landmarks.
 
-        start : a basis to extend, or None.
+        start : an earlier basis to which landmarks are added, or None.
         """
 
     @abstractmethod
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Apply the feature map of an earlier fit to the input of a term."""
+        """Return the features of the inputs of a term by the feature map of an earlier fit."""
 
     @abstractmethod
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
-        """Return the samples in partitions, with the cliques of the given terms and their features if they have any."""
+        """Return the samples, divided into partitions, with the cliques and features of the given terms."""
 
     @abstractmethod
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap at the point `at`, measured in the whole spaces of the kernels."""
+        """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return the sample and the node of each landmark, (n, 2); None if there are no landmarks or no sequences."""
+        """Return the indices of the sequence and the token of each landmark, one row per landmark.
+
+        Return None if there are no landmarks, or if samples are not sequences.
+        """
         return None
 
     def where(self) -> str:
-        """Return where the data are, for progress messages; an empty string if they are in this process."""
+        """Return a text for progress messages that says where the data are; it is empty if they are in this process."""
         return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Terms and the data to fit them to. The fit chooses how many features each term has."""
+    """The terms of a score, and the data to fit them to. The fit chooses how many features each term has."""
 
     terms: Sequence[Term]
     corpus: Corpus
@@ -107,13 +112,13 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class CliqueFeatures(Features):
-    """Features of the distinct inputs `found`, which `rows` expands to one row per clique."""
+    """Features of the distinct inputs `found`; `rows` repeats them so that there is one row per clique."""
 
     found: Distinct
 
     @cached_property
     def rows(self) -> TokenFeatures:
-        """Return the features of each clique."""
+        """Return the features with one row per clique."""
         return TokenFeatures.of(self.found, self.F)
 
 
@@ -122,14 +127,14 @@ class LocalCorpus(Corpus):
 
     @abstractmethod
     def rows(self, name: str) -> Inputs:
-        """Return the rows of an input, one per clique of the terms that read it."""
+        """Return the inputs called `name`, with one row per clique of the terms that use them."""
 
     @cached_property
     def _distinct(self) -> dict[str, Distinct]:
         return {}
 
     def found(self, term: Term) -> Distinct:
-        """Return the distinct rows of a term's input; return every row if the kernel is linear and the input sparse."""
+        """Return the distinct inputs of a term; with the linear kernel, all sparse inputs count as distinct."""
         name, kernel = input_of(term)
         X = self.rows(name)
         if kernel.is_linear and is_sparse(X):
@@ -139,23 +144,23 @@ class LocalCorpus(Corpus):
         return self._distinct[name]
 
     def n_inputs(self, term: Term) -> int:
-        """Return U, the number of distinct rows of the input of a term."""
+        """Return the number of distinct inputs of a term."""
         return self.found(term).U
 
     def n_columns(self, name: str) -> int:
-        """Return the number of columns of an input."""
+        """Return the number of columns of the inputs called `name`."""
         return int(self.rows(name).shape[1])
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> CliqueFeatures:
-        """Choose a basis of n atoms for a term, or extend the basis `start`, and return the features."""
+        """Choose n landmarks for a term, those of the basis `start` included, and return its features."""
         found, kernel = self.found(term), input_of(term)[1]
         made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
-        """Apply the feature map of an earlier fit to the input of a term."""
+        """Return the features of the inputs of a term by the feature map of an earlier fit."""
         found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None
         if isinstance(earlier, WhitenedMap):
@@ -164,7 +169,7 @@ class LocalCorpus(Corpus):
         return CliqueFeatures(earlier, F, basis, found)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the gap in the whole spaces of the kernels, computed from blocks of K - F F'."""
+        """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
         value, shares, scores = objective.gap(at), {}, {}
         for terms in sharing_inputs(objective.layout.terms):
             own, kernel = features[terms[0].name], input_of(terms[0])[1]
@@ -197,7 +202,7 @@ class LocalCorpus(Corpus):
 
 
 def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
-    """Return the terms that have inputs, grouped by their input and kernel object; a group shares its features."""
+    """Return the terms that have inputs in groups; the terms of a group have the same inputs, kernel and features."""
     groups: dict[tuple[str, int], list[Term]] = {}
     for term in terms:
         if term.input is not None:
@@ -206,21 +211,24 @@ def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
 
 
 def input_of(term: Term) -> tuple[str, InputKernel]:
-    """Return the name of a term's input and the kernel that compares it; the term must have an input."""
+    """Return the name of the inputs of a term, and their kernel; the term must have inputs."""
     assert term.input is not None
     assert term.kernel is not None
     return term.input, term.kernel
 
 
 def size_of(largest: float) -> float:
-    """Return the largest power of two <= `largest`, a divisor that keeps squares from underflowing; 1 for zero."""
+    """Return the largest power of two that is at most `largest`, or 1 if `largest` is 0.
+
+    Numbers up to `largest` are divided by it, so that their squares do not underflow.
+    """
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
 def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
-    """Return the diagonal of K - F F' and the trace of K, for features F of the inputs X under an earlier map.
+    """Return the residuals k(x, x) - |F_x|^2 and the sum of k(x, x) over the inputs x, for given features F.
 
-    Raise if rounding has made an entry of the diagonal clearly negative: norms computed with F would be too small.
+    Raise ValueError if rounding has made a residual clearly negative: norms computed with F would be too small.
     """
     diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
     residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
@@ -228,17 +236,18 @@ def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, floa
     if residual.min(initial=0.0) < -excess:
         row = int(residual.argmin())
         raise ValueError(
-            f"the features of distinct input x number {row} have the squared norm {diagonal[row] - residual[row]:.6g}: "
-            f"expected at most k(x, x) = {diagonal[row]:.6g}. The stored landmarks are too inaccurate to continue from "
-            "this model or checkpoint: fit again from the start"
+            f"the features of distinct input {row} have the squared norm {diagonal[row] - residual[row]:.6g}: expected "
+            f"at most k(x, x) = {diagonal[row]:.6g}. The stored landmarks are too inaccurate to continue from this "
+            "model or checkpoint: fit again from the start"
         )
     return np.maximum(residual, 0.0), float(diagonal.sum())
 
 
 def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
-    """Return |<R, E R>| for the residuals R and E = K - F F'; raise if square = <R, E R> is negative beyond rounding.
+    """Return |square|; raise if `square` is so negative that the kernel cannot be positive semi-definite.
 
-    absolute : |R| summed over its n_rows rows.
+    square : the squared norm <R, (K - F F') R>, where R has `n_rows` rows.
+    absolute : the sums of |R| over the rows.
     """
     # A slightly negative square means that F F' exceeds K along R by rounding: P may then be too low by as much.
     rounding = INDEFINITE[basis.landmarks.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
@@ -248,6 +257,9 @@ def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floa
 
 
 def atom_scores(ER: Array, residual: Floats) -> Floats:
-    """Return |(E R)_u|^2 / E_uu of each input u: the squared gradient along its direction; 0 if u is in the span."""
+    """Return, for each input u, the squared gradient |(E R)_u|^2 / E_uu along the direction that u adds as a landmark.
+
+    residual : the diagonal of E = K - F F'; if an entry is 0, so is the result.
+    """
     squares = np.einsum("ul,ul->u", ER, ER)
     return np.asarray(np.divide(squares, residual, out=np.zeros(len(ER)), where=residual > 0))

@@ -25,13 +25,13 @@ SIZE = 32
 
 
 def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
-    """Return the digests of m sequences, summed over the sequences, (4, 4): one row per entry of KINDS.
+    """Return the digests of all sequences, summed over the sequences: one row per entry of KINDS, with four words each.
 
-    X : inputs (N, d) of all tokens, dense or CSR.
-    offsets : (m + 1,), the first token of each sequence, and N.
-    labels : (N,), used if `allowed` is None.
-    allowed : (N, L), the labels that each token may have.
-    weights : (m,), or None if every sequence has weight 1.
+    X : inputs of all tokens, one per row, dense or CSR.
+    offsets : the first token of each sequence, and at the end the number of tokens.
+    labels : the label of each token, used if `allowed` is None.
+    allowed : for each token, which labels it may have, or None.
+    weights : the weight of each sequence, or None if every sequence has weight 1.
     """
     X = X if is_sparse(X) else np.asarray(X)
     known, single = labels, np.ones(len(labels), bool)
@@ -69,7 +69,7 @@ def digest_legal(legal: Legal | None) -> str | None:
 
 
 def digest_value(value: Any) -> str:
-    """Return a short digest of a value that consists of JSON-able values and small arrays."""
+    """Return a short digest of a value that consists of small arrays and of values that JSON can store."""
     return blake2b(json.dumps(value, sort_keys=True, default=as_json).encode(), digest_size=12).hexdigest()
 
 

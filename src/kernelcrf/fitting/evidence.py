@@ -1,18 +1,21 @@
 """Choose C and the kernel by maximising the evidence, without held-out data and without a grid.
 
-    C      MacKay's fixed point. The evidence is stationary in C where
-               C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C).
-           delta is the change of H_L with theta_hat, which moves by dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay
-           keeps H_L fixed and omits delta, which is exact for a quadratic loss. Here the curvature falls as the weights
-           grow, and C would be too small without delta. C moves by secant steps on log C; each fit starts from the
-           weights of the previous fit.
-    kernel SciPy's L-BFGS-B maximises log p(y | X) over the logarithms of the hyperparameters within their bounds. Its
-           gradient consists of differences of the evidence. If C is free too, log C is one more variable, which starts
-           at its fixed point under the given kernel. The landmarks B do not move. Each fit starts from the function f
-           of the previous fit: its weights in the new basis solve R theta = f(B).
+The prior variance C is found by MacKay's fixed point. With the notation of `laplace`, the evidence is stationary if
 
-During the search, the determinants and traces of chains with more than EXACT_IN_SEARCH weights are estimated from a few
-random directions. These are the same at every point, which makes differences more accurate than the values.
+    C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C).
+
+The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, which is exact for
+a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, and without delta C would be too
+small. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous fit.
+
+The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
+within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts
+at its fixed point for the given kernel. The landmarks do not change. Each fit starts with weights that give the same
+scores at the landmarks as the previous fit.
+
+During the search, determinants and traces of chains with more than EXACT_IN_SEARCH weights are estimated from a few
+random vectors. The vectors are the same for all hyperparameters, so that differences of the evidence are more accurate
+than its values.
 """
 
 from __future__ import annotations
@@ -50,9 +53,11 @@ def shared_variance(fitted: Fit, free: Collection[str]) -> float:
 
 
 def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
-    """Refit with C at MacKay's fixed point, starting from `fitted`; also return whether the search converged.
+    """Find the C that maximises the evidence, by MacKay's fixed point.
 
-    free : names of the terms that share the C to choose; the other terms keep their C.
+    Return the fit with this C, and whether the search converged. The search starts from `fitted`.
+
+    free : names of the terms that share this C; all other terms keep their C.
     """
     settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
@@ -73,7 +78,10 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
 
 
 def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None) -> float:
-    """Return |theta|^2 / (gamma + delta) of the free terms, clipped to LEAST_C and MOST_C."""
+    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms.
+
+    The result is between LEAST_C and MOST_C. The head of this module defines gamma and delta.
+    """
     found = _approximate(fitted, SEARCH_DRAWS, known)
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
@@ -83,7 +91,7 @@ def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | No
 
 
 def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, known: Preconditioning | None) -> float:
-    """Return delta = tr(H^-1 dH_L / dlog C), from a central difference in the direction dtheta_hat / dlog C."""
+    """Return delta = tr(H^-1 dH_L / dlog C), which the head of this module explains, from a central difference."""
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
     prior_gradient = objective.layout.times_lam(theta) * chosen
@@ -106,7 +114,10 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return a secant step towards the zero of `move` as a function of x; the first step is `move` itself."""
+    """Return the next step of x by the secant method, which looks for a zero of `move` as a function of x.
+
+    before : x and `move` of the step before; None at the first step, which is `move` itself.
+    """
     step = move
     if before is not None and x != before[0]:
         slope = (move - before[1]) / (x - before[0])
@@ -116,7 +127,10 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return for how many weights determinants are still exact: more if samples are single nodes (H is cheap)."""
+    """Return the largest number of weights for which determinants are computed exactly.
+
+    It is larger if samples are single nodes, because their Hessian is cheap.
+    """
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 
@@ -134,12 +148,12 @@ def _approximate(fitted: Fit, n_draws: int, known: Preconditioning | None = None
 def choose_kernel(
     fitted: Fit, names: Collection[str], free: Collection[str], settings: Settings, n_restarts: int = 0
 ) -> tuple[Fit, bool]:
-    """Refit with the hyperparameters of the kernel, and the C, that maximise the evidence.
+    """Find the hyperparameters of the kernel, and if requested the C, that maximise the evidence.
 
-    Also return whether the search converged before it reached its largest number of iterations.
+    Return the fit with these values, and whether the search converged within its largest number of iterations.
 
     names : names of the terms that share the kernel.
-    free : names of the terms whose C is chosen too; empty if C stays.
+    free : names of the terms whose C is chosen as well; empty if C is not chosen.
     n_restarts : number of further searches, from hyperparameters drawn uniformly within their bounds.
     """
     kernel = _kernel_of(fitted.problem, names)
@@ -172,7 +186,11 @@ def choose_kernel(
 
 @dataclass(eq=False)
 class _Search:
-    """The evidence as a function of the logarithms of hyperparameters; `latest` is the fit at the last point."""
+    """The evidence as a function of the logarithms of hyperparameters.
+
+    names, free : the terms that share the kernel, and the terms whose C is a hyperparameter too.
+    latest : the fit with the last hyperparameters.
+    """
 
     settings: Settings
     names: Collection[str]
@@ -180,7 +198,7 @@ class _Search:
     latest: Fit
 
     def fit_at(self, x: Floats, near: Fit) -> Fit:
-        """Fit with the log hyperparameters x, on the landmarks of the fit `near` and starting from its function."""
+        """Fit with hyperparameters exp(x), with the landmarks of the fit `near`, and starting from its scores."""
         kernel = _kernel_of(near.problem, self.names).with_hyperparameters(x[:-1] if self.free else x)
         problem = near.problem.changed(self.names, kernel=kernel)
         if self.free:
@@ -188,7 +206,7 @@ class _Search:
         return fit(problem, self.settings, _carry_over(near, kernel, self.names))
 
     def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
-        """Return minus the log evidence at x, and its gradient from finite differences with step DIFFERENCE."""
+        """Return minus the log evidence at the log hyperparameters x, and its gradient by finite differences."""
         self.latest = self.fit_at(x, self.latest)
         value, gradient = -_approximate(self.latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
         for k in range(len(x)):
@@ -206,7 +224,10 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return a start with another kernel: the landmarks of `near`, and weights that give the same values there."""
+    """Return the starting point of a fit with another kernel, near the fit `near`.
+
+    It has the same landmarks, and weights with which the scores at the landmarks are the same.
+    """
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)
     if not isinstance(earlier, WhitenedMap):

@@ -1,10 +1,11 @@
-"""Choose a basis, solve, certify, and grow the basis until the problem in the kernel's whole space is solved.
+"""Choose landmarks, find the weights, and certify the result.
 
-Terms that compare the same input with the same kernel share a basis. With n_components = "auto", a small basis is
-solved first. Its residuals R, summed over the tokens of each distinct input, give the gradient outside its span, E R
-with E = K - F F', and with it `gap_full`. An input u adds one direction to the basis, along which the squared gradient
-is |(E R)_u|^2 / E_uu: the inputs with the largest values are added next (Corollary 10). Old features and weights stay.
-The basis grows until gap_full <= tol |P|. A fit that runs out of inputs or components before is not "optimal".
+Terms with the same inputs and the same kernel share their landmarks. With n_components="auto", the fit starts with few
+landmarks. It then computes `gap_full`, a bound on how far the objective P is from its minimum over all functions of the
+kernels, and the gradient outside the span of the landmarks (the module `corpus` has the formulas). The inputs with the
+largest gradients become landmarks (Corollary 10), and the weights are improved from their last values. This is repeated
+until gap_full <= tol |P|. If there are no more inputs, or `max_components` landmarks, the fit ends without the status
+"optimal".
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ IN_SPAN_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the basis and of the solver.
+    """Settings of the choice of landmarks and of the solver.
 
-    n_components : number of atoms of each basis; None takes every distinct input, "auto" as many as `tol` needs.
-    max_components : the largest number of atoms that "auto" may take.
-    rule : how atoms are chosen.
-    tol : relative certified gap to reach, in the span of the basis; with "auto", in the kernel's whole space.
-    certify_full : whether to compute gap_full, which takes one pass over the blocks of K; "auto" always does.
-    random_state : seed of the choice of atoms, and of the first weights if labels are missing.
+    n_components : number of landmarks of each kernel; None takes every distinct input, "auto" as many as `tol` needs.
+    max_components : the largest number of landmarks with "auto".
+    rule : how landmarks are chosen.
+    tol : relative certified gap to reach, among functions in the span of the landmarks (with "auto", all functions).
+    certify_full : whether to compute gap_full, for which the whole kernel matrix is computed; "auto" always does.
+    random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
     engine : the threads of this process.
     callback : called with the record of every iteration.
     """
@@ -62,11 +63,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The starting point of a fit: feature maps and weights of an earlier fit, by the names of terms.
+    """The starting point of a fit: feature maps and weights of an earlier fit; the keys are names of terms.
 
-    Terms without an earlier map choose a basis, and terms without earlier weights start at zero.
+    For terms without an earlier map, landmarks are chosen. Terms without earlier weights start at zero.
 
-    history : the records of the earlier fit, if this fit continues it.
+    history : the records of all iterations of the earlier fit, if this fit continues it.
     """
 
     maps: Mapping[str, FeatureMap] = field(default_factory=dict)
@@ -78,8 +79,8 @@ class Start:
 class Fit:
     """A problem with its solution and certificate.
 
-    features : the features of the terms that have inputs, by name; terms that share a basis share one object.
-    objective : the function that was minimised; it holds the data.
+    features : for each term that has inputs, its features; terms with the same landmarks have the same object.
+    objective : the function that was minimised, with the data.
     """
 
     problem: Problem
@@ -90,7 +91,7 @@ class Fit:
 
     @property
     def layout(self) -> Layout:
-        """Return the terms and the positions of their weights in theta."""
+        """Return the terms, and where the weights of each term are in the vector `theta`."""
         return self.objective.layout
 
     @property
@@ -100,24 +101,25 @@ class Fit:
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights (n, rank) of each term, by name."""
+        """Return the weights of each term as an array with one row per feature; the keys are names of terms."""
         return self.layout.split(self.theta)
 
     @property
     def maps(self) -> dict[str, FeatureMap]:
-        """Return the feature maps of the terms that have inputs, by name."""
+        """Return the feature maps of the terms that have inputs; the keys are names of terms."""
         return {name: own.map for name, own in self.features.items()}
 
     @property
     def end(self) -> Start:
-        """Return the maps and weights of this fit as the starting point of a later fit."""
+        """Return the feature maps and weights of this fit, from which a later fit can start."""
         return Start(self.maps, self.weights)
 
 
 def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: Keep = None) -> Fit:
-    """Fit the terms of a problem; `start` gives the landmarks and weights of an earlier fit to continue from.
+    """Choose landmarks and find the weights of all terms of a problem.
 
-    keep : called at every iteration with the current maps, weights and history.
+    start : feature maps and weights of an earlier fit to start from, or None.
+    keep : a function that is called at every iteration with the current feature maps, weights and history.
     """
     if settings.n_components == "auto":
         return _grow(problem, settings, start)
@@ -125,10 +127,10 @@ def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: 
 
 
 def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
-    """Return the features of the terms that have inputs; use the maps of `start`, or else choose n_components atoms."""
+    """Return the features of the terms that have inputs; if `start` has no map for a term, choose landmarks."""
     n = settings.n_components
     if isinstance(n, str):
-        raise ValueError(f"n_components={n!r}: expected a number of atoms, None or 'auto'")
+        raise ValueError(f"n_components={n!r}: expected a number of landmarks, None or 'auto'")
     found: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
@@ -148,7 +150,7 @@ def solve(
     start: Start | None = None,
     keep: Keep = None,
 ) -> Fit:
-    """Fit the weights of a problem with given features, starting from the weights of `start` if there is one."""
+    """Find the weights of a problem with given features, starting from the weights in `start` or from zero."""
     features = {term.name: features[term.name] for term in problem.terms if term.input is not None}
     objective = objective_of(problem, features, settings.engine)
     layout, maps = objective.layout, {name: own.map for name, own in features.items()}
@@ -173,7 +175,7 @@ def solve(
 
 
 def with_gap_full(fitted: Fit) -> Fit:
-    """Return the fit with `gap_full` added to its certificate; return it unchanged if P is not convex."""
+    """Return the fit with `gap_full` in its certificate; if the objective is not convex, return the fit unchanged."""
     if not fitted.objective.is_convex:
         return fitted
     gap = fitted.problem.corpus.gap_full(fitted.objective, fitted.solution.evaluation, fitted.features)
@@ -181,13 +183,13 @@ def with_gap_full(fitted: Fit) -> Fit:
 
 
 def objective_of(problem: Problem, features: Mapping[str, Features], engine: LocalEngine) -> Objective:
-    """Return the objective P of a problem with given features."""
+    """Return the objective function of a problem with given features."""
     layout = Layout.of(problem.terms, {name: own.map.n for name, own in features.items()})
     return Objective(layout, problem.corpus.partitions(layout.terms, features), engine)
 
 
 def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
-    """Return all weights as one vector theta; terms that are not in `weights` get zeros."""
+    """Return the weights of all terms as one vector; terms that are not in `weights` get zeros."""
     for term in layout.terms:
         if term.name in weights and weights[term.name].size != term.size:
             raise ValueError(
@@ -232,23 +234,26 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
 
 
 def _matters(gap: WholeGap, name: str) -> bool:
-    """Return whether more landmarks of a group of terms can reduce P by at least half of the mean over all groups."""
+    """Return whether it is worth adding landmarks to the group of terms called `name`.
+
+    It is if the share of the group in the gap is at least half of the mean share.
+    """
     if name not in gap.scores or not gap.scores[name].any():
         return False
     return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())
 
 
 def _pad(W: Floats, features: Mapping[str, Features], term: Term) -> Floats:
-    """Append zero weights for the features that were added to a term."""
+    """Append rows of zeros to the weights W of a term, for features that were added since W was found."""
     n = features[term.name].map.n if term.name in features else len(W)
     return np.vstack((W, np.zeros((n - len(W), W.shape[1]))))
 
 
 def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
-    """Return the certificate of a fit with a growing basis, whose gap is measured in the kernel's whole space.
+    """Return the certificate of a fit with n_components="auto"; `gap` is its gap among all functions of the kernels.
 
-    reached : whether this gap is at most `tol` |P|.
-    limited : whether `max_components` prevented the basis from taking more inputs.
+    reached : whether this gap is at most `tol` times the objective.
+    limited : whether `max_components` was reached before all inputs were landmarks.
     """
     certificate, is_convex = fitted.certificate, fitted.objective.is_convex
     status = certificate.status

@@ -1,4 +1,4 @@
-"""Labelled samples on graphs in this process: m rows on one graph, or one row on a union of graphs."""
+"""Labelled samples on graphs: many samples on one graph, or samples with a graph each."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class LabelledGraphs(LocalCorpus):
-    """Labelled samples: m rows of labels on one graph with V nodes, or one row on a union of graphs.
+    """Labelled samples on graphs. Samples with different graphs are joined to one graph, the union of their graphs.
 
-    cards : (V,) the number of labels of each node.
-    cliques : the nodes of each clique, (n_cliques, nodes per clique), by template.
-    labels : (m, V), -1 if a label is missing.
-    inputs : (rows, d) by name, one row per clique of the templates that use it, sample by sample.
-    samples : (V,) the sample of each node of a union, or None if every row is a sample.
+    cards : the number of labels of each node.
+    cliques : for each kind of clique, an array with one row per clique, which has the indices of its nodes.
+    labels : an array with one column per node; -1 is a missing label. Each row is a sample, but a union has one row.
+    inputs : named matrices with one row per clique of the kinds that use the matrix, in the order of the samples.
+    samples : in a union, the sample of each node; None if every row of `labels` is a sample.
     weights : the weights of the samples, or None if all are 1.
-    inference : makes the inference routine of a graph.
-    pooled : whether no term has inputs, so that one row with the frequencies of labels stands for all rows.
+    inference : a function that returns an object for inference on a graph.
+    pooled : whether no term has inputs, so that the frequencies of labels are sufficient instead of all samples.
     """
 
     cards: Array
@@ -44,18 +44,18 @@ class LabelledGraphs(LocalCorpus):
     pooled: bool = False
 
     def rows(self, name: str) -> Inputs:
-        """Return the rows of the input `name`."""
+        """Return the inputs called `name`, with one row per clique of the terms that use them."""
         return self.inputs[name]
 
     @property
     def mass(self) -> float:
-        """Return the total weight of the samples: their number if all weights are 1."""
+        """Return the sum of the weights of all samples, which is their number if all weights are 1."""
         if self.weights is not None:
             return float(self.weights.sum())
         return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
 
     def entries(self, templates: Collection[str]) -> int:
-        """Return the cost of exact inference with some templates: the total size of the clique tree's tables."""
+        """Return the cost of exact inference with some kinds of cliques, the size of all tables of the clique tree."""
         scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 
@@ -69,7 +69,7 @@ class LabelledGraphs(LocalCorpus):
         }
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
-        """Return a list with one partition: all samples, with the cliques and features of the given terms."""
+        """Return a list with one partition, which has all samples, and the cliques and features of the given terms."""
         present = {term.cliques for term in terms}
         graph = Graph(self.cards, {name: own for name, own in self.cliques.items() if name in present}, self.samples)
         if self.pooled:

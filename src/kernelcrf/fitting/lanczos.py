@@ -1,12 +1,13 @@
-"""Compute functions of a symmetric positive definite operator S with the Lanczos algorithm.
+"""Compute functions f(S) of a symmetric positive definite matrix S with the Lanczos algorithm.
 
-From v_1 = z / |z|, k products with S give orthonormal rows V (k, size) and a tridiagonal T = V S V', with which
+The algorithm starts from a vector z. After k products with S, it has a matrix V of k orthonormal rows, the first of
+which is z / |z|, and a tridiagonal matrix T = V S V'. With the first unit vector e_1, it approximates
 
-    z' f(S) z  ~  |z|^2 e_1' f(T) e_1           Gauss quadrature, exact for polynomials of degree up to 2 k - 1
+    z' f(S) z  ~  |z|^2 e_1' f(T) e_1           by Gauss quadrature, exact for polynomials of degree up to 2 k - 1
     f(S) z     ~  |z| V' f(T) e_1
 
-Each new row is made orthogonal to all earlier ones twice, against rounding errors. The algorithm ends if one more step
-changes T^-1/2 e_1 by a relative amount of at most rtol, or if V spans an invariant space.
+Because of rounding errors, each new row is made orthogonal to all earlier rows twice. The algorithm ends if one more
+step changes T^-1/2 e_1 by a relative amount of at most rtol, or if S maps the span of V to itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ RTOL = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """The result of k steps: the norm |z|, the rows V (k, size), and the eigenvectors Q of T = Q diag(values) Q'."""
+    """The result of the Lanczos algorithm from a vector z, for a matrix S.
+
+    norm : the norm of z.
+    V : orthonormal rows, one per step.
+    values, Q : the eigenvalues and eigenvectors of the tridiagonal matrix T = V S V'.
+    """
 
     norm: float
     V: Floats
@@ -33,16 +39,16 @@ class Krylov:
     Q: Floats
 
     def quadrature(self, f: Callable[[Floats], Floats]) -> float:
-        """Return e_1' f(T) e_1, which approximates z' f(S) z / |z|^2."""
+        """Return e_1' f(T) e_1, with the first unit vector e_1: it approximates z' f(S) z / |z|^2."""
         return float(np.dot(np.square(self.Q[0]), f(self.values)))
 
-    def applied(self, f: Callable[[Floats], Floats]) -> Floats:
-        """Return |z| V' f(T) e_1, which approximates f(S) z."""
+    def apply(self, f: Callable[[Floats], Floats]) -> Floats:
+        """Return |z| V' f(T) e_1, with the first unit vector e_1: it approximates f(S) z."""
         return np.asarray(self.norm * (self.V.T @ (self.Q @ (f(self.values) * self.Q[0]))))
 
 
 def krylov(product: Callable[[Floats], Floats], z: Floats, rtol: float = RTOL) -> Krylov:
-    """Run the Lanczos algorithm from z, for the operator S that `product` multiplies by."""
+    """Run the Lanczos algorithm from the vector z, for the matrix S whose product with a vector `product` returns."""
     size = len(z)
     steps = min(size, STEPS, max(ROWS_BYTES // (8 * size), LEAST_STEPS))
     V, alpha, beta = np.empty((steps, size)), np.empty(steps), np.empty(steps)

@@ -1,26 +1,27 @@
-"""Laplace's approximation: a Gaussian around the mode of the posterior (15), and the evidence that goes with it.
+"""Laplace's approximation: a Gaussian around the mode of the posterior (equation 15), and the evidence.
 
-With the prior N(0, C_k) on the weights of each template and H = H_L + 1/C the Hessian of P at its minimum,
+Let theta_hat be the weights that minimise the objective P, C their prior variances, and H = H_L + 1/C the Hessian of P
+at theta_hat, where H_L belongs to the loss. The posterior of the weights is approximately N(theta_hat, H^-1), and
 
-    theta | data ~ N(theta_hat, H^-1)
     log evidence = -P(theta_hat) - 1/2 logdet(I + C^1/2 H_L C^1/2) = -P(theta_hat) - 1/2 logdet(C^1/2 H C^1/2)
     gamma        = size - tr(H^-1 / C),
 
-where gamma is the number of weights that the data determine (MacKay 1992). H is used in one of two ways:
+where gamma is the number of weights that the data determine (MacKay 1992), and size the number of all weights.
 
-    exact        up to MOST_EXACT weights: compute the matrix A = C^1/2 H C^1/2 and its Cholesky factor, A = G G'
-    stochastic   for more weights: with the preconditioner M = E E', S = E^-1 H E^-T is near the identity, and
+With up to MOST_EXACT weights, the matrix A = C^1/2 H C^1/2 and its Cholesky factor A = G G' are computed. With more
+weights, the evidence is estimated by random vectors z ~ N(0, I). With a preconditioner M = E E', the matrix
+S = E^-1 H E^-T is near the identity, and
 
-                     logdet(C^1/2 H C^1/2) = tr log S + logdet M + sum log C
-                     tr log S                    ~  size mean_z z' log(S) z / |z|^2
-                     theta_hat + E^-T S^-1/2 z   ~  N(theta_hat, H^-1)                   for z ~ N(0, I)
+    logdet(C^1/2 H C^1/2) = tr log S + logdet M + sum log C
+    tr log S                    ~  size mean_z z' log(S) z / |z|^2
+    theta_hat + E^-T S^-1/2 z   ~  N(theta_hat, H^-1).
 
-                 One run of `lanczos` from z gives one term of the trace and one draw from the posterior. The spread
-                 of the terms gives the standard error of the evidence.
+One run of `lanczos` from z gives one term of the mean and one draw from the posterior. The variance of the terms gives
+the standard error of the evidence.
 
-The posterior of a weight whose sparse feature never occurs in the data is its prior, so it is left out of H.
-
-If labels are missing, H is not known (`objective` has only its Gauss-Newton part), and there is no evidence.
+If the sparse feature of a weight never occurs in the data, the posterior of the weight is its prior. Such weights are
+left out of H. If labels are missing, H is not known (`objective` has only its Gauss-Newton approximation), and there is
+no evidence.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ N_DRAWS = 32
 
 @dataclass(frozen=True, eq=False)
 class FactoredPosterior:
-    """The posterior N(mode, H^-1) of theta, stored as H^-1 = D A^-1 D with the Cholesky factor G of A = G G'.
+    """The posterior N(mode, H^-1) of the weights, stored as a Cholesky factor: H^-1 = D A^-1 D with A = G G'.
 
-    scale : (size,) the diagonal of D = C^1/2.
-    n_kept : the number of stored draws; None, because any number of draws can be made.
+    scale : the diagonal of D, the prior standard deviation of each weight.
+    n_kept : None, because any number of draws can be made.
     """
 
     mode: Floats
@@ -58,17 +59,17 @@ class FactoredPosterior:
     n_kept: ClassVar[int | None] = None
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return n draws minus the mode, (n, size): D G^-T z with z ~ N(0, I)."""
+        """Return n draws of the weights minus their mode, one row per draw."""
         z = rng.standard_normal((len(self.mode), n))
         return np.asarray(self.scale * solve_triangular(self.G, z, trans="T", lower=True).T)
 
     def covariance(self, term: slice) -> Floats:
-        """Return the exact covariance matrix of the weights in the slice `term`: a block of H^-1."""
+        """Return the exact covariance matrix of the weights in the slice `term`."""
         half = self._inverse[:, term] * self.scale[term]
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
-        """Return gamma of the chosen weights: their number minus the sum of their diagonal entries in A^-1."""
+        """Return how many of the chosen weights the data determine, a number from 0 to the number of these weights."""
         columns = self._inverse[:, chosen]
         return float(columns.shape[1] - np.square(columns).sum())
 
@@ -80,17 +81,17 @@ class FactoredPosterior:
 
 @dataclass(frozen=True, eq=False)
 class SampledPosterior:
-    """The posterior N(mode, H^-1) of theta, stored as draws minus the mode: `drawn` (n_kept, size)."""
+    """The posterior of the weights, stored as draws: each row of `drawn` is a draw minus the mode."""
 
     mode: Floats
     drawn: Floats
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return n of the stored draws, minus the mode, in random order; raise if fewer are stored."""
+        """Return n of the stored draws minus the mode, in random order; raise ValueError if fewer draws are stored."""
         if n > len(self.drawn):
             raise ValueError(
-                f"n_samples={n}: this posterior was kept as {len(self.drawn)} draws, because it has {len(self.mode)} "
-                f"weights, more than {MOST_EXACT}: expected n_samples of at most {len(self.drawn)}"
+                f"n_samples={n}: expected at most {len(self.drawn)}. With more than {MOST_EXACT} weights (here "
+                f"{len(self.mode)}), only {len(self.drawn)} draws from the posterior are stored"
             )
         return np.asarray(self.drawn[rng.permutation(len(self.drawn))[:n]])
 
@@ -102,7 +103,12 @@ class SampledPosterior:
 
 @dataclass(frozen=True, eq=False)
 class PartialPosterior:
-    """The posterior `inner` of the weights `kept`, whose features occur in the data; others have N(0, scale^2)."""
+    """The posterior of the weights if some features never occur in the data.
+
+    kept : the indices of the weights whose features occur.
+    inner : the posterior of these weights.
+    scale : the prior standard deviation of each weight; all other weights keep their prior.
+    """
 
     mode: Floats
     scale: Floats
@@ -110,7 +116,7 @@ class PartialPosterior:
     inner: FactoredPosterior | SampledPosterior
 
     def deviations(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return n draws of all weights minus the mode, (n, size)."""
+        """Return n draws of all weights minus their mode, one row per draw."""
         inner = self.inner.deviations(n, rng)
         found = self.scale * rng.standard_normal((n, len(self.mode)))
         found[:, self.kept] = inner
@@ -132,8 +138,9 @@ class Laplace:
     log_evidence : log p(labels | inputs), approximately.
     error : the standard error of `log_evidence` if it was sampled, 0 if it was computed exactly.
     n_effective : gamma, the number of weights that the data determine.
-    posterior : None if it was not kept.
-    shares : how much each weight adds to gamma, without the weights of features that never occur; None unless sampled.
+    posterior : the posterior of the weights, or None if it was not kept.
+    shares : how much each weight adds to gamma, without the weights of features that never occur; None if the evidence
+        was computed exactly.
     """
 
     log_evidence: float
@@ -143,7 +150,7 @@ class Laplace:
     shares: Floats | None = None
 
     def determined(self, chosen: Flags) -> float:
-        """Return gamma of the weights that the flags `chosen` (size,) select; for all weights it is `n_effective`."""
+        """Return how many of the weights that `chosen` selects the data determine; of all weights, `n_effective`."""
         posterior = self.posterior
         if isinstance(posterior, PartialPosterior):
             chosen, posterior = chosen[posterior.kept], posterior.inner
@@ -165,9 +172,9 @@ def laplace(
 ) -> Laplace:
     """Return Laplace's approximation at the minimum `at` of the objective P.
 
-    n_draws, rtol, seed : number of random directions z, accuracy of each Lanczos run, and seed of the directions;
-        used by the stochastic way only.
-    preconditioning : the preconditioning of an objective with the same data and any C; it saves eigendecompositions.
+    n_draws, rtol, seed : number of random vectors, accuracy of each Lanczos run, and seed of the vectors. They are used
+        only if there are more than `most_exact` weights.
+    preconditioning : the preconditioning of an objective with the same data and any C, whose eigenvectors are reused.
     most_exact : the largest number of weights for which H is computed exactly; None means MOST_EXACT.
     """
     if not objective.is_convex:
@@ -196,9 +203,9 @@ def preconditioned(objective: Objective, known: Preconditioning | None) -> Preco
 
 
 def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
-    """Return the objective without the weights of sparse features that never occur, and the indices of the others.
+    """Return the objective without the weights of sparse features that never occur, and the indices of its weights.
 
-    Return None if all features occur. Features that never occur add nothing to the evidence.
+    Return None if all features occur. Features that never occur do not change the evidence.
     """
     layout, partitions = objective.layout, list(objective.partitions)
     terms, kept, fewer = [], [], False
@@ -225,7 +232,7 @@ def _column_counts(term: Term, partition: RowPartition, state: None) -> Places:
 
 
 def hessian(objective: Objective, at: Evaluation) -> Floats:
-    """Return the Hessian H of P at an evaluation with curvature, (size, size)."""
+    """Return the Hessian matrix of the objective at the point `at`, which was evaluated with curvature=True."""
     layout, covariances = objective.layout, node_covariances(objective, at)
     H, unit = np.zeros((layout.size, layout.size)), np.zeros(layout.size)
     if covariances is not None:
@@ -262,7 +269,7 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
 
 
 def _factor(A: Floats) -> Floats:
-    """Return the Cholesky factor G of A = G G'; eigenvalues that rounding has moved below 1 are raised to 1."""
+    """Return the Cholesky factor G of A = G G'; eigenvalues that are below 1 by rounding are set to 1."""
     try:
         return np.asarray(cholesky(A, lower=True))
     except LinAlgError:
@@ -286,7 +293,7 @@ def _stochastic(
         z = rng.standard_normal(layout.size)
         found = krylov(product, z, rtol)
         traces[k] = layout.size * found.quadrature(np.log)
-        drawn[k] = M.back(found.applied(lambda values: 1 / np.sqrt(values)))
+        drawn[k] = M.back(found.apply(lambda values: 1 / np.sqrt(values)))
         # E |z|^2 = size: if the data say nothing, z and the scaled draw have the same length and cancel.
         gammas[k] = np.dot(z, z) - np.square(drawn[k] / scale).sum()
         shares += (np.square(z) - np.square(drawn[k] / scale)) / n_draws
@@ -297,5 +304,5 @@ def _stochastic(
 
 
 def prior_scale(layout: Layout) -> Floats:
-    """Return the prior standard deviation sqrt(C) of each weight, (size,)."""
+    """Return the prior standard deviation of each weight, sqrt(C)."""
     return np.asarray(1 / np.sqrt(layout.times_lam(np.ones(layout.size))))

@@ -1,11 +1,11 @@
 """Labelled and weighted sequences in this process.
 
-The position of a landmark b is the first token whose input is b. If b is a centre and not an input, it is the first
-token with the nearest input x, by the distance
+The position of a landmark b is the first token whose input is b. If b is not an input, its position is the first token
+with the nearest input x. The distance is measured in the space of the kernel:
 
     |k_b - k_x|^2 = k(b, b) - 2 k(b, x) + k(x, x).
 
-For rbf and other kernels with k(x, x) = 1, this is the input with the largest k(b, x).
+For rbf and other kernels with k(x, x) = 1, the nearest input is the input with the largest k(b, x).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class LabelledSequences(LocalCorpus):
-    """Labelled sequences: the inputs X (N, d) of all tokens, and their labels (N,) from 0 to n_labels - 1.
+    """Labelled sequences: the inputs X of all tokens, one per row, and their labels from 0 to n_labels - 1.
 
-    allowed : (N, L), the labels that each token may have, or None if all labels are observed.
-    weights : (m,), the weight of each sequence, or None if all are 1.
+    allowed : for each token, which labels it may have; None if all labels are known.
+    weights : the weight of each sequence, or None if all are 1.
     legal : constraints on labellings, or None.
     """
 
@@ -71,7 +71,7 @@ class LabelledSequences(LocalCorpus):
         return self.X
 
     def digest_words(self) -> Words:
-        """Return digests of inputs, labels, weights and the three together; the digests of parts of data add up."""
+        """Return digests of inputs, labels, weights and all three together; digests of two parts of the data add up."""
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
@@ -79,7 +79,7 @@ class LabelledSequences(LocalCorpus):
         return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
 
     def places(self, nodes: Places) -> Places:
-        """Return the sequence number, and the position in the sequence, of each of the tokens `nodes`, (n, 2)."""
+        """Return, for each of the tokens `nodes`, the number of its sequence and its position in the sequence."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
         own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
         places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
@@ -90,12 +90,15 @@ class LabelledSequences(LocalCorpus):
         return {**digest_texts(self.digest_words()), "constraints": digest_legal(self.legal)}
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        """Return the sequences cut into partitions, which threads can process in parallel."""
+        """Return the sequences, divided into partitions that threads can process in parallel."""
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
         return self.partition(rows).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return the sequence and token of each landmark, or of the nearest input, (n, 2); None without landmarks."""
+        """Return, for each landmark, the indices of the sequence and the token where it first occurs.
+
+        A landmark that is not an input is replaced by its nearest input. Without landmarks, return None.
+        """
         if features.basis is None:
             return None
         found, indices = self.found(term), features.basis.indices
@@ -109,7 +112,7 @@ class TrainingData:
     """Labelled sequences, in this process or on a cluster, and the readers that read new data in the same way.
 
     legal : constraints on labellings, or None.
-    by_scale : computes the gamma that gamma="scale" means for these inputs.
+    by_scale : a function that returns the value of gamma="scale" for these inputs.
     """
 
     reader: SequenceReader
@@ -131,9 +134,9 @@ def read_training_data(
     constraints: UserData,
     earlier: tuple[SequenceReader, LabelReader] | None = None,
 ) -> TrainingData:
-    """Read the sequences X and their labels y, without sequences of weight 0.
+    """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
-    earlier : the readers of an earlier fit, if this fit continues it.
+    earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
     """
     if earlier is None:
         reader, inputs, chains = SequenceReader.fit(X, lengths, hash_features, sample_weight)
@@ -166,7 +169,10 @@ def read_training_data(
 def nearest(
     kernel: InputKernel, landmarks: Inputs, X: Inputs, engine: LocalEngine
 ) -> tuple[Places, npt.NDArray[np.floating]]:
-    """Return the row of X nearest to each landmark b, the first in a tie, and |k_b - k_x|^2 - k(b, b); (n,) each."""
+    """Return, for each landmark b, the index of the nearest row x of X, and k(x, x) - 2 k(b, x) for this row.
+
+    Among equally near rows, the first is taken.
+    """
 
     def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:
         D = kernel.gram(X[rows], landmarks)

@@ -1,11 +1,13 @@
-"""Learning the structure of a network: which cliques matter (Remark 11).
+"""Learn the structure of a network: which cliques have weights (Remark 11).
 
-At a solution with some templates present, an absent template C has weights 0 and a gradient g_C, and
+A template is a set of cliques that is added as a whole, such as the interaction of two labels. The search starts with
+few templates, adds the best of the absent templates, finds the weights again, and repeats this. At the minimum of the
+objective P with the present templates, an absent template c has weights 0 and a gradient g_c. By strong convexity
+(Lemma 9), the minimum with any set of absent templates is lower by at most
 
-    P(present) - min P(present and C, or any set of absent templates) <= gap + sum_C |g_C|^2 / (2 lam_C)
+    gap + sum over absent templates c of |g_c|^2 / (2 lam_c),
 
-by strong convexity (Lemma 9). A search starts with few templates, adds the best of the absent ones, solves again from
-the last weights, and repeats. It ends with an upper bound on how much all absent templates together could lower P.
+where gap is the certified gap of the weights and 1 / lam_c the prior variance. The search ends with this bound.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ ADD_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Candidate:
-    """An absent template, and how much P would fall if it joined.
+    """An absent template, and how much the objective would decrease if the template were added.
 
-    bound : |g|^2 / (2 lam), the largest possible decrease; infinite if labels are missing, since P is not convex then.
-    expected_gain : g' M^-1 g / 2, as in Rao's score test, where the preconditioner M estimates the curvature.
+    bound : the largest possible decrease; infinite if labels are missing, because the objective is not convex then.
+    expected_gain : an estimate of the decrease from gradient and approximate curvature, as in Rao's score test.
     """
 
     template: str
@@ -42,9 +44,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of a search: the objective P, its certified gap, and the templates that joined afterwards.
+    """One round of a search: the objective, its certified gap, and the templates that were added afterwards.
 
-    left_out : the sum of the bounds of absent templates; P minus the optimum with *all* candidates <= gap + left_out.
+    left_out : the sum of the bounds of absent templates. With all candidates, the minimum of the objective is lower by
+        at most gap + left_out.
     """
 
     objective: float
@@ -55,10 +58,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Search:
-    """The rounds of a structure search, and the templates that did not join.
+    """The rounds of a structure search, and the templates that were not added.
 
-    lower_bound : a lower bound on P with all candidates.
-    absent : the candidates that did not join, with their bounds.
+    lower_bound : a lower bound on the objective with all candidates.
+    absent : the candidates that were not added, with their bounds.
     """
 
     rounds: tuple[Round, ...]
@@ -67,7 +70,7 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """Return an upper bound, up to the solver's gap, on how much any set of absent templates could lower P."""
+        """Return a bound on how much any set of absent templates could lower the objective at its exact minimum."""
         return sum(candidate.bound for candidate in self.absent)
 
 
@@ -76,9 +79,9 @@ class SearchSettings:
     """Settings of a structure search.
 
     present : the templates to start with.
-    tol : the search ends if all absent templates together could lower P by at most tol |P|.
-    min_gain : a template joins only if it is expected to lower P by more than this; None means log(n_samples) / 2 per
-        weight of the template, as in the Bayesian information criterion.
+    tol : the search ends if all absent templates together could lower the objective P by at most tol |P|.
+    min_gain : a template is added only if it is expected to lower P by more than this; None stands for
+        log(n_samples) / 2 per weight of the template, as in the Bayesian information criterion.
     """
 
     present: Sequence[str]
@@ -89,10 +92,13 @@ class SearchSettings:
 def search(
     problem: Problem, settings: Settings, rule: SearchSettings, start: Start | None = None
 ) -> tuple[Fit, Search]:
-    """Fit with the templates `rule.present`, and add the best absent templates until no other matters."""
+    """Fit with the templates `rule.present`, and add the best absent templates until no other lowers P enough."""
     data = _graphs(problem)
     if isinstance(settings.n_components, str):
-        raise ValueError(f"n_components={settings.n_components!r} in a structure search: expected a number or None")
+        raise ValueError(
+            f"n_components={settings.n_components!r}, but a structure search needs the number of landmarks: expected a "
+            "number or None"
+        )
     inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
     features = choose_features(problem, settings, start)
     rounds: list[Round] = []
@@ -115,7 +121,7 @@ def search(
 
 
 def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:
-    """Return how much each absent template could lower P, from evaluations with its weights at zero."""
+    """Return, for each absent template, how much it could lower the objective, given the fit without this template."""
     found: list[Candidate] = []
     present = fitted.layout.cliques
     for group in _groups(_graphs(problem), present, absent):
@@ -134,7 +140,10 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
 def _best(
     problem: Problem, features: Mapping[str, Features], absent: Sequence[Candidate], rule: SearchSettings
 ) -> list[Candidate]:
-    """Return the best candidate, and those of similar gain that share no node with a better candidate."""
+    """Return the candidate with the largest expected gain, and others with similar gains.
+
+    Two of these candidates never share a node. Return an empty list if no candidate gains enough.
+    """
     data = _graphs(problem)
     sizes = dict.fromkeys(data.cliques, 0)
     for term in problem.terms:
@@ -160,7 +169,7 @@ def _graphs(problem: Problem) -> LabelledGraphs:
 
 
 def _groups(data: LabelledGraphs, present: Sequence[str], absent: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the absent templates in groups, each small enough for exact inference together with the present ones."""
+    """Yield groups of absent templates, so that exact inference with a group and all present templates is cheap."""
     most = max(SEARCH_ENTRIES, 4 * data.entries(present)) if absent else 0
     group: list[str] = []
     for name in absent:

@@ -1,7 +1,7 @@
-"""Train a model: a fit with the options of an estimator, such as a checkpoint or Laplace's approximation.
+"""Train a model with the options of an estimator.
 
-The options also choose C and the kernel by the evidence, and search for a structure. If one is mathematically
-impossible for a problem, an error gives the reason.
+With these options, a fit writes a checkpoint, chooses C and the kernel by the evidence, computes Laplace's
+approximation, or searches for a structure. If an option is mathematically impossible, an error gives the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Trained:
 
 
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
-    """Fit a problem with the options of `plan`; start from the maps and weights of `start` if given."""
+    """Fit a problem with the options of `plan`, starting from the feature maps and weights of `start`, if any."""
     found: Search | None = None
     if plan.structure is not None:
         fitted, found = search(problem, settings, plan.structure, start)
