@@ -169,6 +169,15 @@ class Layout:
         """Return the weights of all terms, given by name, as one vector theta."""
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
+    def project(self, theta: Floats) -> Floats:
+        """Return theta without the parts that change no score, because a label kernel maps them to zero.
+
+        The penalty counts these parts. They are zero at the optimum, but rounding lets solvers return to them.
+        """
+        weights = self.split(theta)
+        projected = {term.name: term.k_y.project(weights[term.name]) for term in self.terms}
+        return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
+
     def to_config(self) -> list[dict[str, Any]]:
         """Return the terms of a chain as values for JSON; `from_config` restores the layout from them."""
         return [

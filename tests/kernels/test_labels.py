@@ -31,6 +31,12 @@ def test_ranks():
     assert [LabelKernel.of(k, L).rank for k in LABEL_KERNELS.values()] == [4, 4, 4, 1]
 
 
+def test_a_projection_keeps_what_changes_scores_and_nothing_else(k_y):
+    Z = np.random.default_rng(0).normal(size=(5, k_y.rank))
+    A = k_y.factor
+    np.testing.assert_allclose(k_y.project(Z), Z @ (np.linalg.pinv(A) @ A).T, atol=1e-14)
+
+
 def test_the_identity_is_recognised_and_costs_nothing():
     k_y, Z = LabelKernel.of(np.eye(L), L), np.ones((5, L))
     assert k_y.is_identity

@@ -63,6 +63,10 @@ class LabelMap(ABC):
     def adjoint(self, R: Array) -> Array:
         """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
 
+    def project(self, Z: Array) -> Array:
+        """Return each row z of Z without the part that A maps to zero: z itself if the columns of A are independent."""
+        return Z
+
     @property
     def factor(self) -> Array:
         """Return the factor A as a matrix."""
@@ -157,6 +161,10 @@ class LabelKernel(LabelMap):
     def adjoint(self, R: Array) -> Array:
         """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         return self._times(R, transpose=True)
+
+    def project(self, Z: Array) -> Array:
+        """Return each row z of Z without the part that A maps to zero, which is its mean if the kernel is centred."""
+        return self.adjoint(Z) if self.kind == "centred" else Z
 
     def _times(self, Z: Array, transpose: bool) -> Array:
         if self.is_identity:

@@ -57,7 +57,7 @@ class LBFGS(Solver):
 
         def evaluate(phi: Floats) -> tuple[float, Floats]:
             nonlocal latest
-            theta = start + (phi if M is None else M.back(phi))
+            theta = objective.layout.project(start + (phi if M is None else M.back(phi)))
             if np.any(phi):
                 progress.passes += 1
                 latest = objective.evaluate(theta)

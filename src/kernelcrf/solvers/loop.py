@@ -288,7 +288,7 @@ def minimise(
     # Progress checks each point for overflow.
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         try:
-            status = solver.solve(np.asarray(start, np.float64), progress)
+            status = solver.solve(objective.layout.project(np.asarray(start, np.float64)), progress)
         except KeyboardInterrupt:
             status = INTERRUPTED
     return progress.solution(status)
@@ -317,7 +317,7 @@ def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: b
             return OUT_OF_ITERATIONS
         direction, passes = rule.direction(objective, at)
         progress.passes += passes + 0.5
-        found = search(objective.ray(at, direction), curvature=curvature, wolfe=wolfe)
+        found = search(objective.ray(at, objective.layout.project(direction)), curvature=curvature, wolfe=wolfe)
         progress.passes += 0.5 * found.evaluations
         if found.at is None:
             return STALLED
