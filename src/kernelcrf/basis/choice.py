@@ -81,7 +81,7 @@ def choose_basis(
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """Return the largest number of landmarks that may be chosen from U inputs; raise if the arguments contradict."""
+    """Return the largest number of landmarks that may be chosen from U inputs; raise if this is impossible."""
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(

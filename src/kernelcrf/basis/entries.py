@@ -37,7 +37,7 @@ class Entries:
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """Return the matrix product of these rows and W, one row per row."""
+        """Return the matrix product of these rows and the matrix W."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
 

@@ -70,7 +70,7 @@ class Growth(ABC):
     @property
     @abstractmethod
     def remaining(self) -> float:
-        """Return the sum of the residuals of all inputs."""
+        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
@@ -78,7 +78,7 @@ class Growth(ABC):
 
     @abstractmethod
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of the inputs with the given indices, or of all inputs."""
+        """Return the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
@@ -117,7 +117,7 @@ class Growth(ABC):
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
         """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
 
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
         """
 
     @abstractmethod

@@ -36,7 +36,7 @@ class InputRows:
 
     @property
     def remaining(self) -> float:
-        """Return the sum of the residuals of all inputs."""
+        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
         return float(self.residual.sum())
 
     def inputs(self, indices: Places | None = None) -> Inputs:
@@ -48,7 +48,7 @@ class InputRows:
         return self.F[indices, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of the inputs with the given indices, or of all inputs."""
+        """Return the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
         return self.residual.copy() if indices is None else self.residual[indices]
 
     def draw(self, shares: Floats) -> Places:
@@ -103,7 +103,7 @@ class InputRows:
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
         """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
 
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
         """
 
         def measure(rows: slice) -> tuple[float, int]:

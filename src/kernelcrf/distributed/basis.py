@@ -125,7 +125,7 @@ class DistributedGrowth(Growth):
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
         """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
 
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always are.
+        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
         """
         found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
         return min(least for least, _ in found), min(sound for _, sound in found)

@@ -160,7 +160,7 @@ def read_training_data(
     data = every.only_weighted()
     if not data.chains.n_nodes:
         raise ValueError(
-            "with this sample_weight and class_weight, every token has weight 0: expected at least one sequence that "
+            "sample_weight and class_weight give every token the weight 0: expected at least one sequence that "
             "has tokens and a weight above 0"
         )
     return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X))

@@ -118,7 +118,7 @@ class InputKernel:
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
         """Return a function (X, out) that writes `gram(X, Y)` into `out`.
 
-        It is faster than `gram` if it is called with many X, which must all have the given dtype.
+        For many matrices X, this function is faster than `gram`. All must have the given dtype.
         """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
@@ -214,8 +214,8 @@ class InputKernel:
         if K.shape != shape:
             raise ValueError(
                 f"{self.described} returned an array of shape {K.shape} for inputs of {X.shape[0]} and {Y.shape[0]} "
-                f"rows: expected {shape}. If the function takes two single inputs, let it return "
-                "sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
+                f"rows: expected {shape}. If your function compares two single inputs, pass a callable (X, Y) that "
+                "returns sklearn.metrics.pairwise.pairwise_kernels(X, Y, metric=function)"
             )
         if K.dtype.kind not in "biuf":
             raise TypeError(f"{self.described} returned values of dtype {K.dtype}: expected real numbers")

@@ -1,7 +1,6 @@
 """Kernels of joint labels: the labels of all nodes of a clique, taken together.
 
-A kernel matrix of joint labels has a factor A, k_y = A A'. Scores and gradients are multiplied by A without A as a
-matrix.
+A kernel matrix of joint labels y and z has a factor A, k_y = A A'. Products with A are computed without storing A.
 
     Contrasts     k_y = I - 11'/L                           the columns of A are orthogonal to the vector of ones
     Reversible    [y = z] / 2 + [y = z reversed] / 2        A has one column for each labelling and its reverse
@@ -46,7 +45,7 @@ class Contrasts(LabelMap):
 
     @cached_property
     def _axis(self) -> Array:
-        """Return the vector v of the reflection I - v v'."""
+        """Return the vector v of the reflection I - v v', whose columns (without the first) are the factor A."""
         v = np.full(self.L, -1 / math.sqrt(self.L))
         v[0] += 1.0
         return v if self.L == 1 else np.asarray(v * (math.sqrt(2.0) / np.linalg.norm(v)))

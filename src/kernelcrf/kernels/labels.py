@@ -69,7 +69,7 @@ class LabelMap(ABC):
 
     @property
     def factor(self) -> Array:
-        """Return the factor A as a matrix."""
+        """Return the factor A of the kernel matrix A A', with one row per label."""
         return self.expand(np.eye(self.rank)).T
 
     @property
