@@ -216,7 +216,7 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
-    """Return one handle per part, of the indices of the inputs that no earlier part has.
+    """Return one handle per part, which refers to the indices of the inputs that no earlier part has.
 
     Two inputs count as equal if their digests of 128 bits are equal.
     """

@@ -70,7 +70,7 @@ class Cluster(Protocol):
 
         Arguments may be values, handles, or lists of handles.
 
-        place : the position of the result in the data, from 0 (begin) to 1 (end); close positions share a worker.
+        place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
         """
         ...
 

@@ -61,7 +61,7 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def found(self) -> list[Handle]:
-        """Return one handle per part, of its distinct inputs and of the index of each token's input among these."""
+        """Return one handle per part, which refers to its distinct inputs and the index of the input of each token."""
         return self.cluster.each(_find_distinct, self.parts)
 
     def n_columns(self, name: str) -> int:
@@ -79,12 +79,12 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def inputs(self) -> list[Handle]:
-        """Return one handle per part, of its distinct inputs as the rows of a matrix."""
+        """Return one handle per part, which refers to the matrix of its distinct inputs."""
         return self.cluster.each(attrgetter("inputs"), self.found)
 
     @cached_property
     def own(self) -> list[Handle]:
-        """Return one handle per part, of the indices of the inputs that belong to it: no earlier part has these."""
+        """Return one handle per part, which refers to the indices of the inputs that no earlier part has."""
         return own_inputs(self.inputs, self.cluster)
 
     @cached_property

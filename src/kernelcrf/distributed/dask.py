@@ -153,7 +153,7 @@ class DaskEngine:
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
         """Call a function on a worker and return a handle of the result.
 
-        place : the position of the result in the data, from 0 (begin) to 1 (end); close positions share a worker.
+        place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
         """
         return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
 
@@ -308,7 +308,7 @@ class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
 
 
 def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
-    """Return options for Dask to prefer one of the workers, by a position from 0 (first worker) to 1 (last worker)."""
+    """Return options for Dask to prefer one worker: the first if `place` is 0, the last if it is just below 1."""
     return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
