@@ -2,9 +2,11 @@
 
 import itertools
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from certificates.kernel_problem import DENSE_ONLY, NO_MEANS, KernelProblem
 from certificates.twins import Sample, Term, Twin
@@ -50,7 +52,6 @@ class ChainProblem(KernelProblem):
         if self.by_evidence:
             self.checkpoint = self.dice.replace("checkpoint", None)
         if self.n_components == "auto":
-            self.edge_kernel = self.dice.replace("edge_kernel", None)
             self.checkpoint = self.dice.replace("checkpoint", None)
         if self.checkpoint and self.kernel == "tent":
             self.checkpoint = self.dice.replace("checkpoint", None)
@@ -67,11 +68,8 @@ class ChainProblem(KernelProblem):
             return "checkpoint="
         if self.checkpoint and self.kernel == "tent":
             return "kernel="
-        if self.n_components == "auto" and self.edge_kernel:
-            return "edge_kernel"
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
-            weights = np.ones(len(self.rows)) if self.weights is None else self.weights
-            counted = [x for x, weight in zip(self.rows, weights, strict=True) if weight]
+            counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
             U = len(np.unique(np.vstack(counted), axis=0))
             few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
             if few and self.pivots in ("kmeans", "lloyd"):
@@ -90,8 +88,9 @@ class ChainProblem(KernelProblem):
 
     @property
     def is_missing(self):
-        weights = np.ones(len(self.rows)) if self.weights is None else self.weights
-        return any(len(one) > 1 for sets, w in zip(self.allowed, weights, strict=True) if w for one in sets)
+        """Whether a token without a known label counts: none does in a sequence of weight 0."""
+        counted = [sets for sets, weight in zip(self.allowed, self.sequence_weights, strict=True) if weight]
+        return any(len(one) > 1 for sets in counted for one in sets)
 
     def _classes(self):
         names = list(range(self.L)) if self.names == "numbers" else list("abcd"[: self.L])
@@ -251,6 +250,11 @@ class ChainProblem(KernelProblem):
         means = [np.mean(by_class[labels]) if labels else 1.0 for labels in known]
         return weights * np.array(means)
 
+    @property
+    def any_token_counts(self):
+        """Whether a sequence that has tokens has a weight above 0."""
+        return self.sequence_weights[self.lengths > 0].any()
+
     def twin(self, model, *, exact):
         """Return the dense twin, on all functions or on those in the span of the model's landmarks."""
         X, L = np.vstack([x.reshape(-1, self.d) for x in self.rows]), len(self.classes)
@@ -294,8 +298,22 @@ class ChainProblem(KernelProblem):
         loss = -model.log_prob(X, self.y)
         np.testing.assert_allclose(loss, twin.loss(z), rtol=atol, atol=10 * atol)
         # Whatever the rounding of features, the model that is held is the one that the certificate speaks of.
+        if self.dtype == np.float32:
+            loss = self._held_twin(model, twin).loss(z)
         own, certificate = twin.omega @ loss + 0.5 * z @ z, model.certificate_
         assert abs(own - certificate.objective) <= certificate.rounding * max(1.0, abs(own)), (own, certificate)
+
+    def _held_twin(self, model, twin):
+        """Return the twin on the features that the model itself computes.
+
+        Predictions of float32 inputs are less exact than these: they multiply kernel values by R^-T W in float32, and
+        may lose as many digits as K_BB has in its condition number (see `kernelcrf.basis.folded`).
+        """
+        X, terms = self.matrix(np.vstack([x.reshape(-1, self.d) for x in self.rows])), dict(twin.terms)
+        for name, held in model.model_.maps.items():
+            F = held.transform(X)
+            terms[name] = replace(terms[name], A=np.asarray(F.toarray() if sp.issparse(F) else F, np.float64))
+        return Twin(terms, twin.samples)
 
     def held_out(self):
         """Return data to calibrate a temperature with."""

@@ -82,8 +82,13 @@ class Problem:
         self.by_class = np.round(rng.uniform(0.1, 4.0, len(self.classes)), 2)
         if self.class_weight == "zero":
             self.by_class[labels[0]] = 0.0
-            if not self.sequence_weights.any():
+            if not self.any_token_counts:
                 self.by_class[labels[0]] = 0.5
+
+    @property
+    def any_token_counts(self):
+        """Whether a sample has a weight above 0."""
+        return self.sequence_weights.any()
 
     def class_weights(self, labels):
         """Return the weight of each class, given all known labels."""
