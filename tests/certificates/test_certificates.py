@@ -11,7 +11,10 @@ FOUND = {
     2839: "a centred label kernel has weights that change no score",
     2892: "float32 predictions round more than the fit",
     3023: "a sequence has no weight by its class",
+    3656: "float32 marginals above 1 have large weights",
+    3901: "float32 rounding hides the small eigenvalues of the Hessian",
     4592: "only an empty sequence has weight",
+    4850: "conjugate gradients find weights that change no score",
     5590: "labels are missing where nothing counts",
 }
 """Seeds of problems that broke a promise, of the library or of these checks, with what is special about them."""

@@ -1,8 +1,11 @@
 """Preconditioners beside dense matrices made from their formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from graph_objectives import random_graph_objective
 from kernelcrf.solvers import preconditioners
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes, node_covariances
 from kernelcrf.terms import STEPS
@@ -116,3 +119,19 @@ def test_what_has_more_curvature_than_that_is_told_apart():
     for other in (single_nodes(lengths=(1, 2, 1)), single_nodes(label_kernel=SHARING), biased):
         assert not has_single_nodes(other)
         assert node_covariances(other, at_random(other)) is None
+
+
+@pytest.mark.parametrize(
+    ("objective", "kept"),
+    [(random_objective(0), "nodes"), (random_graph_objective(5), "marginals")],
+    ids=["chain", "graph"],
+)
+def test_marginals_that_rounding_puts_above_one_have_no_negative_variance(objective, kept):
+    """In float32 with weights of 1e5, such a variance is greater than lam, and the square root of M is NaN."""
+    at = at_random(objective)
+    for partition, local in zip(objective.partitions, at.parts, strict=True):
+        above = np.full_like(getattr(local.residuals, kept), 1 + np.finfo(np.float32).eps)
+        changed = replace(local, residuals=replace(local.residuals, **{kept: above}))
+        for term in objective.layout.terms:
+            if partition.knows_spread(term):
+                assert not partition.spread(term, changed).any()

@@ -16,7 +16,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, SOLVERS, BlockJacobi, Newton, NewtonCG, find_solver
-from kernelcrf.solvers.linear_systems import lower_factor
+from kernelcrf.solvers.linear_systems import GROWTH, lower_factor
 from kernelcrf.solvers.loop import minimise
 from objectives import random_objective
 
@@ -239,6 +239,14 @@ def test_a_factor_is_that_of_the_matrix_or_of_one_near_it():
     for far in (-np.eye(3), np.full((2, 2), np.nan)):
         with pytest.raises(ValueError, match="scale the inputs"):
             lower_factor(far)
+
+
+def test_a_factor_allows_for_the_precision_of_the_scores():
+    M = np.diag([2.4, 0.003, -0.007])
+    with pytest.raises(ValueError, match="rounding errors are too large"):
+        lower_factor(M)
+    E = lower_factor(M, np.float32)
+    assert np.abs(E @ E.T - M).max() <= GROWTH * 0.007
 
 
 def test_a_solver_that_calls_a_point_optimal_is_not_believed():

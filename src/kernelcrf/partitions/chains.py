@@ -278,7 +278,8 @@ class ChainPartition:
     def spread(self, term: Term, at: PartitionState) -> Array:
         """Return the variance p (1 - p) of each label at each token, times the weight of the sequence."""
         p = at.residuals.nodes
-        return self.apply_weights(p * (1 - p))
+        # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
+        return self.apply_weights(np.maximum(p * (1 - p), 0))
 
     def mass(self, term: Term) -> float:
         """Return the number of tokens, each counted with the weight of its sequence."""

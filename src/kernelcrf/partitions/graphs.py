@@ -238,7 +238,8 @@ class GraphPartition:
     def spread(self, term: Term, at: PartitionState) -> Array:
         """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample."""
         p = self._rows(term, at.residuals.marginals)
-        return np.asarray(p * (1 - p) * self.clique_weights(term)[:, None])
+        # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
+        return np.asarray(np.maximum(p * (1 - p), 0) * self.clique_weights(term)[:, None])
 
     def mass(self, term: Term) -> float:
         """Return the number of cliques of a term, each counted with the weight of its sample."""

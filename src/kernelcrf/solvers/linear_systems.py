@@ -3,9 +3,10 @@
 Conjugate gradients solve A d = -g by products with A, only as accurately as needed.
 
 The Cholesky factor E of a matrix M satisfies E E' = M + tau I, where tau is the smallest of the numbers 0, eps
-trace(M), 100 eps trace(M), ... for which the factor exists, and eps is the machine precision. A positive tau is needed
-if features have a large common offset: rounding errors of the large eigenvalues of M are then larger than its small
-eigenvalues. For a search direction or a preconditioner, any positive definite matrix near M is good enough.
+trace(M), 100 eps trace(M), ... for which the factor exists, and eps is the precision of the scores. A positive tau is
+needed if features have a large common offset, or if float32 scores have large weights: rounding errors of the large
+eigenvalues of M are then larger than its small eigenvalues. For a search direction or a preconditioner, any positive
+definite matrix near M is good enough.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -46,17 +48,18 @@ def solve_cg(
     return d, count
 
 
-def lower_factor(M: Floats) -> Floats:
+def lower_factor(M: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
     """Return the lower Cholesky factor of a symmetric matrix M.
 
-    If M is not positive definite because of rounding, a small multiple of the identity is added.
+    If M is not positive definite because of rounding, a multiple of the identity is added. It grows from the precision
+    of `dtype`, which is the dtype of the numbers that M was computed from.
     """
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):
         try:
             return np.asarray(cholesky(M + tau * np.eye(len(M)) if tau else M, lower=True))
         except LinAlgError:
-            tau = max(GROWTH * tau, float(np.finfo(np.float64).eps * np.trace(M)))
+            tau = max(GROWTH * tau, float(np.finfo(dtype).eps * np.trace(M)))
     raise ValueError(
         f"the Hessian has entries up to {np.abs(M).max():.3g} and is not positive definite, because rounding errors "
         "are too large: scale the inputs, for example with sklearn.preprocessing.StandardScaler, or lower C"

@@ -70,7 +70,7 @@ class Newton(Solver):
         """Return the Newton direction -H^-1 g, and the number of passes, which is the number of parameters."""
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
-        return np.asarray(-cho_solve((lower_factor((H + H.T) / 2), True), at.gradient)), float(n)
+        return np.asarray(-cho_solve((lower_factor((H + H.T) / 2, objective.dtype), True), at.gradient)), float(n)
 
 
 @dataclass(frozen=True)

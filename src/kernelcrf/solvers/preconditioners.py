@@ -145,7 +145,8 @@ class Preconditioning:
             return _diagonal(_over_weights(term, total(_spread)) + lam)
         if term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
             ridge = np.eye(term.n) / term.C
-            return _per_label([lower_factor(total(_spread_gram, label) + ridge) for label in range(term.k_y.L)])
+            blocks = (total(_spread_gram, label) + ridge for label in range(term.k_y.L))
+            return _per_label([lower_factor(block, objective.dtype) for block in blocks])
         return _diagonal(_over_weights(term, total(_spread_squares)).ravel() + lam)
 
 
