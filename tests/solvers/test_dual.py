@@ -1,3 +1,4 @@
+import copy
 import itertools
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_theta_and_value_are_those_of_the_distributions(kind):
     partition, layout = objective.partitions[0], objective.layout
     ascent, rng = Ascent.of(objective, np.zeros(layout.size)), np.random.default_rng(0)
     for _ in range(5):
-        ascent.epoch(rng)
+        ascent.visit(rng.permutation(len(ascent.b)))
     chains, weights = partition.chains, np.ones(12) if partition.weights is None else partition.weights
     r, steps, total = np.zeros_like(ascent.a), np.zeros_like(ascent.w), 0.0
     for i, (low, high) in enumerate(itertools.pairwise(chains.offsets)):
@@ -128,10 +129,32 @@ def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
     ascent, rng, values = Ascent.of(objective, np.zeros(objective.layout.size)), np.random.default_rng(0), []
     for _ in range(40):
         values.append(ascent.value)
-        ascent.epoch(rng)
+        ascent.visit(rng.permutation(len(ascent.b)))
     assert all(b > a for a, b in itertools.pairwise(values))
     assert values[-1] <= optimum
     assert values[-1] == pytest.approx(optimum, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", [{}, {"weighted": True, "shared": True}, {"legal": True}, {"n_labels": 1}], ids=str)
+def test_the_gap_is_the_sum_of_the_gaps_of_the_sequences(kind):
+    objective = sparse_objective(3, **kind)
+    ascent = Ascent.of(objective, np.zeros(objective.layout.size))
+    ascent.visit(np.arange(len(ascent.b)))
+    gap, total = objective.evaluate(ascent.theta).value - ascent.value, 0.0
+    for i in range(len(ascent.b)):
+        here = copy.deepcopy(ascent)
+        here.visit(np.array([i]))
+        total += here.gaps[i]
+    assert total == pytest.approx(gap, rel=1e-10)
+
+
+def test_a_climb_ends_without_a_gap_and_with_empty_sequences():
+    objective = sparse_objective(5, lengths=(0, 3, 0, 2))
+    theta = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-13).theta
+    ascent = Ascent.of(objective, theta)
+    assert ascent.climb(np.random.default_rng(0), 0.0) <= 3
+    ascent.gaps[:] = 0
+    assert ascent.climb(np.random.default_rng(0), 1e-3) == 1
 
 
 def test_a_start_at_the_optimum_ends_at_once():

@@ -28,8 +28,8 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 
 @compiled
-def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
-    """Compute the node marginals p and the summed edge marginals q of one sequence; return its entropy.
+def sum_forward(a, b, first, last, steps, offsets, highest, shift, e, u, alpha, log_z, failed):
+    """Compute the potentials, the forward messages and log Z of one sequence.
 
     a, b : the scores of labels and of steps. b may be empty if the sequence has one token.
     first, last, steps : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
@@ -37,7 +37,7 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 
     The other arrays are working memory.
     """
-    n_nodes, n_labels = p.shape
+    n_nodes, n_labels = a.shape
     width, n_steps = u.shape[1], b.shape[0]
     top, lowest, guarded = -np.inf, np.inf, False
     for i in range(n_steps):
@@ -52,9 +52,6 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
     for i in range(n_steps):
         for j in range(n_steps):
             e[0, i, j] = np.exp(b[i, j] - top) if steps[i, j] else 0.0
-    for i in range(n_steps):
-        for j in range(n_steps):
-            e_T[0, j, i] = e[0, i, j]
     for t in range(n_nodes):
         at_first, at_last = t == 0, t == n_nodes - 1
         top_node = -np.inf
@@ -72,6 +69,20 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
     offsets[1] = n_nodes
     shift[0] = top
     forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
+
+
+@compiled
+def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
+    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
+
+    failed[0] is set as in `sum_forward`.
+    """
+    n_nodes, n_labels = p.shape
+    width, n_steps = u.shape[1], b.shape[0]
+    sum_forward(a, b, first, last, steps, offsets, highest, shift, e, u, alpha, log_z, failed)
+    for i in range(n_steps):
+        for j in range(n_steps):
+            e_T[0, j, i] = e[0, i, j]
     backward(offsets, e_T, True, failed, alpha, u, p)
     for i in range(len(q)):
         for j in range(len(q)):
@@ -123,11 +134,14 @@ def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
 
 
 @compiled
-def epoch(
+def visit(
     order, offsets, rows, pointers, columns, values, weights, first, last, steps,
-    lam, lam_edge, W, w, a, b, p, q, entropies, etas,
+    lam, lam_edge, W, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
-    """Take one ascent step for each sequence, in the given order."""
+    """Take one ascent step for each sequence, in the given order.
+
+    gaps[i] becomes the gap of sequence i before the step; gain / eta replaces it if its messages cannot be scaled.
+    """
     n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
     square = width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
@@ -146,6 +160,17 @@ def epoch(
             continue
         for t in range(T):
             scores_of(pointers, columns, values, rows[low + t], W, s, t)
+        sum_forward(
+            s[:T, :n_labels], w, first, last, steps, own, highest, shift, e, u[:T], alpha[:T], log_z, failed
+        )  # fmt: skip
+        measured, gap = not failed[0], log_z[0] - entropies[i]
+        for t in range(T):
+            for j in range(n_labels):
+                gap -= p[low + t, j] * s[t, j]
+        for k in range(n_steps):
+            for j in range(n_steps):
+                gap -= q[i, k, j] * w[k, j]
+        gaps[i] = max(weights[i] * gap, 0.0) if measured else 0.0
         eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
         for _ in range(ATTEMPTS):
             for t in range(T):
@@ -194,6 +219,8 @@ def epoch(
                     for j in range(n_steps):
                         b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
                 entropies[i] = entropy
+                if not measured:
+                    gaps[i] = gain / eta
                 eta = min(GROWTH * eta, 1.0)
                 break
             for t in range(T):

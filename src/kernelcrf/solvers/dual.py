@@ -17,9 +17,15 @@ where eta is halved until D increases. Few passes are enough, because theta chan
 after every pass over the data. On the other hand, sequences are processed one after the other in a single thread, and
 features must be sparse.
 
-L-BFGS replaces this method if messages cannot be scaled, or if the increase of D per pass hardly shrinks, for example
-with noisy labels and similar tokens. If this is noticed in the first passes, L-BFGS starts from the beginning,
-otherwise from the current theta.
+For this theta, the gap P(theta) - D(alpha) is a sum over the sequences of
+
+    gap_i = omega_i KL(alpha_i || p(. | x_i; theta)).
+
+A visit of a sequence measures its gap before it takes an ascent step. If C is large, a few sequences soon have most of
+the gap. Each pass over all sequences is therefore followed by further visits of the sequences with the largest gaps.
+
+L-BFGS takes over at the current theta if messages cannot be scaled, or if the gap shrinks so slowly that many more
+passes would be needed.
 
 At the start, every token has its observed label with probability 1 - delta, and all other labels have equal
 probabilities; delta maximises D. If a starting point theta is given and D is larger there, its distribution is used.
@@ -44,11 +50,14 @@ from kernelcrf.terms import STEPS, TOKENS
 from kernelcrf.validation import either, whole
 
 FIRST_ETA = 0.5
-# P - D is about three times as large as what D can still gain. A larger measured ratio replaces this factor.
-GAP_OVER_REST = 3.0
 LEAST_GAIN = 1e-13
-TRIAL_PASSES, TRIAL_RATIO = 8, 0.85
-SLOW_PASSES, SLOW_RATIO = 8, 0.93
+# Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
+# visits have cost as much as MOST_VISITS passes over all sequences, or the gap is ENOUGH times the tolerance.
+SHARE, MOST_TOKENS, MOST_VISITS, ENOUGH = 0.9, 0.25, 2.0, 0.1
+# L-BFGS takes over if more than this number of further passes is expected, judged by the last TRIAL passes.
+TRIAL, MOST_EXPECTED = 8, 150
+# P is evaluated after these passes even if the gap is still large, to show progress.
+REPORTS = (4, 16, 64)
 
 
 @dataclass(frozen=True)
@@ -107,44 +116,34 @@ class Dual:
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
-        rng, gains, over = np.random.default_rng(self.seed), [np.inf], GAP_OVER_REST
-        value = ascent.value
+        rng, gaps = np.random.default_rng(self.seed), []
         try:
             for k in range(1, progress.max_iter + 1):
-                ascent.epoch(rng)
-                progress.passes += 1
-                before, value = value, ascent.value
-                gains.append(value - before)
-                if k == TRIAL_PASSES and _ratio(gains, TRIAL_PASSES // 2) > TRIAL_RATIO:
-                    taken_over = start
-                    break
-                if gains[-1] <= LEAST_GAIN * abs(value) or _ratio(gains, SLOW_PASSES) > SLOW_RATIO:
-                    taken_over = ascent.theta
-                    break
-                rest = _rest(gains)
-                if over * rest <= progress.tol * abs(value) or k in (4, 16):
+                before = ascent.value
+                progress.passes += ascent.climb(rng, progress.tol)
+                value, allowed = ascent.value, progress.tol * abs(ascent.value)
+                gaps.append(ascent.swept_gap)
+                if ascent.gap <= allowed or k in REPORTS:
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
-                    over = max(over, progress.history[-1].gap / rest)
+                if value - before <= LEAST_GAIN * abs(value) or _expected_passes(gaps, allowed) > MOST_EXPECTED:
+                    break
             else:
                 ascent.report(progress)
                 return OPTIMAL if progress.solved else OUT_OF_ITERATIONS
         except KeyboardInterrupt:
             ascent.report(progress)
             raise
-        return LBFGS().solve(taken_over, progress)
+        return LBFGS().solve(ascent.theta, progress)
 
 
-def _rest(gains: list[float]) -> float:
-    """Estimate how much the dual objective can still increase, if its gain per pass shrinks by a constant factor."""
-    before, last = gains[-2:]
-    return last * (last / (before - last)) if np.isfinite(before) and before > last else np.inf
-
-
-def _ratio(gains: list[float], n: int) -> float:
-    """Return the mean ratio of successive gains over the last n passes, or 0 if there were fewer passes."""
-    return float((gains[-1] / gains[-1 - n]) ** (1 / n)) if len(gains) > n + 1 else 0.0
+def _expected_passes(gaps: list[float], allowed: float) -> float:
+    """Estimate how many passes it takes until the gap is `allowed`, if it shrinks as it did in the last TRIAL passes."""
+    if len(gaps) <= TRIAL or gaps[-1] <= allowed:
+        return 0.0
+    shrinkage = np.log(gaps[-1 - TRIAL] / gaps[-1]) / TRIAL
+    return float(np.log(gaps[-1] / allowed) / shrinkage) if shrinkage > 0 else np.inf
 
 
 @dataclass(eq=False)
@@ -156,6 +155,9 @@ class Ascent:
     p, q : the marginals of alpha: of labels, and of steps, summed over each sequence.
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
+    gaps : the gap of each sequence before its last ascent step.
+    swept_gap : the sum of the gaps after the last visit of every sequence.
+    gap : an estimate of P - D.
 
     If the model has no steps, w, b and q are empty.
     """
@@ -169,6 +171,9 @@ class Ascent:
     q: Floats
     entropies: Floats
     etas: Floats
+    gaps: Floats
+    gap: float = np.inf
+    swept_gap: float = np.inf
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
@@ -200,7 +205,7 @@ class Ascent:
         W = np.zeros((len(node), width))
         W[:, :n_labels] = node
         edge = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
-        return cls(objective, W, edge, a, b, p, q, entropies, np.full(len(b), FIRST_ETA))
+        return cls(objective, W, edge, a, b, p, q, entropies, np.full(len(b), FIRST_ETA), np.zeros(len(b)))
 
     @property
     def value(self) -> float:
@@ -214,16 +219,37 @@ class Ascent:
         """Return the parameters as one vector."""
         return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
-    def epoch(self, rng: np.random.Generator) -> None:
-        """Take one ascent step for every sequence, in random order."""
+    def climb(self, rng: np.random.Generator, tol: float) -> float:
+        """Visit every sequence, then those with most of the gap; return the number of passes that this costs.
+
+        Gaps are measured at different points of time. P - D is therefore estimated by the geometric mean of two sums of
+        gaps: after all sequences were visited, and after the last visit.
+        """
+        lengths = np.diff(_chains(self.objective).chains.offsets)
+        n_tokens, visited = lengths.sum(), 0
+        self.visit(rng.permutation(len(lengths)))
+        self.swept_gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
+        while True:
+            order = np.argsort(-self.gaps, kind="stable")
+            sums = np.cumsum(self.gaps[order])
+            largest = order[: np.searchsorted(sums, SHARE * sums[-1]) + 1]
+            cost = lengths[largest].sum()
+            if sums[-1] <= enough or cost > MOST_TOKENS * n_tokens or visited + cost > MOST_VISITS * n_tokens:
+                self.gap = float(np.sqrt(self.swept_gap * sums[-1]))
+                return float(1 + visited / n_tokens)
+            self.visit(rng.permutation(largest))
+            visited += cost
+
+    def visit(self, order: Array) -> None:
+        """Take one ascent step for each of these sequences, in this order."""
         partition, terms = _chains(self.objective), self.objective.layout.terms
         features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
         lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
         data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(self.objective), *lams)
-        state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas)
-        loops.epoch(rng.permutation(len(self.b)), *data, *state)
+        state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
+        loops.visit(order, *data, *state)
 
     def report(self, progress: Progress) -> None:
         """Evaluate the objective at theta and report it to `progress`, with the dual objective as a lower bound."""
