@@ -93,7 +93,8 @@ def test_a_million_tokens_are_the_product_of_their_parts(dtype):
     tilted[piece - 1 :: piece][:-1] += transitions[:, 0]
     parts = chain.moments(tilted.astype(np.float64), transitions.astype(np.float64), short)
     np.testing.assert_allclose(whole.log_partition, parts.log_partition.sum(), rtol=1e-4)
-    close(whole.nodes, parts.nodes)
+    # The scale of backward messages makes a random walk: each of the million steps rounds it once or twice.
+    close(whole.nodes, parts.nodes, 2 * np.finfo(dtype).eps * np.sqrt(len(scores)))
     assert chain.entropy(scores, transitions, long)[0] == pytest.approx(
         chain.entropy(tilted, transitions, short).sum(), rel=1e-4
     )

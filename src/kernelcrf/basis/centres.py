@@ -4,12 +4,13 @@ For a smooth kernel, the error of the approximation by landmarks b is bounded by
 `sum_x min_b |x - b|^2`. Lloyd's iteration reduces this error: it moves each centre to the mean of the nearest inputs.
 
     kmeans     the centres of scikit-learn's MiniBatchKMeans
-    lloyd      a few steps of Lloyd's iteration from random pivots give most landmarks, random pivots the others
+    lloyd      most landmarks come from a few steps of Lloyd's iteration, the others are random pivots
 
-The start of the iteration matters more than the number of steps: from inputs drawn uniformly, the iteration misses
-small clusters, which random pivots find. Only a sample of the inputs is used for the iteration. The size of the sample
-grows with the number of landmarks, not with the number of inputs. The random pivots at the end are drawn from all
-inputs, so that they find what the sample missed.
+Random pivots are inputs drawn one after the other, each with a probability proportional to the part of k(x, x) that the
+landmarks drawn before do not explain. The iteration starts from random pivots, because its start matters more than its
+number of steps: from inputs drawn uniformly, it misses small clusters. Only a sample of the inputs is used for the
+iteration. The size of the sample grows with the number of landmarks, not with the number of inputs. The random pivots
+at the end are drawn from all inputs, so that they find what the sample missed.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Search:
     """The rounds of a structure search, and the templates that were not added.
 
     lower_bound : a lower bound on the objective with all candidates.
-    absent : the candidates that were not added, with their bounds.
+    absent : the candidates that were not added, each with a bound on how much it could lower the objective.
     """
 
     rounds: tuple[Round, ...]

@@ -229,7 +229,7 @@ class Graph:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return the range of columns that contains the tables of each template."""
+        """Return one slice for each template: the columns that contain its tables."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))

@@ -155,7 +155,7 @@ class FusedChains:
         return self._join(G.T, nodes, steps)
 
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
-        """Return the weights of the features, the biases of labels and the scores of steps at theta."""
+        """Split theta into the weights of features, the biases of labels and the scores of transitions."""
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
         bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))

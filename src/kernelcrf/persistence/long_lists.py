@@ -148,7 +148,7 @@ class _Reader:
     def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
         # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
-            raise ValueError(f"a packed list has the sizes {n!r} and {width!r}: expected integers above 0")
+            raise ValueError(f"n={n!r} and width={width!r} of a stored list: expected integers above 0")
         flat = self._entries(kind, n * (width or 1))
         return flat if width is None else [flat[start : start + width] for start in range(0, len(flat), width)]
 

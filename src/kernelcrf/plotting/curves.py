@@ -71,8 +71,8 @@ class GapDisplay(CurveDisplay):
         self.gap, self.passes, self.seconds = (np.asarray(values, np.float64) for values in (gap, passes, seconds))
         if not self.gap.shape == self.passes.shape == self.seconds.shape == (self.gap.size,):
             raise ValueError(
-                f"gap has shape {self.gap.shape}, passes {self.passes.shape} and seconds {self.seconds.shape}: "
-                "expected one dimension and equal lengths"
+                f"gap, passes and seconds have the shapes {self.gap.shape}, {self.passes.shape} and "
+                f"{self.seconds.shape}: expected one-dimensional arrays of equal length"
             )
         self.tol = tol
 

@@ -53,11 +53,12 @@ FIRST_ETA = 0.5
 LEAST_GAIN = 1e-13
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
 # visits have cost as much as MOST_VISITS passes over all sequences, or the gap is ENOUGH times the tolerance.
-SHARE, MOST_TOKENS, MOST_VISITS, ENOUGH = 0.9, 0.25, 2.0, 0.1
+SHARE, MOST_TOKENS, MOST_VISITS, ENOUGH = 0.9, 0.25, 4.0, 0.01
 # L-BFGS takes over if more than this number of further passes is expected, judged by the last TRIAL passes.
 TRIAL, MOST_EXPECTED = 8, 150
-# P is evaluated after these passes even if the gap is still large, to show progress.
-REPORTS = (4, 16, 64)
+# P is evaluated after these passes to show progress, and as soon as P - D is expected to be small enough: it is smaller
+# than the gaps were during the pass, by a factor that is measured at each evaluation.
+REPORTS, FIRST_SHARE = (4, 16, 64), 0.5
 
 
 @dataclass(frozen=True)
@@ -116,17 +117,18 @@ class Dual:
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
-        rng, gaps = np.random.default_rng(self.seed), []
+        rng, gaps, share = np.random.default_rng(self.seed), [], FIRST_SHARE
         try:
             for k in range(1, progress.max_iter + 1):
                 before = ascent.value
                 progress.passes += ascent.climb(rng, progress.tol)
                 value, allowed = ascent.value, progress.tol * abs(ascent.value)
-                gaps.append(ascent.swept_gap)
-                if ascent.gap <= allowed or k in REPORTS:
+                gaps.append(ascent.gap)
+                if share * ascent.gap <= allowed or k in REPORTS:
                     ascent.report(progress)
                     if progress.solved:
                         return OPTIMAL
+                    share = progress.history[-1].gap / max(ascent.gap, np.finfo(np.float64).tiny)
                 if value - before <= LEAST_GAIN * abs(value) or _expected_passes(gaps, allowed) > MOST_EXPECTED:
                     break
             else:
@@ -139,7 +141,7 @@ class Dual:
 
 
 def _expected_passes(gaps: list[float], allowed: float) -> float:
-    """Estimate how many passes it takes until the gap is `allowed`, if it shrinks as it did in the last TRIAL passes."""
+    """Estimate how many more passes reach the gap `allowed`, if the gap shrinks as in the last TRIAL passes."""
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0
     shrinkage = np.log(gaps[-1 - TRIAL] / gaps[-1]) / TRIAL
@@ -156,8 +158,7 @@ class Ascent:
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
     gaps : the gap of each sequence before its last ascent step.
-    swept_gap : the sum of the gaps after the last visit of every sequence.
-    gap : an estimate of P - D.
+    gap : the sum of the gaps after the last pass over all sequences.
 
     If the model has no steps, w, b and q are empty.
     """
@@ -173,7 +174,6 @@ class Ascent:
     etas: Floats
     gaps: Floats
     gap: float = np.inf
-    swept_gap: float = np.inf
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
@@ -220,22 +220,17 @@ class Ascent:
         return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
-        """Visit every sequence, then those with most of the gap; return the number of passes that this costs.
-
-        Gaps are measured at different points of time. P - D is therefore estimated by the geometric mean of two sums of
-        gaps: after all sequences were visited, and after the last visit.
-        """
+        """Visit every sequence, then those with most of the gap; return the number of passes that this costs."""
         lengths = np.diff(_chains(self.objective).chains.offsets)
         n_tokens, visited = lengths.sum(), 0
         self.visit(rng.permutation(len(lengths)))
-        self.swept_gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
+        self.gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
         while True:
             order = np.argsort(-self.gaps, kind="stable")
             sums = np.cumsum(self.gaps[order])
             largest = order[: np.searchsorted(sums, SHARE * sums[-1]) + 1]
             cost = lengths[largest].sum()
             if sums[-1] <= enough or cost > MOST_TOKENS * n_tokens or visited + cost > MOST_VISITS * n_tokens:
-                self.gap = float(np.sqrt(self.swept_gap * sums[-1]))
                 return float(1 + visited / n_tokens)
             self.visit(rng.permutation(largest))
             visited += cost

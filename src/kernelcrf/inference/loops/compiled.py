@@ -7,9 +7,8 @@ Results thus depend neither on the number of threads nor on the cache.
 
 from functools import partial
 
-from kernelcrf.engines.compiled import compiled
+from kernelcrf.engines import compiled as numba_loops
 
+compiled = numba_loops.compiled
 # For functions that are called once per token: their code is copied into the compiled functions that call them.
 inlined = partial(compiled, inline="always")
-
-__all__ = ["compiled", "inlined"]
