@@ -70,6 +70,13 @@ class ChainProblem(KernelProblem):
             return "kernel="
         if self.kernel != "linear" or self.edge_kernel not in (None, "linear"):
             counted = [x for x, weight in zip(self.rows, self.sequence_weights, strict=True) if weight]
+            fits = [counted]
+            if "other data" in (self.warm_start, self.checkpoint):
+                unweighted = self.warm_start == "other data"
+                weights = self._sequence_weights(None if unweighted else self.weights)
+                fits.append([x for x, weight in zip(self._rows("other inputs"), weights, strict=True) if weight])
+            if any(self.is_null(kernel, rows) for kernel in (self.kernel, self.edge_kernel) for rows in fits):
+                return "nothing can be learned"
             U = len(np.unique(np.vstack(counted), axis=0))
             few = (self.n_components == "some" and self.n_landmarks < U) or (self.n_components == "auto" and U > 64)
             if few and self.pivots in ("kmeans", "lloyd"):
@@ -240,7 +247,10 @@ class ChainProblem(KernelProblem):
     @property
     def sequence_weights(self):
         """Return what sequences count for: their weight times the mean class weight of their known tokens."""
-        weights = np.ones(len(self.rows)) if self.weights is None else np.array(self.weights, float)
+        return self._sequence_weights(self.weights)
+
+    def _sequence_weights(self, sample_weight):
+        weights = np.ones(len(self.rows)) if sample_weight is None else np.array(sample_weight, float)
         if self.class_weight is None:
             return weights
         known = [[next(iter(one)) for one in sets if len(one) == 1] for sets in self.allowed]
@@ -251,9 +261,9 @@ class ChainProblem(KernelProblem):
         return weights * np.array(means)
 
     @property
-    def any_token_counts(self):
-        """Whether a sequence that has tokens has a weight above 0."""
-        return self.sequence_weights[self.lengths > 0].any()
+    def has_tokens(self):
+        """Whether each sequence has tokens."""
+        return self.lengths > 0
 
     def twin(self, model, *, exact):
         """Return the dense twin, on all functions or on those in the span of the model's landmarks."""

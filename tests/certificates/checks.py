@@ -56,7 +56,7 @@ def check(problem, folder):
     close(certificate.objective, twin.value(z), slack, "the objective is not that of the weights")
     problem.check_predictions(model, twin, z, noise + (1e-7 if problem.dtype == np.float64 else 1e-3))
     if twin.is_convex:
-        _convex(problem, model, twin, slack)
+        _convex(problem, model, twin, z, slack)
         if getattr(problem, "laplace", False):
             close(model.log_marginal_likelihood(), twin.log_evidence(z), 100 * slack, "the evidence is not Laplace's")
     else:
@@ -85,10 +85,10 @@ def rounding(problem, model, twin, z):
     return slack + SHAKEN * abs(other.value(z) - twin.value(z)), SHAKEN * noise
 
 
-def _convex(problem, model, twin, slack):
+def _convex(problem, model, twin, z, slack):
     certificate, tol = model.certificate_, problem.tol
     objective = certificate.objective
-    span = twin.optimum()
+    span = twin.optimum(near=z)
     assert span.lower <= objective + slack, "the objective is below the optimum in the span"
     assert certificate.lower_bound <= span.upper + slack, "the lower bound is above the optimum in the span"
     if certificate.status == "optimal":

@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import cholesky, solve_triangular
 
 from certificates import kernels
 from certificates.problem import Problem
@@ -39,6 +40,8 @@ class KernelProblem(Problem):
         if self.is_sparse and self.kernel in DENSE_ONLY:
             self.container = self.dice.replace("container", "dense")
         if self.stays_odd:
+            # The fit before has no weights and no checkpoint, and would be refused for another reason, or alone.
+            self.warm_start = self.dice.replace("warm_start", None)
             return
         if self.warm_start or self.weighting == "extreme":
             self.by_evidence = self.dice.replace("C by evidence", False)
@@ -115,6 +118,26 @@ class KernelProblem(Problem):
             return psd_factor(kernels.gram(kernel, X, X, *numbers))
         B = landmarks.toarray() if sp.issparse(landmarks) else landmarks
         return self.whiten(kernel, X, B, *numbers)
+
+    def is_null(self, kernel, rows):
+        """Tell whether k(x, x) = 0 at all of these inputs, from which nothing can be learned."""
+        return (kernel == "cosine" or (kernel == "poly" and self.coef0 == 0)) and not np.vstack(rows).any()
+
+    def folded_rounding(self, X, fitted, landmarks, W):
+        """Return eps |k(x, B)| |A|, A = R^-T W, for each row x of X and its worst label: the error of predicted scores.
+
+        Predictions multiply kernel values by A in the precision of the inputs, while the features of a fit are computed
+        in double precision: see `kernelcrf.basis.folded`.
+        """
+        if self.kernel == "linear":
+            return np.zeros(len(X))
+        B = landmarks.toarray() if sp.issparse(landmarks) else landmarks
+        K_xB, K_BB = (
+            kernels.gram(self.kernel, Z, B, fitted.gamma, self.degree, self.coef0)
+            for Z in (X, np.asarray(B, np.float64))
+        )
+        A = solve_triangular(cholesky(K_BB, lower=True), np.asarray(W, np.float64), trans="T", lower=True)
+        return np.finfo(self.dtype).eps * (np.abs(K_xB) @ np.abs(A)).max(axis=1)
 
     def balanced(self, labels):
         """Return scikit-learn's balanced weights by class, one for classes that do not occur."""

@@ -12,6 +12,7 @@ class Problem:
 
     estimator = None
     missing = None
+    has_tokens = True
     worst_condition = 1.0
     shake = None
 
@@ -76,19 +77,15 @@ class Problem:
             weights = rng.uniform(0.2, 3.0, n)
             if self.weighting == "zeros":
                 weights[rng.permutation(n)[: n // 2]] = 0.0
+                weights += not np.any(weights * self.has_tokens)
             if self.weighting == "extreme":
                 weights = 10.0 ** rng.uniform(-6, 6, n)
             self.weights = weights.tolist()
         self.by_class = np.round(rng.uniform(0.1, 4.0, len(self.classes)), 2)
         if self.class_weight == "zero":
             self.by_class[labels[0]] = 0.0
-            if not self.any_token_counts:
+            if not np.any(self.sequence_weights * self.has_tokens):
                 self.by_class[labels[0]] = 0.5
-
-    @property
-    def any_token_counts(self):
-        """Whether a sample has a weight above 0."""
-        return self.sequence_weights.any()
 
     def class_weights(self, labels):
         """Return the weight of each class, given all known labels."""

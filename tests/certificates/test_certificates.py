@@ -16,6 +16,12 @@ FOUND = {
     4592: "only an empty sequence has weight",
     4850: "conjugate gradients find weights that change no score",
     5590: "labels are missing where nothing counts",
+    7338: "no feature occurs in a sequence that counts",
+    8289: "rounding of weights moves the gradient, and the twin finds its optimum with difficulty",
+    9905: "every input that counts is zero",
+    10126: "sequences that count would be empty",
+    13203: "float32 landmarks are close",
+    13798: "every input of the fit before is zero",
 }
 """Seeds of problems that broke a promise, of the library or of these checks, with what is special about them."""
 

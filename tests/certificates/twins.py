@@ -15,10 +15,10 @@ at every z: the twin brackets its own optimum and does not have to be trusted.
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import cholesky, solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 
-RANK = 1e-13
+RANK, MOST_FAILURES = 1e-13, 3
 
 
 def psd_factor(K):
@@ -142,28 +142,44 @@ class Twin:
         weights = self.omega[self.owner] * p
         return self.phi.T @ (weights[:, None] * self.phi) - means.T @ (self.omega[:, None] * means) + np.eye(len(z))
 
-    def optimum(self):
-        """Bracket the least value of P: by SciPy, then by Newton steps while they shorten the gradient."""
+    def optimum(self, near=None):
+        """Bracket the least value of P: by SciPy, then by Newton steps, which also start at `near` if it is given.
+
+        Any point gives a bracket that holds. A point near the optimum gives a narrow one, also where rounding of z
+        changes the gradient so much that the search ends early.
+        """
         options = {"maxiter": 2000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-5}
         z = minimize(self.value, np.zeros(self.phi.shape[1]), jac=self.gradient, method="L-BFGS-B", options=options).x
         z, g = self._polished(z)
         if g @ g > 1e-10 * (1.0 + abs(self.value(z))):
             rest = {"jac": self.gradient, "hess": self.hessian, "method": "trust-exact"}
             z, g = self._polished(minimize(self.value, z, **rest, options={"gtol": 1e-7, "maxiter": 100}).x)
+        found = self._bracket(z, g)
+        if near is None:
+            return found
+        other = self._bracket(*self._polished(near))
+        return Bracket(max(found.lower, other.lower), min(found.upper, other.upper))
+
+    def _bracket(self, z, g):
         value = self.value(z)
         return Bracket(value - 0.5 * float(g @ g), value)
 
     def _polished(self, z):
+        """Return the point with the shortest gradient on a path of Newton steps from z, and this gradient."""
         g = self.gradient(z)
+        best, shortest, failures = z, g, 0
         for _ in range(50):
-            if g @ g <= 1e-18 * (1.0 + abs(self.value(z))):
+            if shortest @ shortest <= 1e-18 * (1.0 + abs(self.value(best))) or failures == MOST_FAILURES:
                 break
-            nearer = z + solve(self.hessian(z), -g, assume_a="pos")
-            gradient = self.gradient(nearer)
-            if not gradient @ gradient < 0.25 * (g @ g):
+            try:
+                z = z + cho_solve(cho_factor(self.hessian(z)), -g)
+            except np.linalg.LinAlgError:
                 break
-            z, g = nearer, gradient
-        return z, g
+            g = self.gradient(z)
+            failures = 0 if g @ g < 0.25 * (shortest @ shortest) else failures + 1
+            if g @ g < shortest @ shortest:
+                best, shortest = z, g
+        return best, shortest
 
     def log_evidence(self, z):
         """Return Laplace's approximation of log p(y | X) at z."""

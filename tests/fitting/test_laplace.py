@@ -1,11 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.linalg import expm
 
 from kernelcrf.fitting.lanczos import krylov
 from kernelcrf.fitting.laplace import hessian, laplace
+from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS
 from kernelcrf.solvers.loop import minimise
+from kernelcrf.terms import TOKEN_TERM
 from objectives import enumerated_value, random_objective
 
 KINDS = {
@@ -115,6 +120,15 @@ def test_single_precision_that_hides_definiteness_does_not_break_the_factor():
     theta = np.random.default_rng(0).normal(size=objective.layout.size) / 100
     a, b = (laplace(o, o.evaluate(theta)) for o in (objective, rounded))
     assert b.log_evidence == pytest.approx(a.log_evidence, rel=5e-2)
+
+
+def test_sparse_features_that_never_occur_leave_the_evidence_of_the_other_terms():
+    objective = random_objective(0, n_parts=1, strength=0.0)
+    part, dense = objective.partitions[0], laplace(objective, mode(objective))
+    empty = TokenFeatures(sp.csr_matrix(part.features[TOKEN_TERM].F))
+    empty.F.eliminate_zeros()
+    sparse = replace(objective, partitions=[replace(part, features={TOKEN_TERM: empty})])
+    assert laplace(sparse, mode(sparse)).log_evidence == pytest.approx(dense.log_evidence, rel=1e-9)
 
 
 def test_missing_labels_have_no_evidence():

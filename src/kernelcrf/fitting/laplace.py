@@ -220,7 +220,7 @@ def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
                 fewer = True
                 partitions = [partition.with_columns(term, columns) for partition in partitions]
         terms.append(replace(term, n=len(columns)))
-        width = (place.stop - place.start) // term.n
+        width = term.k_y.rank
         kept.append((place.start + columns[:, None] * width + np.arange(width)).ravel())
     if not fewer:
         return None

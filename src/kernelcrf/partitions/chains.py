@@ -93,9 +93,8 @@ class ChainPartition:
         n_steps = L if self.has_edges(layout) else 0
         s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
         for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
-            Z = W[0].astype(self.dtype)
-            if term.name in self.features:
-                Z = self.features[term.name].times(W, n_jobs)
+            features = self.features.get(term.name)
+            Z = W[0].astype(self.dtype) if features is None else features.times(W, n_jobs)
             if term.cliques == TOKENS:
                 s += term.k_y.expand(Z)
             else:
