@@ -185,9 +185,9 @@ def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
-    """Call a method that changes rows; return (its result, the new sum of the residuals), and the new rows.
+    """Call a method that changes rows, on a copy; return its result with the new sum of residuals, and the copy.
 
-    The call can be repeated: residuals are copied first, and the method does not change features that it reads.
+    `rows` stays as it is, so that a cluster can repeat the call if a worker is lost.
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()

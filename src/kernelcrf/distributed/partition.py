@@ -41,7 +41,7 @@ class LazyHandles:
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """The scores start + step * direction of all parts of the data; if `direction` is None, they are `start`."""
+    """The scores of all parts of the data: `start` + `step` * `direction`, or `start` if `direction` is None."""
 
     start: LazyHandles
     direction: LazyHandles | None = None

@@ -140,7 +140,7 @@ def _list_delayed(parts: UserData) -> list[UserData]:
 
 
 def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
-    """Divide lists in memory into parts with similar numbers of tokens; return one function per part."""
+    """Divide lists in memory into parts with similar numbers of tokens; return one function per part that makes it."""
     _, chains, _ = open_sequences(X)
     if not chains.n_samples:
         raise ValueError("X has no sequences: expected at least one")

@@ -233,7 +233,7 @@ def _shown_text(error: BaseException) -> str:
 
 
 def _label_kernel_digest(k_y: LabelMap) -> str:
-    """Return a digest of a label kernel: of its factor, transposed and multiplied by a fixed random vector."""
+    """Return the digest of A' r, for the factor A of a label kernel and a fixed random vector r."""
     return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
 
 
@@ -254,7 +254,7 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
-            raise ModelFileError(f"the feature map of term {terms[0].name!r} belongs to another kernel")
+            raise ModelFileError(f"the feature map of term {terms[0].name!r} was made with another kernel")
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)

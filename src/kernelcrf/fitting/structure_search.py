@@ -46,8 +46,8 @@ class Candidate:
 class Round:
     """One round of a search: the objective, its certified gap, and the templates that were added afterwards.
 
-    left_out : the sum of the bounds of absent templates. With all candidates, the minimum of the objective is lower by
-        at most gap + left_out.
+    left_out : a bound on how much the templates that are not in the model could lower the objective. With all
+        candidates, the minimum is at most gap + left_out below the objective of this round.
     """
 
     objective: float

@@ -222,7 +222,7 @@ class _StructReader:
             return [self.value(kind, depth - 1) for _ in range(self.varint() if size == 15 else size)]
         if kind in FIXED:
             return self.take(FIXED[kind])
-        raise ValueError(f"a value has the unknown type {kind}")
+        raise ValueError(f"the page header has a value of the unknown type {kind}")
 
     def integer(self) -> int:
         found = self.varint()

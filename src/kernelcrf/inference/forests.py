@@ -35,9 +35,9 @@ class Forest:
 class Cover:
     """A pairwise graph and spanning forests that together contain all of its edges.
 
-    Arrays have rows with one number per label of every node, followed by the tables of all E edges.
+    Messages and scores are rows that contain one number per label of every node, and then the tables of all E edges.
 
-    entries : (n_entries,), the column of such a row that belongs to each entry of the graph's tables.
+    entries : (n_entries,), where each entry of the graph's tables stands in such a row.
     edge_nodes : (E, 2), the two nodes of each edge.
     edge_sizes : (E,), the number of entries in the table of each edge.
     rho : (E,), the fraction of the forests that contain each edge.

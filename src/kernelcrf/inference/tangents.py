@@ -70,9 +70,9 @@ class Tangents:
 class Linearisation:
     """Log-partitions and marginals of a batch at given scores, with the messages that derivatives need.
 
-    tasks : the scaled messages of each task; they are zero for sequences whose numbers would underflow in scaled space.
-    in_log_space : the indices of these sequences, with their messages in log space.
-    scaled_edges : the sum of the edge marginals of all other sequences.
+    tasks : the scaled messages of each thread's sequences. Sequences that would underflow have zeros here.
+    in_log_space : the indices of the sequences that would underflow, with their messages in log space.
+    scaled_edges : the sum of the edge marginals of the sequences that would not underflow.
     """
 
     batch: Batch

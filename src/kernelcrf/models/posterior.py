@@ -3,9 +3,10 @@
 Under the prior, the score function is a Gaussian process, which is the sum of two independent processes. The first is
 F_x w, where F_x are the features of the input x, and the weights w have the posterior N(w_hat, H^-1). The second is
 orthogonal to the features. The training data say nothing about it, so that it keeps its variance under the prior,
-C (k(x, x) - |F_x|^2). With a factor A of the label kernel k_y = A A', the covariance of the scores s(x) at a token is
+C (k(x, x) - |F_x|^2), where C is the prior variance of the weights. With a factor A of the label kernel k_y = A A', the
+covariance of the scores s(x) at a token is
 
-    Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     where Sigma_x = (F_x (x) I) H^-1 (F_x (x) I)'.
+    Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     where Sigma_x = kron(F_x, I) H^-1 kron(F_x, I)'.
 
 If every distinct input is a landmark, this is the predictive covariance of Gaussian process classification. The second
 process is treated as independent between tokens. The temperature tau multiplies the covariance: with tau = 1, scores

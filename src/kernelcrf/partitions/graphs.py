@@ -1,7 +1,7 @@
 """A partition of samples on graphs in this process: it computes tables from theta, and runs inference on them.
 
-The m samples share one graph, or a single row contains the graphs of several samples. A table has one score for each
-joint labelling of a clique. Clique k of sample i has the table
+Either all samples share one graph, or samples with different graphs are joined to one large graph, which then counts as
+one sample. A table has one score for each joint labelling of a clique. Clique k of sample i has the table
 
     t_ik = A (W' F_ik),    summed over the terms of this kind of cliques,
 

@@ -140,7 +140,7 @@ class _Reader:
         return self._list(kind, *shape)
 
     def check_end(self) -> None:
-        """Raise if some entries of the arrays do not belong to any list."""
+        """Raise if the arrays have entries left after all lists were read from them."""
         there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
         if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
             raise ValueError("the tensors of packed lists have more entries than all lists together")
