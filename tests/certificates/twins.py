@@ -185,6 +185,18 @@ class Twin:
         """Return Laplace's approximation of log p(y | X) at z."""
         return -self.value(z) - 0.5 * np.linalg.slogdet(self.hessian(z))[1]
 
+    def evidence_rounding(self, z, eps):
+        """Return the error that rounding of scores may leave in Laplace's evidence: eps |s| omega |phi|^2 / 20, summed.
+
+        Probabilities have a relative error of eps times the scores s. The Hessian multiplies it by omega |phi|^2, also
+        in directions in which terms cancel each other and the eigenvalue is 1. With scores of 5,000 and |phi|^2 of 2e11
+        (seed 12835), the library computed an eigenvalue of 1.0001 as 1.0188, so that its evidence was off by 0.0093;
+        this allows 0.06. On 37 other problems it adds nothing to speak of.
+        """
+        sizes = np.maximum.reduceat(np.abs(self.phi @ z), self.starts)
+        squares = np.maximum.reduceat(np.einsum("nd,nd->n", self.phi, self.phi), self.starts)
+        return 0.05 * eps * float(self.omega @ (sizes * squares))
+
     def marginals(self, z, n_labels):
         """Return p(y_v = l | x), one (V, n_labels) array per sample."""
         found = []
