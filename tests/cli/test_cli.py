@@ -244,7 +244,7 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     train, model = folder / "train.txt", tmp_path / "m.kcrf"
     for arguments, message in [
         ((train, tmp_path / "no" / "m.kcrf"), "the folder of this file does not exist"),
-        ((train, model, "--kernel", "sinc"), "kernel='sinc': expected 'linear', "),
+        ((train, model, "--kernel", "sinc"), "kernel='sinc': expected 'auto', 'linear', "),
         ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] uses column 7"),
         ((train, model, "--constraints", "BMES"), "BMES"),
         ((tmp_path / "bare.jsonl", model), "bare.jsonl, line 1: the sequence has no labels"),

@@ -118,7 +118,7 @@ def test_it_is_a_scikit_learn_estimator(train):
     assert scores.min() > 0.8
     other = clone(base).set_params(kernel="poly", degree=2)
     assert other.get_params()["degree"] == 2
-    assert base.kernel == "rbf"
+    assert base.kernel == "auto"
 
 
 def test_kernels_of_gaussian_processes_and_callables_work(train, test):
@@ -307,3 +307,20 @@ def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):
     assert f"objective {crf.certificate_.objective:.6g}, gap" in shown
     ChainCRF("linear").fit(data.X, data.y)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("convert", "kernel"),
+    [
+        (np.asarray, "rbf"),
+        (sp.csr_array, "linear"),
+        (lambda x: [{"a": float(row[0]), "b": float(row[1])} for row in x], "linear"),
+    ],
+    ids=["arrays", "sparse matrices", "feature dicts"],
+)
+def test_the_default_kernel_follows_the_kind_of_inputs(convert, kernel):
+    data = make_sequences(10, random_state=0)
+    X = [convert(x) for x in data.X]
+    found, named = ChainCRF(random_state=0).fit(X, data.y), ChainCRF(kernel, random_state=0).fit(X, data.y)
+    assert found.kernel_ == named.kernel_
+    assert found.certificate_ == named.certificate_

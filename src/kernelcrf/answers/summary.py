@@ -26,7 +26,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     found: dict[str, Any] = {
-        "kernel": crf.kernel if isinstance(crf.kernel, str) else repr(crf.kernel),
+        "kernel": str(crf.kernel_.kernel),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmarks_ is None else len(crf.coef_),

@@ -53,7 +53,9 @@ def fit(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
     format: FormatOption = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
-    kernel: Annotated[str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; rbf for vectors.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; by default, rbf for vectors.")
+    ] = None,
     c: Annotated[float | None, typer.Option("--C", "-C", metavar="X", help="Prior variance of weights.")] = None,
     gamma: Annotated[float | None, typer.Option(metavar="X", help="Parameter of the kernel.")] = None,
     n_components: Annotated[int | None, typer.Option(metavar="N", help="Number of landmarks.")] = None,

@@ -33,8 +33,7 @@ def fit(
     if unlabelled is not None:
         raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
     made = read_templates(records[0], templates)
-    parameters: dict[str, object] = {"kernel": "rbf" if records[0].kind == "vectors" else "linear"}
-    parameters |= {name: value for name, value in named.items() if value is not None} | _read_settings(settings)
+    parameters = {name: value for name, value in named.items() if value is not None} | _read_settings(settings)
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     y = [record.labels for record in records]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
@@ -209,7 +209,7 @@ def read_parts(
     cluster: Cluster,
     *,
     hash_features: int | None,
-    n_components: int,
+    n_components: Mapping[bool, int],
     classes: Iterable[Hashable] | None,
     class_weight: UserData,
     constraints: UserData,
@@ -217,7 +217,8 @@ def read_parts(
 ) -> TrainingData:
     """Load the data on the workers, divide them into parts, and let the workers convert them to arrays.
 
-    n_components : the expected number of features per token. Parts are smaller if there are more features.
+    n_components : the expected number of features per token, for dense (False) and for sparse inputs (True). Parts are
+        smaller if there are more features.
     earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
     """
     raw = load_sequences(X, y, sample_weight, cluster)
@@ -240,7 +241,7 @@ def read_parts(
     reader = summary.reader(hash_features) if earlier is None else earlier[0]
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     filled = np.flatnonzero(summary.tokens)
-    n_parts = cluster.parts_of(summary.n_bytes(n_components), len(filled))
+    n_parts = cluster.parts_of(summary.n_bytes(n_components[summary.is_sparse]), len(filled))
     runs = [filled[run] for run in split_evenly(np.array(summary.tokens)[filled], n_parts)]
     read = partial(_read, reader, labels, legal, class_weight)
     parts = [

@@ -30,8 +30,8 @@ from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Settings, Start
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
-from kernelcrf.kernels.gamma import make_kernel
-from kernelcrf.kernels.inputs import COEF0, DEGREE, KERNEL, InputKernel
+from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
+from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.base import FittedModel, KernelModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
@@ -60,6 +60,7 @@ POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
+LIKELY_LANDMARKS = 500
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class Fitted(Generic[T]):
 class Estimator(ValidatedEstimator, Generic[Model]):
     """Base class of all estimators, with the parameters, attributes and methods that all of them have."""
 
-    kernel: Annotated[Any, KERNEL] = "rbf"
+    kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
     C: Annotated[float | str, either(*PRIOR_VARIANCE.constraints, one_of("evidence"))] = 1.0
     laplace: Annotated[bool, FLAG] = False
@@ -277,9 +278,22 @@ class InputEstimator(Estimator[Model]):
         n_components = given if given is None or isinstance(given, str) else int(given)
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
 
-    def _make_kernel(self, argument: str, n_features: int, by_scale: Callable[[], float]) -> InputKernel:
-        """Return the kernel that the parameter `argument` defines; `by_scale` computes gamma if gamma="scale"."""
-        kernel = getattr(self, argument)
+    def _expected_features(self) -> dict[bool, int]:
+        """Return the number of features per input that a fit is likely to need, for dense and for sparse inputs.
+
+        The key is True for sparse inputs. The linear kernel needs no features besides the inputs.
+        """
+        given = self.n_components
+        n_landmarks = LIKELY_LANDMARKS if given is None or isinstance(given, str) else int(given)
+        kernels = {sparse: InputKernel(resolve_kernel(self.kernel, sparse)) for sparse in (False, True)}
+        return {sparse: 0 if kernel.is_linear else n_landmarks for sparse, kernel in kernels.items()}
+
+    def _make_kernel(self, argument: str, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> InputKernel:
+        """Return the kernel that the parameter `argument` defines for sparse or dense inputs.
+
+        by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
+        """
+        kernel = resolve_kernel(getattr(self, argument), sparse)
         return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
 
 
@@ -297,15 +311,17 @@ class KernelEstimator(InputEstimator[Chained]):
     objective_curve_ = Fitted[Floats]("objective_curve")
     n_features_in_ = Fitted[int]("reader.n_features")
 
-    def _train_chain(self, data: Corpus, n_labels: int, n_features: int, by_scale: Callable[[], float]) -> Trained:
+    def _train_chain(
+        self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]
+    ) -> Trained:
         """Fit a chain; a warm start uses the kernels of the previous fit and starts from its weights.
 
-        by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
+        `n_features`, `sparse` and `by_scale` describe the inputs, as in `_make_kernel`.
         """
         start, earlier, C = None, self._earlier, self._first_C()
         if earlier is None:
             given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
-            kernels = {name: self._make_kernel(name, n_features, by_scale) for name in given}
+            kernels = {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
         else:
             kernels, start = dict(earlier.kernels), earlier.end
         terms = chain_terms(

@@ -25,7 +25,6 @@ from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
 from kernelcrf.fitting.sequences import TrainingData, read_training_data
-from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -33,7 +32,7 @@ from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.validation import COUNT, SEED, SIZE, either, is_whole, one_of, validated
+from kernelcrf.validation import COUNT, SEED, SIZE, either, one_of, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -47,9 +46,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     Parameters
     ----------
-    kernel : str, callable or kernel of sklearn.gaussian_process
-        "linear" is fitted in input space, dense or sparse, and needs no landmarks. All others, such as "rbf", "poly",
-        "laplacian", "cosine" and "chi2", use `n_components` landmarks.
+    kernel : "auto", str, callable or kernel of sklearn.gaussian_process
+        "auto" is "linear" for feature dicts and sparse matrices, and "rbf" for arrays. "linear" needs no landmarks. All
+        others, such as "rbf", "poly", "laplacian", "cosine" and "chi2", use `n_components` landmarks.
     gamma, degree, coef0 : "scale", "auto" or float; int; float
         Gamma of the kernel, as in sklearn.svm.SVC; degree and constant term of the polynomial kernel.
     C : float or "evidence"
@@ -176,9 +175,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
         self._validate_params()
         earlier = self._earlier
         read = self._read(X, y, sample_weight, lengths, earlier)
-        found = self._train_chain(read.data, len(read.labels.classes), read.reader.n_features, read.by_scale)
+        reader, n_labels = read.reader, len(read.labels.classes)
+        found = self._train_chain(read.data, n_labels, reader.n_features, reader.kind != "dense", read.by_scale)
         metadata = {} if earlier is None else earlier.metadata
-        self.model_ = ChainModel.of(found, (read.reader, read.labels, read.legal), self._engine, metadata)
+        self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
         return self
 
     def _read(
@@ -198,8 +198,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
         if lengths is not None:
             raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
-        n_expected = self.n_components if is_whole(self.n_components) else 500
-        settings["n_components"] = 0 if InputKernel(self.kernel).is_linear else n_expected
+        settings["n_components"] = self._expected_features()
         return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:

@@ -25,7 +25,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.arrays import Array, Floats, UserData, is_sparse
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
@@ -102,7 +102,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         weights, X, labels = only_weighted(weights, X, labels)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
-        found = self._train_chain(data, len(classes), X.shape[1], lambda: gamma_by_scale(X, weights))
+        found = self._train_chain(data, len(classes), X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
         self.model_ = RowModel.of(found, rows, classes)
         return self
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
@@ -95,7 +95,7 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
         known = None if earlier is None else earlier.kernel(term)
         if known is not None:
             return known
-        return self._make_kernel(argument, X.shape[1], lambda: gamma_by_scale(X, weights))
+        return self._make_kernel(argument, X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
 
 
 def interacting_pairs(structure: Any, labels: Array, cards: Array, weights: Floats | None) -> list[tuple[int, int]]:

@@ -11,7 +11,18 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse
-from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.inputs import KERNEL, InputKernel
+from kernelcrf.validation import Parameter, one_of
+
+AUTO = "auto"
+KERNEL_OR_AUTO = Parameter((one_of(AUTO), *KERNEL.constraints), KERNEL.advice)
+
+
+def resolve_kernel(kernel: UserData, sparse: bool) -> UserData:
+    """Return "linear" for sparse and "rbf" for dense inputs if kernel="auto"; return any other kernel unchanged."""
+    if isinstance(kernel, str) and kernel == AUTO:
+        return "linear" if sparse else "rbf"
+    return kernel
 
 
 def make_kernel(
