@@ -20,7 +20,7 @@ FOUND = {
     8289: "rounding of weights moves the gradient, and the twin finds its optimum with difficulty",
     9905: "every input that counts is zero",
     10126: "sequences that count would be empty",
-    12835: "huge scores round the evidence",
+    12835: "kernel values of 1e8 and scores of 1e4 round the Hessian",
     13203: "float32 landmarks are close",
     13798: "every input of the fit before is zero",
 }

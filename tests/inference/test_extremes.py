@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
+from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.tangents import linearise
 from oracles import log_space_moments
 from problems import random_problem
@@ -194,3 +195,14 @@ def test_moments_of_hard_scores_are_those_of_log_space(seed, regime, n_nodes, n_
     close(moments.nodes, p, tolerance)
     close(chain.edge_marginals(scores, transitions, chains), q, tolerance)
     close(moments.edges, q.sum(axis=0), tolerance)
+
+
+def test_a_direction_that_raises_all_scores_alike_changes_no_marginal_at_scores_of_1e4():
+    """Rounding of logarithms of 1e4 would let conditional probabilities sum to 1 + 1e-12, times a large direction."""
+    rng = np.random.default_rng(0)
+    scores, transitions = (1e4 * rng.choice([-1, 1], shape) + rng.normal(size=shape) for shape in ((20, 3), (20, 3, 3)))
+    messages = LogMessages.of(scores, transitions)
+    for du, dw in ((1e5, 0.0), (0.0, 1e5), (1e5, -3e5)):
+        dp, dq = messages.tangents(np.full(scores.shape, du), np.full(transitions.shape, dw))
+        assert np.abs(dp).max() <= 1e-9
+        assert np.abs(dq).max() <= 1e-9

@@ -74,18 +74,24 @@ def tangents(s, w, tied, a, la, lb, c, p, du, dw, dp, dq):
             continue
         k = 0 if tied else t
         for j in range(n_labels):
+            mean, total = 0.0, 0.0
             for i in range(n_labels):
                 log_p = la[t - 1, i] + w[k, i, j] - a[t, j]
                 if log_p > -np.inf:
-                    A[t, j] += np.exp(log_p) * (A[t - 1, i] + dw[k, i, j])
+                    mean += np.exp(log_p) * (A[t - 1, i] + dw[k, i, j])
+                    total += np.exp(log_p)
+            A[t, j] += mean / total if total > 0 else 0.0
         A[t] -= np.sum(p[t] * A[t])
     for t in range(n_nodes - 1, 0, -1):
         k = 0 if tied else t
         for i in range(n_labels):
+            mean, total = 0.0, 0.0
             for j in range(n_labels):
                 log_q = w[k, i, j] + s[t, j] + lb[t, j] - c[t] - lb[t - 1, i]
                 if log_q > -np.inf:
-                    B[t - 1, i] += np.exp(log_q) * (dw[k, i, j] + d[t, j] + B[t, j])
+                    mean += np.exp(log_q) * (dw[k, i, j] + d[t, j] + B[t, j])
+                    total += np.exp(log_q)
+            B[t - 1, i] += mean / total if total > 0 else 0.0
         B[t - 1] -= np.sum(p[t - 1] * B[t - 1])
     for t in range(n_nodes):
         for j in range(n_labels):
@@ -93,13 +99,14 @@ def tangents(s, w, tied, a, la, lb, c, p, du, dw, dp, dq):
         if t == 0:
             continue
         k = 0 if tied else t
-        mean = 0.0
+        mean, total = 0.0, 0.0
         for i in range(n_labels):
             for j in range(n_labels):
                 q = np.exp(la[t - 1, i] + w[k, i, j] + s[t, j] + lb[t, j] - c[t])
                 mean += q * dw[k, i, j] if q > 0 else 0.0
+                total += q
                 dq[t, i, j] = q
         for i in range(n_labels):
             for j in range(n_labels):
                 if dq[t, i, j] > 0:
-                    dq[t, i, j] *= A[t - 1, i] + dw[k, i, j] - mean + d[t, j] + B[t, j]
+                    dq[t, i, j] *= (A[t - 1, i] + dw[k, i, j] - mean / total + d[t, j] + B[t, j]) / total
