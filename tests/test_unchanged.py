@@ -57,7 +57,7 @@ TIGHT = {"solver": "newton", "tol": 1e-13, "random_state": 0}
 
 
 def fit_temperature():
-    crf = ChainCRF(C=100.0, **LOW, **TIGHT).fit(SEQUENCES[:8], LABELS[:8])
+    crf = ChainCRF("rbf", C=100.0, **LOW, **TIGHT).fit(SEQUENCES[:8], LABELS[:8])
     return TemperatureScaling(crf).fit(SEQUENCES[8:], LABELS[8:])
 
 
@@ -68,7 +68,7 @@ def fit_again():
 
 # Solvers of first order stop early: rounding grows with their iterations, by a factor in each.
 PROBLEMS = {
-    "chain, rbf": (lambda: ChainCRF(**LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
+    "chain, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
     "chain, linear, weights": (
         lambda: ChainCRF("linear", class_weight="balanced", **TIGHT).fit(SEQUENCES, LABELS, SEQUENCE_WEIGHTS),
         SEQUENCES,
@@ -78,26 +78,26 @@ PROBLEMS = {
         SEQUENCES,
     ),
     "chain, rbf, lbfgs": (
-        lambda: ChainCRF(**LOW, **SEED, solver="lbfgs", max_iter=8).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=8).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, block-jacobi": (
-        lambda: ChainCRF(**LOW, **SEED, solver="block-jacobi", max_iter=5).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="block-jacobi", max_iter=5).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, subspace": (
-        lambda: ChainCRF(**LOW, **SEED, solver="subspace", max_iter=5).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="subspace", max_iter=5).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, single precision": (
-        lambda: ChainCRF(**LOW, **SEED, solver="lbfgs", max_iter=4).fit(SINGLE, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=4).fit(SINGLE, LABELS),
         SINGLE,
     ),
     "chain, sparse, dual": (lambda: ChainCRF("linear", solver="dual", max_iter=4).fit(CSR, LABELS), CSR),
-    "chain, sparse, rbf": (lambda: ChainCRF(**LOW, **TIGHT).fit(CSR, LABELS), CSR),
+    "chain, sparse, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT).fit(CSR, LABELS), CSR),
     "chain, feature dicts": (lambda: ChainCRF("linear", **TIGHT).fit(WORDS, LABELS), WORDS),
     "chain, hashed dicts": (lambda: ChainCRF("linear", hash_features=16, **TIGHT).fit(WORDS, LABELS), WORDS),
-    "chain, constraints": (lambda: ChainCRF(constraints="BIO", **LOW, **TIGHT).fit(SEQUENCES, SPANS), SEQUENCES),
+    "chain, constraints": (lambda: ChainCRF("rbf", constraints="BIO", **LOW, **TIGHT).fit(SEQUENCES, SPANS), SEQUENCES),
     "chain, missing labels": (
         lambda: ChainCRF("linear", random_state=0, max_iter=6).fit(SEQUENCES, MISSING),
         SEQUENCES,
@@ -109,14 +109,14 @@ PROBLEMS = {
         SEQUENCES,
     ),
     "chain, grown basis": (
-        lambda: ChainCRF(n_components="auto", solver="newton", tol=1e-2, random_state=0).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", n_components="auto", solver="newton", tol=1e-2, random_state=0).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
-    "chain, evidence": (lambda: ChainCRF(C="evidence", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
-    "chain, laplace": (lambda: ChainCRF(laplace=True, **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
+    "chain, evidence": (lambda: ChainCRF("rbf", C="evidence", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
+    "chain, laplace": (lambda: ChainCRF("rbf", laplace=True, **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
     "chain, warm start": (fit_again, SEQUENCES),
     "chain, temperature": (fit_temperature, SEQUENCES),
-    "classifier": (lambda: KernelClassifier(**LOW, **TIGHT).fit(ROWS, CLASSES), ROWS),
+    "classifier": (lambda: KernelClassifier("rbf", **LOW, **TIGHT).fit(ROWS, CLASSES), ROWS),
     "classifier, all landmarks, laplace": (
         lambda: KernelClassifier(RBF(0.7), n_components=None, laplace=True, **TIGHT).fit(ROWS, CLASSES == "up"),
         ROWS,
@@ -129,7 +129,7 @@ PROBLEMS = {
         lambda: KernelClassifier(RBF(0.7), C="evidence", optimize_kernel=True, **LOW, **TIGHT).fit(ROWS, CLASSES),
         ROWS,
     ),
-    "graph": (lambda: GraphCRF(**LOW, **TIGHT).fit(BARE, NODE_LABELS), BARE),
+    "graph": (lambda: GraphCRF("rbf", **LOW, **TIGHT).fit(BARE, NODE_LABELS), BARE),
     "graph, edge kernel, paths": (
         lambda: GraphCRF(
             "linear", edge_kernel=RBF(0.5), directed=True, cliques=("edges", "paths"), laplace=True, **TIGHT
@@ -149,7 +149,7 @@ PROBLEMS = {
         BARE,
     ),
     "graph of chains": (lambda: GraphCRF("rbf", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
-    "label sets, searched": (lambda: MultiLabelCRF(laplace=True, **LOW, **TIGHT).fit(ROWS, SETS), ROWS),
+    "label sets, searched": (lambda: MultiLabelCRF("rbf", laplace=True, **LOW, **TIGHT).fit(ROWS, SETS), ROWS),
     "label sets, edge kernel": (
         lambda: MultiLabelCRF(RBF(0.7), edge_kernel="linear", structure=[(0, 1), (2, 1)], **LOW, **TIGHT).fit(
             ROWS, SETS
@@ -289,7 +289,7 @@ def fits_on_cluster(client):
     engine = DaskEngine(client, n_partitions=3)
     return {
         "cluster, rbf": fitted(
-            lambda: ChainCRF(**LOW, **SEED, solver="newton-cg", tol=1e-13, engine=engine).fit(SEQUENCES, LABELS),
+            lambda: ChainCRF("rbf", **LOW, **SEED, solver="newton-cg", tol=1e-13, engine=engine).fit(SEQUENCES, LABELS),
             SEQUENCES,
         ),
         "cluster, feature dicts": fitted(

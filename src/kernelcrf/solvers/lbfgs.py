@@ -2,8 +2,9 @@
 
 The preconditioner M = E E' (see `preconditioners`) approximates the Hessian, and theta = E^-T phi with new variables
 phi. The Hessian with respect to phi is then close to the identity, which is what L-BFGS assumes at the start. M is
-computed at the starting point from variances p (1 - p) of labels. These are divided by four, because in a fitted model
-the probabilities p are closer to 0 and 1.
+computed from the variances p (1 - p) of labels at theta = 0, divided by four, because in a fitted model the
+probabilities p are closer to 0 and 1. At the weights of an earlier fit most variances are tiny, and would hide which
+weights the data determine. If labels are missing, M is computed at the starting point.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kernelcrf.arrays import Floats
+from kernelcrf.objective import Evaluation
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress, Solver
-from kernelcrf.solvers.preconditioners import Preconditioning
+from kernelcrf.solvers.preconditioners import Preconditioner, Preconditioning
 from kernelcrf.validation import COUNT, FLAG, check_parameters
 
 SHARE = 0.25
@@ -53,7 +55,7 @@ class LBFGS(Solver):
         progress.observe(latest, 0.0)
         if progress.solved:
             return OPTIMAL
-        M = Preconditioning.of(objective).at(latest, SHARE) if self.precondition else None
+        M = self._preconditioner(latest, progress) if self.precondition else None
 
         def evaluate(phi: Floats) -> tuple[float, Floats]:
             nonlocal latest
@@ -76,3 +78,12 @@ class LBFGS(Solver):
         options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
         minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=report, options=options)
         return status
+
+    @staticmethod
+    def _preconditioner(start: Evaluation, progress: Progress) -> Preconditioner:
+        """Return the preconditioner at theta = 0 if the objective is convex, else at the start."""
+        objective, at = progress.objective, start
+        if objective.is_convex and np.any(start.theta):
+            at = objective.evaluate(np.zeros_like(start.theta))
+            progress.passes += 1
+        return Preconditioning.of(objective).at(at, SHARE)
