@@ -14,7 +14,7 @@ from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_number, read_text
+from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_text
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, OUT_OF_ITERATIONS, STALLED, STATIONARY
 from kernelcrf.validation import Constraint, either, shown
 
@@ -137,7 +137,9 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
 def _posterior(arrays: Arrays, mode: Array) -> FactoredPosterior | SampledPosterior | None:
     if "posterior.G" in arrays:
         scale = read_array(arrays, "posterior.scale", mode.shape, "f")
-        return FactoredPosterior(mode, scale, read_array(arrays, "posterior.G", mode.shape * 2, "f"))
+        G = read_array(arrays, "posterior.G", mode.shape * 2, "f")
+        check_factor("posterior.G", G)
+        return FactoredPosterior(mode, scale, G)
     if "posterior.drawn" in arrays:
         drawn = arrays["posterior.drawn"]
         return SampledPosterior(mode, read_array(arrays, "posterior.drawn", (len(drawn), len(mode)), "f"))

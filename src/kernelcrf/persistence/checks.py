@@ -79,6 +79,12 @@ def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
     return configs, arrays
 
 
+def check_factor(name: str, factor: Array) -> None:
+    """Raise unless the diagonal of a Cholesky factor is positive, so that systems with this factor can be solved."""
+    if not (np.diagonal(factor) > 0).all():
+        raise ModelFileError(f"the factor {name} of the model file has diagonal entries <= 0: expected entries > 0")
+
+
 def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
     """Return the feature map whose arrays have names that begin with `prefix`; raise if the map is not consistent.
 
@@ -94,8 +100,7 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
         fits = B.ndim == 2 and len(R) == B.shape[0] > 0 and n_features in (None, B.shape[1]) and B.dtype.kind == "f"
         if is_sparse(B):
             check_rows(B)
-        if not (np.diagonal(R) > 0).all():
-            raise ModelFileError("the factor R of the landmarks has diagonal entries <= 0: expected entries > 0")
+        check_factor("R", R)
     if not fits:
         raise ModelFileError("the model file is inconsistent: the sizes of landmarks, their factor R and inputs differ")
     if isinstance(result, WhitenedMap):
