@@ -87,4 +87,4 @@ def test_crfpp_shell(tmp_path, monkeypatch):
     ]
     model = kernelcrf.load("model.kcrf")
     assert model.C == 1.5
-    assert model.kernel == "linear"
+    assert model.kernel_.kernel == "linear"

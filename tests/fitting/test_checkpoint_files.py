@@ -11,7 +11,7 @@ from model_files import damaged, rewritten
 
 SETTINGS = {
     "dense": {"gamma": 0.5, "n_components": 8, "edge_kernel": "rbf", "random_state": 0},
-    "sparse": {"gamma": 0.5, "n_components": 8, "pivots": "random", "random_state": 0},
+    "sparse": {"kernel": "rbf", "gamma": 0.5, "n_components": 8, "pivots": "random", "random_state": 0},
     "linear": {"kernel": "linear", "solver": "lbfgs"},
 }
 

@@ -223,7 +223,7 @@ class KernelModel(FittedModel):
         if found != [(name, NODES[name]) for name in names]:
             raise ModelFileError(f"the model file has the terms {shown(found)}: expected {', '.join(names)}")
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError(f"the model file is inconsistent: its terms and weights are not those of {L} labels")
+            raise ModelFileError(f"the model file is inconsistent: expected terms and weights for {L} labels")
         layout = Layout.from_config(config["layout"])
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
