@@ -10,9 +10,11 @@ Short windows are summarised by a few numbers, a kernel tells the windows apart,
 # Signals with three activities, each for some seconds at a time, 50 samples a second.
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.metrics import flat_accuracy
+from kernelcrf.preprocessing import PerToken
 
 ACTIVITIES = ("standing", "walking", "running")
 RATE, WINDOW = 50, 25
@@ -44,8 +46,8 @@ rng = np.random.default_rng(0)
 train, test = ([record(rng) for _ in range(12)] for _ in range(2))
 X, y = map(list, zip(*(windows(*one) for one in train), strict=True))
 X_new, y_new = map(list, zip(*(windows(*one) for one in test), strict=True))
-mean, scale = np.vstack(X).mean(axis=0), np.vstack(X).std(axis=0)
-X, X_new = ([(x - mean) / scale for x in part] for part in (X, X_new))
+scaler = PerToken(StandardScaler()).fit(X)
+X, X_new = scaler.transform(X), scaler.transform(X_new)
 
 # %%
 # Windows by themselves, and in their chain; C by the evidence.

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.metrics import flat_accuracy, get_scorer
+from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.containers import Ragged
 
 
@@ -47,17 +48,6 @@ def weights(data):
 def routing():
     with config_context(enable_metadata_routing=True):
         yield
-
-
-class SequenceScaler(TransformerMixin, BaseEstimator):
-    """Each array less the mean of all tokens, by their deviation."""
-
-    def fit(self, X, y=None):
-        self.scaler_ = StandardScaler().fit(np.concatenate(X))
-        return self
-
-    def transform(self, X):
-        return [self.scaler_.transform(x) for x in X]
 
 
 def _take(values, index):
@@ -183,7 +173,7 @@ def test_lengths_are_routed_through_a_pipeline_of_flat_tokens(data, crf):
     for method in ("fit", "predict", "predict_proba", "score"):
         asked = getattr(asked, f"set_{method}_request")(lengths=True)
     pipe = make_pipeline(StandardScaler(), asked).fit(flat, labels, lengths=lengths)
-    scaled = SequenceScaler().fit(X).transform(X)
+    scaled = PerToken(StandardScaler()).fit(X).transform(X)
     model = clone(crf).fit(scaled, y)
     np.testing.assert_array_equal(pipe[-1].coef_, model.coef_)
     for a, b in zip(pipe.predict(flat, lengths=lengths), model.predict(scaled), strict=True):
@@ -195,11 +185,11 @@ def test_lengths_are_routed_through_a_pipeline_of_flat_tokens(data, crf):
 def test_a_pipeline_of_sequences_is_searched_and_cloned(data, crf):
     """Transformers before the model map lists of sequences; set_output is of transformers, and a CRF is none."""
     X, y = data
-    pipe = Pipeline([("scale", SequenceScaler()), ("crf", crf)])
+    pipe = Pipeline([("scale", PerToken(StandardScaler())), ("crf", crf)])
     search = GridSearchCV(pipe, {"crf__C": [1e-3, 10.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"crf__C": 10.0}
     best = clone(search.best_estimator_).fit(X, y)
-    scaled = SequenceScaler().fit(X).transform(X)
+    scaled = PerToken(StandardScaler()).fit(X).transform(X)
     np.testing.assert_array_equal(best[-1].coef_, clone(crf).fit(scaled, y).coef_)
     assert best.score(X, y) == search.score(X, y)
     assert len(cross_val_predict(pipe, X, y, cv=3)) == len(X)

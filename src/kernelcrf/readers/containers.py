@@ -150,6 +150,23 @@ def read_matrix(part: UserData, name: str) -> Inputs:
     return as_inputs(array, name)
 
 
+def read_matrices(parts: Mapping[str, UserData]) -> list[Inputs]:
+    """Convert sequences to matrices as `read_matrix` does; drop empty ones, and raise if the numbers of columns differ.
+
+    parts : a dict from the names of the sequences, for error messages, to their tokens.
+    """
+    matrices = {name: read_matrix(part, name) for name, part in parts.items() if is_sparse(part) or len(part)}
+    widths = {name: matrix.shape[1] for name, matrix in matrices.items()}
+    first = next(iter(widths))
+    for name, width in widths.items():
+        if width != widths[first]:
+            raise ValueError(
+                f"{name} has {width} features and {first} has {widths[first]}: expected the same number in every "
+                "sequence"
+            )
+    return list(matrices.values())
+
+
 def read_table(values: UserData, name: str) -> Array:
     """Convert a table, which has one row per sample, to an array; masked entries become None."""
     expected = "a table, one row per sample"

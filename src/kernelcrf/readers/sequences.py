@@ -29,7 +29,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrix
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrices
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
@@ -299,15 +299,7 @@ def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
     forms = {_form(part) for part in parts}
     if len(forms) > 1 or None in forms:
         names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
-        filled = [(name, part) for name, part in zip(names, parts, strict=True) if is_sparse(part) or len(part)]
-        parts = [read_matrix(part, name) for name, part in filled]
-        width = parts[0].shape[1]
-        for (name, _), part in zip(filled, parts, strict=True):
-            if part.shape[1] != width:
-                raise ValueError(
-                    f"{name} has {part.shape[1]} features and {filled[0][0]} has {width}: "
-                    "expected the same number in every sequence"
-                )
+        parts = read_matrices(dict(zip(names, parts, strict=True)))
     if is_sparse(parts[0]):
         flat: Inputs = sp.csr_array(sp.vstack(parts, format="csr"))
         if not flat.has_canonical_format:

@@ -1,0 +1,207 @@
+"""PerToken: apply a transformer of scikit-learn, which works on a table with one row per sample, to sequences.
+
+The tokens of all sequences are stacked to one table, which is transformed and cut again at the same places. Stacked
+arrays are arrays, stacked sparse matrices are CSR matrices, and stacked data frames are data frames.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from types import ModuleType
+from typing import Annotated, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.arrays import Array, UserData, is_sparse
+from kernelcrf.estimators.parameters import ValidatedEstimator
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.containers import Ragged, is_frame, read_matrices
+from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.sequences import open_sequences
+from kernelcrf.validation import Constraint, either, shown_list
+
+TRANSFORMER = either(
+    Constraint(
+        "a transformer, an object with the methods fit and transform",
+        lambda value: not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "transform"),
+    ),
+    advice="for example PerToken(StandardScaler())",
+)
+
+
+@dataclass(eq=False, repr=False)
+class PerToken(  # type: ignore[call-arg]
+    MetaEstimatorMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ValidatedEstimator,
+    auto_wrap_output_keys=None,
+):
+    """Apply a transformer of scikit-learn to each token: stack the tokens of all sequences, transform, cut them again.
+
+    X is a list of sequences: arrays, sparse matrices or data frames with one row per token, or lists of feature dicts
+    for a transformer such as DictVectorizer. In a Pipeline before an estimator, the transformer is fitted to the
+    training sequences only, also in cross-validation and searches. If X has the tokens of all sequences, with
+    `lengths`, no PerToken is needed: use the transformer itself.
+
+    Parameters
+    ----------
+    transformer : transformer of scikit-learn
+        For example StandardScaler(), PCA(), a ColumnTransformer or a Pipeline of transformers. `fit` fits a clone. If
+        the transformer uses y, it gets one label per token.
+
+    Attributes
+    ----------
+    transformer_ : the fitted transformer.
+    n_features_in_, feature_names_in_ : number and names of the columns of X, if the transformer has them.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.preprocessing import PerToken
+    >>> data = make_sequences(60, random_state=0)
+    >>> X = [x * [1.0, 1000.0] for x in data.X]  # the second column hides the first
+    >>> pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=50, random_state=0))
+    >>> search = GridSearchCV(pipe, {"chaincrf__C": [0.1, 10.0]}, cv=3).fit(X, data.y)
+    >>> search.best_params_, round(search.score(X, data.y), 2)
+    ({'chaincrf__C': 10.0}, 0.96)
+    >>> scaler = PerToken(StandardScaler()).fit(X)
+    >>> [x.shape for x in scaler.transform(X)[:2]], scaler.get_feature_names_out()
+    ([(11, 2), (14, 2)], array(['x0', 'x1'], dtype=object))
+    >>> scaler.set_output(transform="pandas").fit_transform(X)[0].columns.tolist()
+    ['x0', 'x1']
+    """
+
+    transformer: Annotated[Any, TRANSFORMER]
+
+    def fit(self, X: UserData, y: UserData = None) -> Self:
+        """Fit the transformer to the tokens of all sequences; y has the labels of each sequence, or is None."""
+        self._fit("fit", X, y)
+        return self
+
+    def fit_transform(self, X: UserData, y: UserData = None) -> list[Any]:
+        """Fit the transformer to the tokens of all sequences, and return the transformed sequences."""
+        tokens, chains = self._fit("fit_transform", X, y)
+        return _cut(tokens, chains)
+
+    def transform(self, X: UserData) -> list[Any]:
+        """Return the transformed sequences, each with one row per token."""
+        check_is_fitted(self)
+        tokens, chains = _stack(X)
+        # scikit-learn refuses tables without rows.
+        return _cut(_call(self.transformer_.transform, tokens), chains) if chains.n_nodes else Ragged(X)
+
+    def get_feature_names_out(self, input_features: UserData = None) -> Array:
+        """Return the names of the columns of transformed sequences."""
+        check_is_fitted(self)
+        return np.asarray(self.transformer_.get_feature_names_out(input_features))
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set the type of transformed sequences: "pandas" or "polars" for data frames, or "default"."""
+        for transformer in (self.transformer, getattr(self, "transformer_", None)):
+            if transformer is not None:
+                transformer.set_output(transform=transform)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Return the number of columns of the sequences passed to `fit`."""
+        return int(self.transformer_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Return the names of the columns of the data frames passed to `fit`."""
+        return np.asarray(self.transformer_.feature_names_in_)
+
+    def _fit(self, method: str, X: UserData, y: UserData) -> tuple[UserData, Chains]:
+        """Call the method "fit" or "fit_transform" of a new transformer; return what it returns, and the chains."""
+        self._validate_params()
+        tokens, chains = _stack(X)
+        if chains.n_nodes == 0:
+            raise ValueError(f"X has {chains.n_samples} sequence(s) and no token: expected at least one token to fit")
+        transformer = clone(self.transformer)
+        fitted = _call(getattr(transformer, method), tokens, None if y is None else flat_labels(y, chains))
+        self.transformer_ = transformer
+        return fitted, chains
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.dict = True
+        return tags
+
+
+def _call(method: Callable[..., UserData], tokens: UserData, *labels: UserData) -> UserData:
+    """Return method(tokens, *labels); if tokens are feature dicts and the transformer fails, say what to do."""
+    try:
+        return method(tokens, *labels)
+    except (TypeError, ValueError, AttributeError) as error:
+        if not isinstance(tokens, list):
+            raise
+        raise TypeError(
+            f"X has feature dicts or lists of feature names, and the transformer cannot read them ({error}): expected "
+            "arrays, or feature dicts with DictVectorizer as the first step, as in "
+            "PerToken(make_pipeline(DictVectorizer(), ...))"
+        ) from error
+
+
+def _stack(X: UserData) -> tuple[UserData, Chains]:
+    """Return the tokens of all sequences as a matrix, a data frame or a list of feature dicts, and the chains."""
+    if is_sparse(X) or is_frame(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
+        raise ValueError(
+            f"X is one {type(X).__name__} of shape {X.shape}: PerToken expects a list of sequences; pass [X] if X is a "
+            "single sequence, and use the transformer without PerToken if X has the tokens of all sequences"
+        )
+    parts, chains, kind = open_sequences(X)
+    if chains.n_nodes == 0 or kind is None:
+        return None, chains
+    if kind == "dicts":
+        return list(chain.from_iterable(parts)), chains
+    named = {f"X[{i}]": part for i, part in enumerate(parts) if is_sparse(part) or len(part)}
+    library = _frame_library(named.values())
+    if library is not None:
+        return library.concat(_same_columns(named)), chains
+    matrices = read_matrices(named)
+    return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains
+
+
+def _frame_library(parts: Iterable[UserData]) -> ModuleType | None:
+    """Return pandas, polars or another module with a function `concat` if all parts are its data frames, else None."""
+    roots = {type(part).__module__.partition(".")[0] if is_frame(part) else "" for part in parts}
+    library = sys.modules.get(roots.pop()) if len(roots) == 1 else None
+    return library if hasattr(library, "concat") else None
+
+
+def _same_columns(frames: Mapping[str, UserData]) -> list[UserData]:
+    """Return the frames with their columns in the order of the first frame; raise if the columns differ."""
+    (first, one), *others = frames.items()
+    columns = list(one.columns)
+    for name, frame in others:
+        if Counter(frame.columns) != Counter(columns):
+            raise ValueError(
+                f"{name} has the columns {shown_list(frame.columns)} and {first} has {shown_list(columns)}: expected "
+                "the same columns in every sequence"
+            )
+    return [frame if list(frame.columns) == columns else frame[columns] for frame in frames.values()]
+
+
+def _cut(tokens: UserData, chains: Chains) -> list[Any]:
+    """Cut the result of a transformer into sequences; raise if it has more or fewer rows than there are tokens."""
+    n_rows = tokens.shape[0]
+    if n_rows != chains.n_nodes:
+        raise ValueError(
+            f"the transformer returned {n_rows} rows for {chains.n_nodes} tokens: expected one row per token; use a "
+            "transformer that keeps all rows"
+        )
+    rows: UserData = tokens.tocsr() if is_sparse(tokens) else getattr(tokens, "iloc", tokens)
+    return Ragged(rows[low:high] for low, high in pairwise(chains.offsets.tolist()))
