@@ -81,12 +81,13 @@ def test_frames_of_words_and_numbers():
     frame = pd.DataFrame({"sky": ["grey", "blue", "grey", "blue"] * 20, "wet": [1, 0, 1, 0] * 20})
     model = MarkovNetwork(structure="full").fit(frame)
     assert [values.tolist() for values in model.categories_] == [["blue", "grey"], [0, 1]]
-    assert model.impute([["grey", None]]).tolist() == [["grey", 1]]
+    assert model.impute(pd.DataFrame({"sky": ["grey"], "wet": [None]})).tolist() == [["grey", 1]]
     assert model.sample(3, random_state=0).shape == (3, 2)
-    with pytest.raises(ValueError, match=r"X\[0, 0\] is 'red': expected one of"):
-        model.score_samples([["red", 1]])
     with pytest.raises(ValueError, match="kernel='rbf' compares numbers"):
         MarkovNetwork("rbf").fit(frame)
+    model = MarkovNetwork(structure="full").fit(frame.to_numpy())
+    with pytest.raises(ValueError, match=r"X\[0, 0\] is 'red': expected one of"):
+        model.score_samples([["red", 1]])
     with pytest.raises(ValueError, match="X has 3 columns: expected 2"):
         model.score_samples([["grey", 1, 2]])
     with pytest.raises(ValueError, match="variable 1 of X has only missing values"):

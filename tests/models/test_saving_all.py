@@ -59,7 +59,7 @@ MODELS = {
     "density of words": lambda: MarkovNetwork(structure="tree").fit(
         pd.DataFrame(
             {"a": np.where(TABLE[:, 0], "x", None), "b": np.where(TABLE[:, 1] > 1, "p", "q"), "c": TABLE[:, 2]}
-        )
+        ).to_numpy()
     ),
     "density of numbers": lambda: MarkovNetwork("rbf", gamma=0.5, structure="full").fit(TABLE),
 }

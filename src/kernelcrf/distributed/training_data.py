@@ -29,7 +29,7 @@ from kernelcrf.readers.containers import is_missing_value
 from kernelcrf.readers.labels import SETS, LabelReader, distinct_labels, flat_labels
 from kernelcrf.readers.sequences import WORDS, Kind, SequenceReader, open_sequences
 from kernelcrf.readers.weights import read_class_weights, read_weights, weigh_samples
-from kernelcrf.validation import shown
+from kernelcrf.validation import shown, shown_list
 
 SPARSE_BYTES = 24
 
@@ -47,6 +47,7 @@ class DataSummary:
     labels : all distinct labels, in the order of appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
     names : the feature names of the vocabulary; empty unless the inputs are feature dicts without hashing.
+    columns : the names of the columns of data frames; empty if the columns have no names.
     """
 
     sequences: int
@@ -60,6 +61,7 @@ class DataSummary:
     labels: dict[Hashable, None] = field(default_factory=dict)
     counts: Counter[Hashable] = field(default_factory=Counter)
     names: frozenset[str] = frozenset()
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
@@ -100,7 +102,8 @@ class DataSummary:
             n_features=None if kind == "dicts" else reader.n_features,
             n_values=int(flat.nnz if is_sparse(flat) else flat.size),
             itemsize=flat.dtype.itemsize,
-            names=frozenset(reader.feature_names or ()),
+            names=frozenset(reader.vocabulary or ()),
+            columns=() if reader.column_names is None else tuple(reader.column_names),
         )
 
     def __add__(self, other: DataSummary) -> DataSummary:
@@ -113,6 +116,8 @@ class DataSummary:
             raise _difference_error(WORDS[self.kind], WORDS[other.kind])
         if self.n_features and other.n_features and self.n_features != other.n_features:
             raise _difference_error(f"{self.n_features} features", f"{other.n_features} features")
+        if self.n_features and other.n_features and set(self.columns) != set(other.columns):
+            raise _difference_error(*(f"the column names [{shown_list(own.columns)}]" for own in (self, other)))
         return DataSummary(
             sequences=self.sequences + other.sequences,
             tokens=self.tokens + other.tokens,
@@ -125,6 +130,7 @@ class DataSummary:
             labels=self.labels | other.labels,
             counts=self.counts + other.counts,
             names=self.names | other.names,
+            columns=self.columns or other.columns,
         )
 
     def check_tokens(self, weight: str) -> None:
@@ -153,7 +159,8 @@ class DataSummary:
     def reader(self, hash_features: int | None) -> SequenceReader:
         """Return the reader that converts the inputs of all parts to arrays with the same columns."""
         if self.kind is None or self.kind != "dicts":
-            return SequenceReader(self.kind or "dense", int(self.n_features or 0))
+            names = np.array(self.columns, object) if self.columns else None
+            return SequenceReader(self.kind or "dense", int(self.n_features or 0), None, names)
         if hash_features is not None:
             vectorizer = feature_dicts.new_vectorizer(hash_features)
         else:

@@ -39,10 +39,10 @@ from kernelcrf.validation import COUNT, SEED, SIZE, either, one_of, validated
 class ChainCRF(KernelEstimator[ChainModel]):
     """Conditional random field on sequences, with kernels.
 
-    X is a list of sequences. A sequence is an array or a sparse matrix with one row per token, or a list of feature
-    dicts. If `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of label
-    sequences. None is a missing label, and so is -1 if all other labels are strings or integers >= 0. A set of labels
-    means that the label is one of the elements of the set.
+    X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
+    of feature dicts. If `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of
+    label sequences. None is a missing label, and so is -1 if all other labels are strings or integers >= 0. A set of
+    labels means that the label is one of the elements of the set.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     objective_curve_ : (n_iter_ + 1,) the objective at each iteration.
     gap_curve_ : (n_iter_ + 1, 3) relative certified gap, passes over the data and seconds at each iteration.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
-    n_features_in_ : number of columns of the inputs.
+    n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
 
     Examples
     --------
@@ -152,6 +152,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     _model_type = ChainModel
 
     classes_ = Fitted[Array]("labels.classes")
+    feature_names_in_ = Fitted[Array]("reader.known_names")
     transitions_ = Fitted[Floats]("transitions")
     edge_coef_ = Fitted[Floats | None]("edge_coef")
     landmark_positions_ = Fitted[Places | None]("landmark_positions")

@@ -69,7 +69,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     potentials_ : list of the tables of these pairs, (n_values, n_values) each.
     certificate_ : certificate of the fit, for the model with the pairs `edges_`.
     search_ : rounds of structure="auto", and the pairs not added, with bounds on their gains; else None.
-    n_features_in_, n_iter_
+    n_features_in_, feature_names_in_, n_iter_
 
     Examples
     --------
@@ -101,6 +101,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     edges_ = Fitted[Places]("edges")
     potentials_ = Fitted[list[Floats]]("potentials")
     n_features_in_ = Fitted[int]("n_features")
+    feature_names_in_ = Fitted[Array]("reader.known_names")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit to the rows of X; `sample_weight` has one weight per row, and y is ignored."""

@@ -7,13 +7,11 @@ a column may have any two values, and no label is missing. A one-dimensional y c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, validate_data
@@ -21,13 +19,13 @@ from sklearn.utils.validation import check_array, validate_data
 from kernelcrf.arrays import Array, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
+from kernelcrf.readers.columns import known_names, named_errors, names_from_config, stand_in
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown, shown_list
 
 DTYPES = (np.float64, np.float32)
-LONGEST = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,29 +47,24 @@ class RowReader:
         """Check X and y; return a reader for rows with the columns of X, X as a dense or CSR matrix, and y."""
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
-        X, y, columns = _rows(X), _targets(y), type(owner, (BaseEstimator,), {})()
-        with _named_errors("X", "y"):
+        X, y, columns = _rows(X), _targets(y), stand_in(owner)
+        with named_errors("X", "y"):
             X, y = validate_data(columns, X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output)
         return cls(owner, columns.n_features_in_, getattr(columns, "feature_names_in_", None)), as_writable(X), y
 
     @property
     def known_names(self) -> Array:
         """Return the names of the columns; raise if the columns have no names."""
-        if self.feature_names is None:
-            raise AttributeError(f"{self.owner} was fitted to columns without names: fit to a data frame to get names")
-        return self.feature_names
+        return known_names(self.owner, self.feature_names)
 
     def read(self, X: UserData) -> Inputs:
         """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows."""
         X = _rows(X)
         if isinstance(X, list) and not X:
             return np.empty((0, self.n_features))
-        # scikit-learn compares the columns of X with attributes of an estimator, whose class its errors mention.
-        columns = type(self.owner, (BaseEstimator,), {})()
+        columns = stand_in(self.owner, self.feature_names)
         columns.n_features_in_ = self.n_features
-        if self.feature_names is not None:
-            columns.feature_names_in_ = self.feature_names
-        with _named_errors("X"):
+        with named_errors("X"):
             X = validate_data(columns, X, reset=False, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=0)
         return as_writable(X)
 
@@ -83,11 +76,8 @@ class RowReader:
     @classmethod
     def from_config(cls, owner: str, config: Mapping[str, UserData]) -> RowReader:
         """Return the reader whose `to_config` returned `config`."""
-        n_features, names = read_count(config, "n_features", 1), config["feature_names"]
-        strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if names is not None and not (strings and len(names) == n_features):
-            raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} strings, or null")
-        return cls(owner, n_features, None if names is None else np.array(names, object))
+        n_features = read_count(config, "n_features", 1)
+        return cls(owner, n_features, names_from_config(config, n_features))
 
 
 def _rows(X: UserData) -> UserData:
@@ -120,23 +110,9 @@ def _targets(y: UserData) -> UserData:
     return np.asarray(y.tolist() if held else y)
 
 
-@contextmanager
-def _named_errors(*names: str) -> Iterator[None]:
-    """Shorten errors of scikit-learn to one line; put `names` before a line that mentions none of them."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        line = " ".join(str(error).split())
-        line = line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
-        named = any(name in line.replace(".", " ").replace(",", " ").replace(":", " ").split() for name in names)
-        raise (ValueError if isinstance(error, ValueError) else TypeError)(
-            line if named else f"{' or '.join(names)}: {line}"
-        ) from None
-
-
 def find_classes(y: Array) -> tuple[Array, Labels]:
     """Return the classes, which are the sorted distinct labels of y, and the class index of each label in y."""
-    with _named_errors("y"):
+    with named_errors("y"):
         check_classification_targets(y)
     try:
         classes, indices = np.unique(y, return_inverse=True)
@@ -163,7 +139,7 @@ def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> floa
     if not len(predicted):
         raise ValueError("X has no rows: expected at least one row to score")
     weights = read_weights(sample_weight, len(predicted), "row")
-    with _named_errors("y"):
+    with named_errors("y"):
         return float(accuracy_score(_targets(y), predicted, sample_weight=weights))
 
 
@@ -193,7 +169,7 @@ class LabelSetReader:
 
     def read(self, y: UserData) -> Labels:
         """Return y as a matrix of indices: 0 or 1 for the first or second value of a column, -1 for a missing label."""
-        with _named_errors("y"):
+        with named_errors("y"):
             y = check_array(_targets(y), accept_sparse="csr", ensure_2d=False, dtype=None, ensure_min_samples=0)
         Y = _columns(y) if y.shape[0] else np.empty((0, len(self.values)))
         if Y.shape[1] != len(self.values):

@@ -13,7 +13,7 @@ sequence may be empty. `read` accepts only data of the same kind and with the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Number
@@ -23,14 +23,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
-from kernelcrf.arrays import Array, DType, Inputs, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, Inputs, UserData, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrices
+from kernelcrf.readers.columns import known_names, match_columns, names_from_config, read_columns
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
+from kernelcrf.readers.stacking import stack_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -45,11 +47,13 @@ class SequenceReader:
 
     kind : "dense", "sparse" or "dicts".
     vectorizer : converts feature dicts to rows of numbers; None for other kinds.
+    column_names : the names of the columns if `fit` was given data frames; otherwise None.
     """
 
     kind: Kind
     n_features: int
     vectorizer: feature_dicts.Vectorizer | None = None
+    column_names: Array | None = None
 
     @classmethod
     def fit(
@@ -67,6 +71,7 @@ class SequenceReader:
         first : the number of the first sequence in the user's data, for error messages.
         """
         parts, chains, kind = open_sequences(X, lengths, first)
+        names = None
         if chains.n_samples == 0:
             raise ValueError("X has no sequences: expected at least one sequence")
         if kind is None or chains.n_nodes == 0:
@@ -85,10 +90,12 @@ class SequenceReader:
                 "pass hash_features=None"
             )
         else:
-            vectorizer, flat = None, _stack(parts, chains, lengths is None)
+            place = _placing(chains, lengths)
+            parts, names = read_columns(parts, place)
+            vectorizer, flat = None, stack_sequences(parts, chains, place)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
-        return cls(kind, flat.shape[1], vectorizer), flat, chains
+        return cls(kind, flat.shape[1], vectorizer, names), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
         """Return the tokens of X as a matrix, dense or CSR, and the chains; drop features that `fit` did not see."""
@@ -113,7 +120,8 @@ class SequenceReader:
             )
         if self.vectorizer is not None:
             return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
-        flat = _stack(parts, chains, lengths is None)
+        place = _placing(chains, lengths)
+        flat = stack_sequences(match_columns(parts, place, self.column_names), chains, place)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
@@ -139,14 +147,23 @@ class SequenceReader:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the columns, or None if there is no vocabulary."""
-        return list(self.vectorizer.feature_names_) if isinstance(self.vectorizer, DictVectorizer) else None
+        """Return the names of the columns, from the vocabulary or from data frames, or None if they have no names."""
+        if isinstance(self.vectorizer, DictVectorizer):
+            return list(self.vectorizer.feature_names_)
+        return None if self.column_names is None else list(self.column_names)
+
+    @property
+    def known_names(self) -> Array:
+        """Return the names of the columns of data frames; raise AttributeError if `fit` was given no data frames."""
+        return known_names("ChainCRF", self.column_names)
 
     def to_config(self) -> dict[str, object]:
         """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
         config: dict[str, object] = {"kind": self.kind, "n_features": self.n_features}
+        if self.feature_names is not None:
+            config["feature_names"] = self.feature_names
         if isinstance(self.vectorizer, DictVectorizer):
-            config |= {"feature_names": self.feature_names, "separator": self.vectorizer.separator}
+            config["separator"] = self.vectorizer.separator
         return config
 
     @classmethod
@@ -156,7 +173,7 @@ class SequenceReader:
         if kind not in WORDS:
             raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
         if kind != "dicts":
-            return cls(kind, n_features)
+            return cls(kind, n_features, None, names_from_config(config, n_features))
         if names is None:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
         separator = config["separator"]
@@ -272,6 +289,11 @@ def _number_chains(sizes: Array, first: int) -> Chains:
     return Chains(chains.offsets, np.arange(first, first + len(sizes))) if first else chains
 
 
+def _placing(chains: Chains, lengths: UserData) -> Callable[[int], str]:
+    """Return a function that names the part i of X in error messages: "X[i]", or "X" if `lengths` is given."""
+    return lambda i: f"X[{chains.number(i)}]" if lengths is None else "X"
+
+
 def _holds_tokens(table: UserData) -> bool:
     """Return whether the table is a NumPy array of tokens, which NumPy makes from sequences of equal length."""
     held = isinstance(table, np.ndarray) and table.dtype == object and table.size
@@ -289,44 +311,3 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTo
     if len(parts) == 1 and isinstance(parts[0], feature_dicts.NamedTokens):
         return parts[0]
     return list(chain.from_iterable(parts))
-
-
-def _stack(parts: Sequence[UserData], chains: Chains, cut: bool) -> Inputs:
-    """Stack sequences to one matrix; raise if they have different numbers of columns or values that are not finite.
-
-    cut : whether each entry of `parts` is a sequence; otherwise there is one entry with the tokens of all sequences.
-    """
-    forms = {_form(part) for part in parts}
-    if len(forms) > 1 or None in forms:
-        names = [f"X[{chains.number(i)}]" if cut else "X" for i in range(len(parts))]
-        parts = read_matrices(dict(zip(names, parts, strict=True)))
-    if is_sparse(parts[0]):
-        flat: Inputs = sp.csr_array(sp.vstack(parts, format="csr"))
-        if not flat.has_canonical_format:
-            flat = flat.copy()
-            flat.sum_duplicates()
-    else:
-        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    _check_finite(flat, chains)
-    return as_writable(flat)
-
-
-def _form(part: UserData) -> tuple[DType, int] | None:
-    """Return the dtype and the number of columns of a 2-D array of floats; return None for anything else."""
-    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
-        return part.dtype, part.shape[1]
-    return None
-
-
-def _check_finite(flat: Inputs, chains: Chains) -> None:
-    values = flat.data if is_sparse(flat) else flat
-    if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
-        return
-    place = np.argwhere(~np.isfinite(values))[0]
-    row = int(np.searchsorted(flat.indptr, place[0], side="right")) - 1 if is_sparse(flat) else int(place[0])
-    column = int(flat.indices[place[0]]) if is_sparse(flat) else int(place[1])
-    value = "NaN" if np.isnan(values[tuple(place)]) else values[tuple(place)]
-    raise ValueError(
-        f"X has the value {value} in {chains.place(row)}, feature {column}: expected finite numbers; "
-        "sklearn.impute.SimpleImputer fills in missing values"
-    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
+from kernelcrf.readers.columns import check_names, known_names, names_from_config, read_names
 from kernelcrf.readers.containers import is_missing_value, read_table
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.validation import shown, shown_list
@@ -24,17 +25,25 @@ class TableReader:
     """Reads tables with the same columns (variables) as the table passed to `fit`.
 
     categories : the sorted distinct values of each variable.
+    feature_names : the names of the variables if `fit` was given a data frame; otherwise None.
     """
 
     categories: tuple[Array, ...]
+    feature_names: Array | None = None
 
     @classmethod
     def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
         """Return a reader for tables with the columns of X, and X as indices like those that `read` returns."""
         table = read_table(X, "X")
         _check_shape(table)
-        reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)))
+        names = read_names("MarkovNetwork", X, "X")
+        reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)), names)
         return reader, reader._encode(table)
+
+    @property
+    def known_names(self) -> Array:
+        """Return the names of the variables; raise AttributeError if they have no names."""
+        return known_names("MarkovNetwork", self.feature_names)
 
     def read(self, X: UserData) -> Labels:
         """Return X as an array of indices into the categories of each column; -1 is a missing value."""
@@ -42,6 +51,7 @@ class TableReader:
         if table.ndim and not len(table):
             return np.empty((0, len(self.categories)), np.int32)
         _check_shape(table)
+        check_names("MarkovNetwork", X, "X", self.feature_names)
         if table.shape[1] != len(self.categories):
             raise ValueError(f"X has {table.shape[1]} columns: expected {len(self.categories)}, as in fit")
         return self._encode(table)
@@ -57,13 +67,15 @@ class TableReader:
         return table
 
     def to_config(self) -> dict[str, object]:
-        """Return the categories as a dict that can be written as JSON; `from_config` reads this dict."""
-        return {"categories": [values_to_config(values) for values in self.categories]}
+        """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
+        names = {} if self.feature_names is None else {"feature_names": list(self.feature_names)}
+        return {"categories": [values_to_config(values) for values in self.categories], **names}
 
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> TableReader:
         """Return the reader whose `to_config` returned `config`."""
-        return cls(tuple(values_from_config(values) for values in config["categories"]))
+        categories = tuple(values_from_config(values) for values in config["categories"])
+        return cls(categories, names_from_config(config, len(categories)))
 
     def _encode(self, table: Array) -> Labels:
         indices = np.full(table.shape, -1, np.int32)
