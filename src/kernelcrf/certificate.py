@@ -84,6 +84,12 @@ class Certificate:
         return bool(np.isfinite(self.objective) and np.isfinite(self.lower_bound))
 
     @property
+    def measure(self) -> str:
+        """Return what a fit must bring below `tol`: its certified gap or, if labels are missing, its gradient."""
+        missing = self.lower_bound == -np.inf and self.status != TEMPERED
+        return "size of the gradient" if missing else "certified gap"
+
+    @property
     def gap_in_span(self) -> float:
         """Return the objective minus its lower bound, in the span of the basis."""
         return self.objective - self.lower_bound

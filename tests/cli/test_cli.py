@@ -273,8 +273,9 @@ def test_a_fit_with_missing_labels_says_that_it_has_no_certificate(tmp_path):
 def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     result = run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--max-iter", 1, "--set", "solver=lbfgs")
     assert result.exit_code == 0
-    assert "warning: " in result.stderr
-    assert "status 'max_iter'" in result.stderr
+    assert re.search(
+        r"^warning: .*m\.kcrf: the fit ended with status 'max_iter'.*: increase max_iter or tol$", result.stderr
+    )
     assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
 
 

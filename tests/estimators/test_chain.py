@@ -1,4 +1,5 @@
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.metrics import get_scorer
+from kernelcrf.metrics import flat_accuracy, get_scorer
 
 
 @pytest.fixture(scope="module")
@@ -303,10 +304,31 @@ def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):
     data = make_sequences(10, random_state=0)
     crf = ChainCRF("linear", verbose=1).fit(data.X, data.y)
     shown = capsys.readouterr().err
+    assert f"{crf.n_iter_} iterations" in shown.split("\r")[-1]
     assert "ChainCRF" in shown
     assert f"objective {crf.certificate_.objective:.6g}, gap" in shown
     ChainCRF("linear").fit(data.X, data.y)
     assert not capsys.readouterr().err
+
+
+def test_the_bar_of_a_search_counts_the_iterations_of_its_last_fit(capsys):
+    data = make_sequences(10, random_state=0)
+    crf = ChainCRF("linear", C="evidence", verbose=1).fit(data.X, data.y)
+    assert re.search(rf" {crf.n_iter_} iterations .*fit [1-9]\d*, objective", capsys.readouterr().err.split("\r")[-1])
+
+
+def test_labels_of_another_type_than_those_of_the_fit_have_no_score():
+    data = make_sequences(10, random_state=0)
+    crf = ChainCRF("linear").fit(data.X, data.y)
+    texts = [list(map(str, labels)) for labels in data.y]
+    with pytest.raises(
+        ValueError, match=r"y has labels such as '\d' of type str, and the data of the fit .* of type int"
+    ):
+        crf.score(data.X, texts)
+    with pytest.raises(ValueError, match=r"y_true has labels such as '\d' of type str, and y_pred .* of type int"):
+        flat_accuracy(texts, crf.predict(data.X))
+    mixed = [[str(labels[0]), *labels[1:]] for labels in data.y]
+    assert 0 < crf.score(data.X, mixed) < crf.score(data.X, data.y) == crf.score(data.X, [y + 0.0 for y in data.y])
 
 
 @pytest.mark.parametrize(

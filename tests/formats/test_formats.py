@@ -76,6 +76,12 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
             b'{"vectors": [[1]]}\n{"vectors": [[1, 2]]}\n',
             "line 2: the tokens of this sequence have vectors with 2 entries",
         ),
+        (
+            "a.jsonl",
+            b'{"features": [["a"]]}\n{"tokens": ["a"]}\n',
+            "have text with 1 entries, but in the first sequence they have features: expected",
+        ),
+        ("a.jsonl", b'{"features": [{"v": [1, 2]}]}\n', r"one feature per entry, such as 'v\[0\]'"),
         ("a.jsonl", b'{"tokens": ["a"], "weight": -1}\n', "weight is -1: expected a number >= 0"),
         ("a.jsonl", b'{"tokens": ["a"], "labels": [{}]}\n', "a label is {}: expected"),
         ("a.crfsuite", b"A\tx:y\n", "line 1: got 'y' after a colon: expected a finite number"),

@@ -10,7 +10,7 @@ import pytest
 from matplotlib import colors
 from matplotlib.text import Text
 
-from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF
+from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF, make_report
 from kernelcrf.datasets import make_sequences
 from kernelcrf.metrics import expected_calibration_error
 from kernelcrf.plotting import (
@@ -145,6 +145,15 @@ def test_the_gap_of_a_fit(crf, against):
     assert again.line_.get_color() != BLUE
     with pytest.raises(ValueError, match="against='hours': expected 'passes' or 'seconds'"):
         display.plot(against="hours")
+
+
+def test_a_fit_with_missing_labels_has_no_certified_gap(data):
+    labels = [[None, *labels[1:]] for labels in data.y]
+    crf = ChainCRF(n_components=10, random_state=0).fit(data.X, labels)
+    assert GapDisplay.from_estimator(crf).ax_.get_ylabel() == "relative size of the gradient"
+    html = make_report(crf, data.X, data.y)
+    assert "The size of the gradient during the fit." in html
+    assert "certified gap" not in html.lower()
 
 
 def test_reliability_says_the_calibration_error(crf, data):

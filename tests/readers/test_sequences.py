@@ -166,6 +166,8 @@ INFINITE[2].data[0] = np.inf
         ([[1.0, 2.0]], None, ValueError, r"X\[0\] has 1 dim.*expected 2, one row per token"),
         ([np.ones((2, 2, 2))], None, ValueError, r"X\[0\] has 3 dim.*reshape\(len\(x\), -1\)"),
         ([[[1, 2], [1]]], None, ValueError, r"X\[0\] has tokens with different numbers of features"),
+        ([[[1, 2], np.ma.array([1, 2], mask=[0, 1])]], None, ValueError, r"X\[0\]\[1\] is a masked array"),
+        ([[sp.eye_array(2), sp.eye_array(3)]], None, ValueError, r"X\[0\] has tokens with different numbers"),
         ([np.ones((2, 2)), np.ones((2, 3))], None, ValueError, r"X\[1\] has 3 features and X\[0\] has 2"),
         (BAD, None, ValueError, r"value NaN in sequence 3, token 1, feature 2.*SimpleImputer"),
         (INFINITE, None, ValueError, r"value inf in sequence 2, token 0"),

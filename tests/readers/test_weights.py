@@ -40,6 +40,7 @@ def bad_weights(m):
         "zero": 0 * ones,
         "short": ones[:-1],
         "matrix": ones[:, None],
+        "per token": [[1.0] * (1 + i % 3) for i in range(m)],
         "strings": ["1"] * m,
         "number": 1.0,
         "complex": ones + 1j,
@@ -58,6 +59,15 @@ def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
         method(X, Y, sample_weight=weights)
     assert len(str(raised.value)) < 300
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("weights", [[[1.0] * len(y) for y in Y], np.ones(sum(map(len, Y)))], ids=["nested", "flat"])
+def test_weights_of_tokens_are_refused_with_a_remedy(weights):
+    crf = ChainCRF("linear")
+    expected = rf"expected \({len(X)},\), .* for each sequence; .*to leave out single tokens, pass None as their labels"
+    for method in (crf.fit, crf.fit(X, Y).score):
+        with pytest.raises(ValueError, match=expected):
+            method(X, Y, sample_weight=weights)
 
 
 SETS = np.column_stack((LABELS > 0, ROWS[:, 0] > 0, LABELS == 2)).astype(int)

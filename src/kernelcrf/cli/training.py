@@ -10,13 +10,12 @@ import warnings
 from collections.abc import Mapping
 
 import typer
-from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf import ChainCRF
 from kernelcrf.cli.files import check_apart, inputs, read_templates
 from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import FormatError, read
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STATIONARY
+from kernelcrf.solvers.loop import INTERRUPTED
 
 
 def fit(
@@ -37,9 +36,7 @@ def fit(
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     y = [record.labels for record in records]
-    with warnings.catch_warnings():
-        # The warning is given below, unless the user has interrupted the fit.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(record=True) as caught:
         crf.fit(inputs(records, made), y, None if set(weights) == {1.0} else weights)
     certificate = crf.certificate_
     if certificate.status == INTERRUPTED:
@@ -48,14 +45,8 @@ def fit(
         made.attach(crf)
     # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
-    if certificate.status not in (OPTIMAL, STATIONARY):
-        gap = crf.gap_curve_[-1, 0]
-        warnings.warn(
-            f"{model}: the fit ended with status {certificate.status!r} at a relative gap of {gap:.1e}, with "
-            f"tol={crf.tol:g}: increase --max-iter or --tol",
-            ConvergenceWarning,
-            stacklevel=1,
-        )
+    for warning in caught:
+        warnings.warn(f"{model}: {warning.message}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:

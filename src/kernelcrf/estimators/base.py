@@ -7,7 +7,7 @@ An estimator holds its parameters and, once it is fitted, one frozen model. `fit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
@@ -27,7 +27,7 @@ from kernelcrf.estimators.parameters import ValidatedEstimator, plain_parameters
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Corpus, Problem, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
-from kernelcrf.fitting.fit import Settings, Start
+from kernelcrf.fitting.fit import Callback, Settings, Start
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
@@ -219,16 +219,24 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         return found
 
     @contextmanager
-    def _progress(self, where: Callable[[], str]) -> Iterator[Callable[[Record], None] | None]:
-        """If `verbose`, show a progress bar with the objective, its certified gap and the text from `where`."""
+    def _progress(self, where: Callable[[], str]) -> Iterator[Callback]:
+        """If `verbose`, show a progress bar with the objective, its gap and the text from `where`.
+
+        The bar counts the iterations of one fit, as `n_iter_` does. In a search, it also shows the number of the fit.
+        """
         if not self.verbose:
             yield None
             return
         with tqdm(desc=type(self).__name__, unit=" iterations") as bar:
+            n_fits = 0
 
-            def show(record: Record) -> None:
-                bar.update()
-                told = [f"objective {record.value:.6g}", f"gap {record.relative_gap:.1e}", where()]
+            def show(history: Sequence[Record]) -> None:
+                nonlocal n_fits
+                record, n_iter = history[-1], len(history) - 1
+                n_fits += n_fits == 0 or n_iter <= bar.n
+                bar.update(n_iter - bar.n)
+                fit = f"fit {n_fits}" if n_fits > 1 else ""
+                told = [fit, f"objective {record.value:.6g}", f"gap {record.relative_gap:.1e}", where()]
                 bar.set_postfix_str(", ".join(filter(None, told)))
 
             yield show
@@ -241,8 +249,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
             kind = "gap in the kernel's whole function space"
             gap = certificate.gap_full / max(abs(certificate.objective), np.finfo(np.float64).tiny)
         else:
-            kind = "certified gap" if np.isfinite(certificate.lower_bound) else "size of the gradient"
-            gap = last.relative_gap
+            kind, gap = certificate.measure, last.relative_gap
         above = f", above tol={self.tol:g}" if gap > self.tol else ""
         remedy = "increase max_iter or tol"
         if certificate.rounding * max(1.0, abs(certificate.objective)) > self.tol * abs(certificate.objective):

@@ -305,7 +305,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         found = self._distribution(X, lengths)
         best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
         right, known = self._model.labels.compare(best, tokens)
-        weights = score_weights(sample_weight, found.chains.lengths, known, "token")
+        weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
         return float(np.average(right[known], weights=weights))
 
     @validated(n_terms=COUNT)

@@ -227,7 +227,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))
-        weights = score_weights(sample_weight, order.lengths, known, "node")
+        weights = score_weights(sample_weight, order.lengths, known, "graph")
         return float(np.average(right[known], weights=weights))
 
     def _distribution(self, X: UserData) -> tuple[GraphSamples, NetworkDistribution]:

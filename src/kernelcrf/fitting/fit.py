@@ -28,7 +28,7 @@ from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, first_point, minimise
 from kernelcrf.terms import Layout, Term
 
-Callback = Callable[[Record], None] | None
+Callback = Callable[[Sequence[Record]], None] | None
 Keep = Callable[["Start"], None] | None
 
 FIRST_ATOMS = 64
@@ -46,7 +46,7 @@ class Settings:
     certify_full : whether to compute gap_full, for which the whole kernel matrix is computed; "auto" always does.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
     engine : the threads of this process.
-    callback : called with the record of every iteration.
+    callback : called at every iteration with the history so far.
     """
 
     n_components: int | str | None = None

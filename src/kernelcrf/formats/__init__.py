@@ -87,10 +87,11 @@ def read_batches(
         for record in batch:
             first = first or record
             if (record.kind, record.width) != (first.kind, first.width):
+                both = (record, first)
+                own, other = (f"{one.kind} with {one.width} entries" if one.width else one.kind for one in both)
                 raise FormatError(
-                    f"{record.place}: the tokens of this sequence have {record.kind} with {record.width} entries, but "
-                    f"in the first sequence they have {first.kind} with {first.width} entries: expected the same in "
-                    "the whole file"
+                    f"{record.place}: the tokens of this sequence have {own}, but in the first sequence they have "
+                    f"{other}: expected the same in the whole file"
                 )
         if batch:
             yield batch

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.readers.containers import is_missing_value, read_labels, read_list
+from kernelcrf.readers.labels import check_same_type
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -61,6 +62,8 @@ def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str 
         pred.append([said[t] for t in known])
     if not any(true):
         raise ValueError(f"no token of y_true ({len(y_true)} sequences) has a known label: expected at least one")
+    if name == "y_pred":
+        check_same_type(chain.from_iterable(true), chain.from_iterable(pred), "y_true", name)
     return Pairs(true, pred, _weights(sample_weight, true))
 
 

@@ -48,10 +48,11 @@ class CurveDisplay(Display):
 
 
 class GapDisplay(CurveDisplay):
-    """Plot of the relative certified gap of a fit against passes over the data or seconds.
+    """Plot of the relative gap of a fit against passes over the data or seconds.
 
     gap, passes, seconds : one entry per iteration, after an entry for the start of the fit.
     tol : the tolerance of the fit, which is drawn as a line; None draws no line.
+    measure : what the gap is, for the label of the axis.
 
     Examples
     --------
@@ -66,7 +67,12 @@ class GapDisplay(CurveDisplay):
     """
 
     def __init__(
-        self, gap: npt.ArrayLike, passes: npt.ArrayLike, seconds: npt.ArrayLike, tol: float | None = None
+        self,
+        gap: npt.ArrayLike,
+        passes: npt.ArrayLike,
+        seconds: npt.ArrayLike,
+        tol: float | None = None,
+        measure: str = "certified gap",
     ) -> None:
         self.gap, self.passes, self.seconds = (np.asarray(values, np.float64) for values in (gap, passes, seconds))
         if not self.gap.shape == self.passes.shape == self.seconds.shape == (self.gap.size,):
@@ -74,7 +80,7 @@ class GapDisplay(CurveDisplay):
                 f"gap, passes and seconds have the shapes {self.gap.shape}, {self.passes.shape} and "
                 f"{self.seconds.shape}: expected one-dimensional arrays of equal length"
             )
-        self.tol = tol
+        self.tol, self.measure = tol, measure
 
     @classmethod
     def from_estimator(
@@ -82,17 +88,19 @@ class GapDisplay(CurveDisplay):
     ) -> GapDisplay:
         """Plot the relative certified gap of a fitted ChainCRF at each iteration of its fit.
 
-        If training labels were missing, the numbers show how close the fit is to a stationary point instead.
+        If training labels were missing, there is no certificate, and the size of the gradient is plotted instead.
         """
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
-        return cls(gap, passes, seconds, estimator.tol).plot(ax, against=against, name=name)
+        return cls(gap, passes, seconds, estimator.tol, estimator.certificate_.measure).plot(
+            ax, against=against, name=name
+        )
 
     @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
         """Plot the gap on a logarithmic scale; `against` is the horizontal axis, and the legend shows `name`."""
         ax = self._draw(ax, getattr(self, against), self.gap, "o-" if len(self.gap) <= 40 else "-", name)
-        ax.set(yscale="log", xlabel=AGAINST[against], ylabel="relative certified gap")
+        ax.set(yscale="log", xlabel=AGAINST[against], ylabel=f"relative {self.measure}")
         said = f"tol = {self.tol:g}" if self.tol is not None else ""
         if self.tol is not None and said not in [text.get_text() for text in ax.texts]:
             ax.axhline(self.tol, color=GREY, linestyle="--", linewidth=1)

@@ -121,12 +121,7 @@ def read_lengths(lengths: UserData) -> Ints:
 
 def read_matrix(part: UserData, name: str) -> Inputs:
     """Convert the tokens of a sequence to a matrix of numbers, dense or CSR, with one row per token."""
-    try:
-        array: UserData = _stack_tokens(read_container(part, name), name)
-    except ValueError:
-        raise ValueError(
-            f"{name} has tokens with different numbers of features: expected the same number for every token"
-        ) from None
+    array = _stack_tokens(read_container(part, name), name)
     if array.ndim != 2:
         raise ValueError(
             f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected 2, one row per token. "
@@ -256,6 +251,12 @@ def _stack_tokens(part: UserData, name: str) -> UserData:
     """Convert a sequence of tokens to an array or a sparse matrix with one row per token."""
     if is_sparse(part) or not isinstance(part, list):
         return part if is_sparse(part) else np.asarray(part)
-    if any(is_sparse(token) for token in part):
-        return sp.vstack([sp.csr_array(token) for token in part], format="csr")
-    return np.asarray([read_container(token, name) if is_collection(token) else token for token in part])
+    tokens = [read_container(x, f"{name}[{t}]") if is_collection(x) else x for t, x in enumerate(part)]
+    try:
+        if any(is_sparse(token) for token in tokens):
+            return sp.vstack([sp.csr_array(token) for token in tokens], format="csr")
+        return np.asarray(tokens)
+    except ValueError:
+        raise ValueError(
+            f"{name} has tokens with different numbers of features: expected the same number for every token"
+        ) from None

@@ -201,8 +201,16 @@ def _offsets(tokens: Sequence[UserData]) -> Ints:
 
 
 def _is_nested(value: UserData) -> bool:
+    """Return whether a value is a mapping, or a collection of strings."""
     # Comparing the type is fast, and settles most values; isinstance with Mapping is slow.
-    return type(value) not in PLAIN and isinstance(value, (*COLLECTIONS, Mapping))
+    if type(value) in PLAIN:
+        return False
+    strings = isinstance(value, COLLECTIONS) and all(isinstance(name, str) for name in value)
+    return strings or isinstance(value, Mapping)
+
+
+def _is_vector(value: UserData) -> bool:
+    return type(value) not in PLAIN and (isinstance(value, COLLECTIONS) or np.ndim(value) > 0)
 
 
 def flat_items(token: UserData, prefix: str = "") -> list[Item]:
@@ -219,6 +227,8 @@ def flat_items(token: UserData, prefix: str = "") -> list[Item]:
         full = prefix + _check_name(name)
         if _is_nested(value):
             items.extend(flat_items(value, full + SEPARATOR))
+        elif _is_vector(value):
+            raise _refuse_value(full, value)
         else:
             items.append((full, value))
     return items
@@ -244,7 +254,17 @@ def _check_item(item: Item) -> Item:
                 "leave out a feature whose value is unknown"
             )
         return name, float(value)
-    raise TypeError(
-        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a "
-        "string, a number, a boolean, a list or set of strings, or a nested dict; leave out a feature that has no value"
+    raise _refuse_value(name, value)
+
+
+def _refuse_value(name: str, value: UserData) -> TypeError:
+    remedy = "leave out a feature that has no value"
+    if _is_vector(value):
+        remedy = (
+            f"turn a vector into one feature per entry, such as {shown(name + '[0]')}: 0.5, or pass arrays of numbers "
+            "instead of feature dicts"
+        )
+    return TypeError(
+        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a string, "
+        f"a number, a boolean, a list or set of strings, or a nested dict; {remedy}"
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 import numpy.typing as npt
@@ -101,12 +101,14 @@ class LabelReader:
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
         """Return two arrays of flags, one flag per token: is the predicted index right, and is the label known?
 
-        A label that is not among the classes counts as known, and every prediction for it counts as wrong.
+        A label that is not among the classes counts as known, and every prediction for it counts as wrong. Raise if
+        the known labels and the classes have no type in common, because no prediction could be right.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         truth = [
             self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
         ]
+        check_same_type(compress(tokens, known), self._index, "y", "the data of the fit")
         return np.asarray(indices) == np.array(truth, np.intp), known
 
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
@@ -213,6 +215,17 @@ def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
                 ) from None
     _check_labels(seen, "y")
     return list(seen)
+
+
+def check_same_type(labels: Iterable[UserData], others: Iterable[UserData], name: str, other_name: str) -> None:
+    """Raise if only strings are compared with labels none of which is a string: no two of them could be equal."""
+    first, second = ({isinstance(label, str): label for label in own} for own in (labels, others))
+    if len(first) == len(second) == 1 and first.keys() != second.keys():
+        (label,), (other,) = first.values(), second.values()
+        raise ValueError(
+            f"{name} has labels such as {shown(label)} of type {type(label).__name__}, and {other_name} has labels "
+            f"such as {shown(other)} of type {type(other).__name__}: expected labels of the same type; convert one side"
+        )
 
 
 def _check_labels(labels: Iterable[UserData], name: str) -> None:

@@ -10,7 +10,7 @@ class_weight="balanced" does not count the labels of samples whose sample weight
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from numbers import Real
 
 import numpy as np
@@ -19,13 +19,16 @@ from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, UserData, is_sp
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.validation import shown, shown_list
 
+# What the samples of structured data consist of. Each of these parts has a label, but no weight.
+PARTS = {"sequence": "token", "graph": "node"}
+
 
 def read_weights(
     sample_weight: UserData, n_samples: int, noun: str, *, first: int = 0, part: bool = False
 ) -> Floats | None:
     """Return the sample weights as an array of floats, or None if `sample_weight` is None.
 
-    noun : what error messages call a sample, such as "row".
+    noun : what error messages call a sample: "sequence", "graph" or "row".
     first : the number of the first sample in the user's data, for error messages.
     part : whether `sample_weight` belongs to only a part of the data; then all weights may be 0.
     """
@@ -35,6 +38,16 @@ def read_weights(
     opened = read_container(sample_weight, "sample_weight", expected)
     if is_sparse(opened) or is_frame(opened):
         raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
+    remedy = ""
+    if noun in PARTS:
+        remedy = (
+            f"; a weight holds for all {PARTS[noun]}s of its {noun}: to leave out single {PARTS[noun]}s, pass None as "
+            "their labels"
+        )
+    if isinstance(opened, list) and any(isinstance(one, Sized) and not isinstance(one, str | bytes) for one in opened):
+        raise ValueError(
+            f"sample_weight={shown(sample_weight)} has a list or an array as a weight: expected {expected}{remedy}"
+        )
     try:
         weights = np.asarray(opened)
         # Strings are refused even if they look like numbers.
@@ -47,7 +60,7 @@ def read_weights(
             f"sample_weight={shown(sample_weight)} has entries that are not numbers: expected {expected}"
         ) from None
     if weights.shape != (n_samples,):
-        raise ValueError(f"sample_weight has shape {weights.shape}: expected {expected}")
+        raise ValueError(f"sample_weight has shape {weights.shape}: expected {expected}{remedy}")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         at = int(wrong[0])
@@ -104,15 +117,17 @@ def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: st
 
     lengths : the number of tokens or nodes of each sample.
     known : one flag per token or node: is the label known?
+    noun : what error messages call a sample: "sequence" or "graph".
     """
+    part = PARTS[noun]
     if not known.any():
-        raise ValueError(f"y has no {noun} with a known label: expected at least one {noun} to score")
-    given = read_weights(sample_weight, len(lengths), "sample")
+        raise ValueError(f"y has no {part} with a known label: expected at least one {part} to score")
+    given = read_weights(sample_weight, len(lengths), noun)
     if given is None:
         return np.ones(int(known.sum()))
     weights = np.repeat(given, lengths)[known]
     if not weights.any():
-        raise ValueError(f"sample_weight is zero for every {noun} with a known label: expected a weight above zero")
+        raise ValueError(f"sample_weight is zero for every {part} with a known label: expected a weight above zero")
     return weights
 
 

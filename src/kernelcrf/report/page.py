@@ -93,8 +93,11 @@ def reliability_chart(bins: Reliability) -> str:
     return _chart("confidence", "accuracy", ticks, ticks, bars + guide + _curve(points), "Reliability diagram")
 
 
-def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
-    """Return an SVG chart of the relative certified gap, on a logarithmic scale, against passes over the data."""
+def gap_chart(passes: Floats, gap: Floats, tol: float, measure: str) -> str:
+    """Return an SVG chart of the relative gap, on a logarithmic scale, against passes over the data.
+
+    measure : what the gap is, such as "certified gap".
+    """
     keep = gap > 0
     passes, levels = passes[keep], np.log10(gap[keep])
     if not len(passes):
@@ -111,8 +114,8 @@ def gap_chart(passes: Floats, gap: Floats, tol: float) -> str:
         f'<line class="guide" x1="{_x(0)}" y1="{at:.1f}" x2="{_x(1)}" y2="{at:.1f}"/>'
         f'<text x="{_x(0) + 4}" y="{at - 4:.1f}">tol {tol:g}</text>'
     )
-    name = "Certified gap during the fit"
-    return _chart("passes over the data", "relative certified gap", columns, rows, guide + _curve(points), name)
+    name = f"{measure.capitalize()} during the fit"
+    return _chart("passes over the data", f"relative {measure}", columns, rows, guide + _curve(points), name)
 
 
 def _x(share: float) -> float:

@@ -123,14 +123,15 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
 
 
 def calibration(bins: Reliability, crf: ChainCRF) -> str:
-    """Show the reliability diagram, and the certified gap during the fit."""
+    """Show the reliability diagram, and the gap during the fit."""
     gap, passes, _ = crf.gap_curve_.T
+    measure = crf.certificate_.measure
     return section(
         "Calibration, and the fit",
         '<div class="plots">',
         f"<div>{reliability_chart(bins)}<p class='soft'>Accuracy against confidence, equal on the dashed line. "
         f"Bars show the share of tokens. The expected calibration error is {bins.error:.4f}.</p></div>",
-        f"<div>{gap_chart(passes, gap, crf.tol)}<p class='soft'>The certified gap during the fit.</p></div></div>",
+        f"<div>{gap_chart(passes, gap, crf.tol, measure)}<p class='soft'>The {measure} during the fit.</p></div></div>",
     )
 
 

@@ -135,7 +135,7 @@ class Progress:
     objective: Objective
     tol: float
     max_iter: int
-    callback: Callable[[Record], None] | None = None
+    callback: Callable[[Sequence[Record]], None] | None = None
     keep: Callable[[Floats, list[Record]], None] | None = None
     history: list[Record] = field(default_factory=list)
     best: Evaluation | None = None
@@ -154,7 +154,7 @@ class Progress:
         if self.best is None or at.value <= self.best.value:
             self.best = at
         if self.callback is not None:
-            self.callback(record)
+            self.callback(self.history)
         if self.keep is not None:
             self.keep(at.theta, self.history)
 
@@ -255,7 +255,7 @@ def minimise(
     *,
     tol: float = 1e-4,
     max_iter: int = 100,
-    callback: Callable[[Record], None] | None = None,
+    callback: Callable[[Sequence[Record]], None] | None = None,
     keep: Callable[[Floats, list[Record]], None] | None = None,
     earlier: Sequence[Record] = (),
 ) -> Solution:
@@ -263,7 +263,7 @@ def minimise(
 
     After Ctrl-C, the best point so far is returned.
 
-    callback : called with the record of every point.
+    callback : called at every point with the history so far.
     keep : called with the theta of every point and the history so far.
     earlier : the history of an earlier run that ended at `start`, to be continued. Its lower bounds are not used.
 
