@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.classifier import KernelClassifier
     from kernelcrf.estimators.graph import GraphCRF
-    from kernelcrf.estimators.loading import load
     from kernelcrf.estimators.markov_network import MarkovNetwork
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
+    from kernelcrf.preprocessing.files import load, save
     from kernelcrf.report import make_report
 else:
     _HOMES = {
@@ -27,8 +27,9 @@ else:
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
-        "load": "kernelcrf.estimators.loading",
+        "load": "kernelcrf.preprocessing.files",
         "make_report": "kernelcrf.report",
+        "save": "kernelcrf.preprocessing.files",
     }
 
     def __getattr__(name):
@@ -54,4 +55,5 @@ __all__ = [
     "__version__",
     "load",
     "make_report",
+    "save",
 ]

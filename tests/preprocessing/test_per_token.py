@@ -146,6 +146,8 @@ def test_other_columns_than_those_of_the_fit_are_refused():
     with pytest.raises(ValueError, match="y has 1 sequences and X has 12"):
         scaler.fit(X, Y[:1])
     named = PerToken(StandardScaler()).fit(FRAMES)
+    reordered = named.transform([frame[["c", "a", "b"]] for frame in FRAMES])
+    np.testing.assert_array_equal(np.concatenate(reordered), np.concatenate(named.transform(FRAMES)))
     with pytest.raises(ValueError, match="feature names should match"):
         named.transform([frame.rename(columns={"a": "z"}) for frame in FRAMES])
     with pytest.raises(NotFittedError):

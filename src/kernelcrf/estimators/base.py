@@ -23,7 +23,7 @@ from kernelcrf.arrays import Arrays, Config, Floats, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.parameters import ValidatedEstimator, plain_parameters, set_parameters
+from kernelcrf.estimators.parameters import ValidatedEstimator, set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Corpus, Problem, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
@@ -124,8 +124,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     @validated(path=PATH)
     def save(self, path: PathLike) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code."""
-        config, arrays = self._model.to_arrays()
-        write(path, {"parameters": plain_parameters(self), **config}, arrays)
+        write(path, *to_stored(self))
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:

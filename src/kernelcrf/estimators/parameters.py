@@ -12,8 +12,9 @@ from functools import cache
 from typing import Annotated, get_origin, get_type_hints
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.arrays import Config
+from kernelcrf.arrays import Arrays, Config
 from kernelcrf.kernels.inputs import KERNEL, InputKernel
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
@@ -89,6 +90,13 @@ def plain_parameters(model: BaseEstimator) -> Config:
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
     return {name: plain(value, name) for name, value in parameters.items()}
+
+
+def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
+    """Return a fitted estimator as values for JSON and named arrays, the content of a model file."""
+    check_is_fitted(estimator, "model_")
+    config, arrays = estimator.model_.to_arrays()
+    return {"parameters": plain_parameters(estimator), **config}, arrays
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:

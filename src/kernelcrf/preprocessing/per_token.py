@@ -97,7 +97,7 @@ class PerToken(  # type: ignore[call-arg]
     def transform(self, X: UserData) -> list[Any]:
         """Return the transformed sequences, each with one row per token."""
         check_is_fitted(self)
-        tokens, chains = _stack(X)
+        tokens, chains = _stack(X, getattr(self, "feature_names_in_", None))
         # scikit-learn refuses tables without rows.
         return _cut(_call(self.transformer_.transform, tokens), chains) if chains.n_nodes else Ragged(X)
 
@@ -155,8 +155,11 @@ def _call(method: Callable[..., UserData], tokens: UserData, *labels: UserData) 
         ) from error
 
 
-def _stack(X: UserData) -> tuple[UserData, Chains]:
-    """Return the tokens of all sequences as a matrix, a data frame or a list of feature dicts, and the chains."""
+def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
+    """Return the tokens of all sequences as a matrix, a data frame or a list of feature dicts, and the chains.
+
+    names : the names of the columns in `fit`, if any; data frames with these columns get them in this order.
+    """
     if is_sparse(X) or is_frame(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
         raise ValueError(
             f"X is one {type(X).__name__} of shape {X.shape}: PerToken expects a list of sequences; pass [X] if X is a "
@@ -170,7 +173,7 @@ def _stack(X: UserData) -> tuple[UserData, Chains]:
     named = {f"X[{i}]": part for i, part in enumerate(parts) if is_sparse(part) or len(part)}
     library = _frame_library(named.values())
     if library is not None:
-        return library.concat(_same_columns(named)), chains
+        return library.concat(_same_columns(named, names)), chains
     matrices = read_matrices(named)
     return (sp.vstack(matrices, format="csr") if is_sparse(matrices[0]) else np.concatenate(matrices)), chains
 
@@ -182,8 +185,8 @@ def _frame_library(parts: Iterable[UserData]) -> ModuleType | None:
     return library if hasattr(library, "concat") else None
 
 
-def _same_columns(frames: Mapping[str, UserData]) -> list[UserData]:
-    """Return the frames with their columns in the order of the first frame; raise if the columns differ."""
+def _same_columns(frames: Mapping[str, UserData], names: Array | None) -> list[UserData]:
+    """Return the frames with their columns in the order of `names` or of the first frame; raise if columns differ."""
     (first, one), *others = frames.items()
     columns = list(one.columns)
     for name, frame in others:
@@ -192,6 +195,8 @@ def _same_columns(frames: Mapping[str, UserData]) -> list[UserData]:
                 f"{name} has the columns {shown_list(frame.columns)} and {first} has {shown_list(columns)}: expected "
                 "the same columns in every sequence"
             )
+    if names is not None and Counter(names) == Counter(columns):
+        columns = list(names)
     return [frame if list(frame.columns) == columns else frame[columns] for frame in frames.values()]
 
 

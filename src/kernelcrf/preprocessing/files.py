@@ -1,0 +1,106 @@
+"""Save and load fitted estimators, and pipelines with an estimator as their last step."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from sklearn.pipeline import Pipeline
+
+from kernelcrf.arrays import Arrays, Config, UserData
+from kernelcrf.estimators.base import Estimator
+from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.estimators.classifier import KernelClassifier
+from kernelcrf.estimators.graph import GraphCRF
+from kernelcrf.estimators.markov_network import MarkovNetwork
+from kernelcrf.estimators.multilabel import MultiLabelCRF
+from kernelcrf.estimators.parameters import to_stored
+from kernelcrf.persistence import ModelFileError, PathLike, read, write
+from kernelcrf.preprocessing.stored_transformers import steps_from_arrays, steps_to_arrays
+from kernelcrf.validation import PATH, shown, validated
+
+Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
+ESTIMATORS: dict[str, type[Model]] = {cls.__name__: cls for cls in get_args(Model)}
+PIPELINE, STEP = "Pipeline", "step "
+
+
+def split_pipeline(model: UserData) -> tuple[Pipeline | None, Model]:
+    """Return the transformers of a pipeline, None if there are none, and its last step, an estimator of this library.
+
+    An estimator alone is a pipeline without transformers.
+    """
+    is_pipeline = isinstance(model, Pipeline)
+    last = model[-1] if is_pipeline else model
+    if not isinstance(last, Estimator):
+        raise TypeError(
+            f"model={shown(model)}: expected {', '.join(ESTIMATORS)}, or a Pipeline that ends with one of them; pass "
+            "best_estimator_ of a search, and estimator_ of TemperatureScaling"
+        )
+    return (model[:-1] if is_pipeline and len(model) > 1 else None), last
+
+
+def transform_inputs(model: UserData, X: UserData) -> tuple[Model, UserData]:
+    """Return the last step of a pipeline, and the inputs X as the transformers before it make them."""
+    steps, estimator = split_pipeline(model)
+    return estimator, X if steps is None else steps.transform(X)
+
+
+@validated(path=PATH)
+def save(model: UserData, path: PathLike) -> None:
+    """Write a fitted estimator, or a pipeline that ends with one, to a file that `load` reads.
+
+    The file contains no executable code. Transformers that can be stored are StandardScaler, MinMaxScaler,
+    MaxAbsScaler, RobustScaler, QuantileTransformer, PCA and TruncatedSVD, and PerToken and Pipelines of these.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from kernelcrf import ChainCRF, load, save
+    >>> from kernelcrf.datasets import make_sequences
+    >>> from kernelcrf.preprocessing import PerToken
+    >>> data = make_sequences(20, random_state=0)
+    >>> pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=50, random_state=0))
+    >>> save(pipe.fit(data.X, data.y), "pipeline.kcrf")
+    >>> load("pipeline.kcrf").score(data.X, data.y) == pipe.score(data.X, data.y)
+    True
+    """
+    steps, estimator = split_pipeline(model)
+    config, arrays = to_stored(estimator)
+    if steps is not None:
+        configs, own = steps_to_arrays(steps, STEP)
+        config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
+        arrays |= own
+    write(path, config, arrays)
+
+
+@validated(path=PATH)
+def load(path: PathLike) -> Any:
+    """Return the fitted estimator or pipeline that `save` wrote to a file.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, load
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(20, random_state=0)
+    >>> ChainCRF(n_components=50, random_state=0).fit(data.X, data.y).save("model.kcrf")
+    >>> load("model.kcrf").predict(data.X[:1])[0][:5]
+    array([1, 2, 2, 2, 2])
+    """
+    config, arrays = read(path)
+    try:
+        if config.get("estimator") != PIPELINE:
+            return _load_estimator(config, arrays)
+        steps = list(steps_from_arrays(config["steps"], arrays, STEP))
+        own = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
+        return Pipeline([*steps, (str(config["last"]["name"]), _load_estimator(config["last"], own))])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{path}: {error}") from None
+
+
+def _load_estimator(config: Config, arrays: Arrays) -> Model:
+    name = config.get("estimator")
+    if not isinstance(name, str) or name not in ESTIMATORS:
+        raise ModelFileError(
+            f"the file has the unknown estimator {name!r}: expected one of {', '.join(ESTIMATORS)}; upgrade kernelcrf"
+        )
+    return ESTIMATORS[name].from_arrays(config, arrays)

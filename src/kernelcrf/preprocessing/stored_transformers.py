@@ -1,0 +1,160 @@
+"""Convert fitted transformers of scikit-learn to values for JSON and arrays, and read them back with checks.
+
+A model file has no executable code. Only transformers of the classes in `FITTED` can be stored, because their fitted
+state is a few arrays, and PerToken and Pipelines of them. A transformer becomes an object with its class and
+
+    parameters    the parameters of its constructor
+    fitted        the numbers of its fitted state, and null for attributes that are None; arrays are tensors
+    n_features    the number of columns of its inputs, and `feature_names`, their names or null
+    output        the container that `set_output` has chosen, or null
+
+PerToken has a `transformer` instead, and a Pipeline has `steps`. The names of tensors have the place of the transformer
+as a prefix, such as "step 0.1.mean_".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.arrays import Array, Arrays, Config, UserData
+from kernelcrf.estimators.parameters import set_parameters
+from kernelcrf.models.stored_parts import plain
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.checks import read_count, read_number
+from kernelcrf.preprocessing.per_token import PerToken
+from kernelcrf.readers.columns import names_from_config
+from kernelcrf.validation import shown
+
+NUMBER, VECTOR, OPTIONAL = ("",), ("d",), ("d", None)
+SPECTRUM = {"explained_variance_": ("k",), "explained_variance_ratio_": ("k",), "singular_values_": ("k",)}
+# The shapes that each fitted attribute may have: d is the number of columns, and other letters stand for any number,
+# the same for all attributes of a transformer. The empty string means a number.
+FITTED: dict[type, dict[str, tuple[str | None, ...]]] = {
+    StandardScaler: {"mean_": OPTIONAL, "var_": OPTIONAL, "scale_": OPTIONAL, "n_samples_seen_": ("", "d")},
+    MinMaxScaler: {
+        **dict.fromkeys(("min_", "scale_", "data_min_", "data_max_", "data_range_"), VECTOR),
+        "n_samples_seen_": NUMBER,
+    },
+    MaxAbsScaler: {"max_abs_": VECTOR, "scale_": VECTOR, "n_samples_seen_": NUMBER},
+    RobustScaler: {"center_": OPTIONAL, "scale_": OPTIONAL},
+    QuantileTransformer: {"quantiles_": ("qd",), "references_": ("q",), "n_quantiles_": NUMBER},
+    PCA: {
+        "components_": ("kd",),
+        "mean_": VECTOR,
+        **SPECTRUM,
+        **dict.fromkeys(("noise_variance_", "n_components_", "n_samples_"), NUMBER),
+    },
+    TruncatedSVD: {"components_": ("kd",), **SPECTRUM},
+}
+CLASSES = {cls.__name__: cls for cls in FITTED}
+OUTPUTS = (None, "default", "pandas", "polars")
+
+
+def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Config, Arrays]:
+    """Return a fitted transformer as values for JSON and arrays, whose names begin with `prefix`.
+
+    Raise TypeError if the transformer, or a part of it, cannot be stored.
+    """
+    if isinstance(transformer, str) and transformer == "passthrough":
+        return {"class": transformer}, {}
+    if type(transformer) is PerToken:
+        check_is_fitted(transformer)
+        config, arrays = transformer_to_arrays(transformer.transformer_, prefix)
+        return {"class": "PerToken", "transformer": config}, arrays
+    if type(transformer) is Pipeline:
+        steps, arrays = steps_to_arrays(transformer, prefix)
+        return {"class": "Pipeline", "steps": steps}, arrays
+    if type(transformer) not in FITTED:
+        raise TypeError(
+            f"{shown(transformer)} cannot be written to a model file, which has no executable code: expected one of "
+            f"{', '.join(CLASSES)}, or PerToken or a Pipeline of these. Save only the last step of the pipeline, or "
+            "the whole pipeline with skops.io.dump or joblib.dump; load such files only if you trust them"
+        )
+    check_is_fitted(transformer)
+    fitted = {name: getattr(transformer, name) for name in FITTED[type(transformer)]}
+    arrays = {prefix + name: value for name, value in fitted.items() if np.ndim(value)}
+    names = getattr(transformer, "feature_names_in_", None)
+    config = {
+        "class": type(transformer).__name__,
+        "parameters": {name: plain(value, name) for name, value in transformer.get_params(deep=False).items()},
+        "fitted": {name: plain(value, name) for name, value in fitted.items() if not np.ndim(value)},
+        "n_features": int(transformer.n_features_in_),
+        "feature_names": None if names is None else names.tolist(),
+        "output": getattr(transformer, "_sklearn_output_config", {}).get("transform"),
+    }
+    return config, arrays
+
+
+def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]:
+    """Return the fitted transformers of a pipeline as a list of values for JSON, each with its name, and arrays."""
+    configs: list[Config] = []
+    arrays: Arrays = {}
+    for place, (name, transformer) in enumerate(steps.steps):
+        config, own = transformer_to_arrays("passthrough" if transformer is None else transformer, f"{prefix}{place}.")
+        configs.append({"name": name, **config})
+        arrays |= own
+    return configs, arrays
+
+
+def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix: str) -> Any:
+    """Return the fitted transformer that `transformer_to_arrays` converted; raise if the values are inconsistent."""
+    name = config["class"]
+    if name == "passthrough":
+        return name
+    if name == "PerToken":
+        transformer = transformer_from_arrays(config["transformer"], arrays, prefix)
+        result = PerToken(clone(transformer))
+        result.transformer_ = transformer
+        return result
+    if name == "Pipeline":
+        return Pipeline(list(steps_from_arrays(config["steps"], arrays, prefix)))
+    if name not in CLASSES:
+        raise ModelFileError(f"the file has the unknown transformer {shown(name)}: upgrade kernelcrf")
+    if config["output"] not in OUTPUTS:
+        raise ModelFileError(f"output is {shown(config['output'])}: expected one of {shown(OUTPUTS)}")
+    transformer = CLASSES[name]()
+    set_parameters(transformer, config["parameters"], {})
+    transformer.n_features_in_ = read_count(config, "n_features", 1)
+    if (names := names_from_config(config, transformer.n_features_in_)) is not None:
+        transformer.feature_names_in_ = names
+    sizes = {"d": transformer.n_features_in_}
+    for attribute, shapes in FITTED[CLASSES[name]].items():
+        setattr(transformer, attribute, _read_fitted(config["fitted"], arrays, prefix, attribute, shapes, sizes))
+    return transformer.set_output(transform=config["output"])
+
+
+def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the transformer of each step that `steps_to_arrays` converted."""
+    for place, config in enumerate(configs):
+        yield str(config["name"]), transformer_from_arrays(config, arrays, f"{prefix}{place}.")
+
+
+def _read_fitted(
+    numbers: Config,
+    arrays: Mapping[str, Array],
+    prefix: str,
+    name: str,
+    shapes: tuple[str | None, ...],
+    sizes: dict[str, int],
+) -> Any:
+    """Return the value of a fitted attribute; raise unless it has one of the shapes, whose `sizes` are known so far."""
+    if name in numbers:
+        if numbers[name] is None and None in shapes:
+            return None
+        if "" in shapes:
+            return read_number(numbers, name)
+    array = arrays.get(prefix + name)
+    for letters in shapes:
+        if array is not None and letters and array.ndim == len(letters) and array.dtype.kind in "fi":
+            expected = tuple(sizes.setdefault(letter, n) for letter, n in zip(letters, array.shape, strict=True))
+            if array.shape == expected and np.isfinite(array).all():
+                return array
+    raise ModelFileError(f"the value or tensor {prefix + name!r} is absent or has the wrong type, shape or values")
