@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
+from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Floats, Places, UserData, is_sparse
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
@@ -100,13 +101,7 @@ class Explanation:
 
     def to_frame(self) -> Any:
         """Return the columns of `to_dict` as a pandas.DataFrame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError(
-                "to_frame needs pandas, which is not installed: run pip install pandas, or use to_dict()"
-            ) from None
-        return pd.DataFrame(self.to_dict())
+        return data_frame("to_frame", "to_dict()", self.to_dict())
 
     def __str__(self) -> str:
         columns = {name: [name, *map(printable, map(_cell, column))] for name, column in self.to_dict().items()}
@@ -185,11 +180,11 @@ def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, F
     row = model.reader.read([x])[0][[t]].astype(np.float64)
     if isinstance(model.map, WhitenedMap):
         B = model.map.landmarks.astype(np.float64)
-        return [f"landmark {b}" for b in range(model.map.n)], model.map.kernel.gram(row, B)[0], model.dual_coef
+        return model.term_names, model.map.kernel.gram(row, B)[0], model.dual_coef
     dense = row.toarray()[0] if is_sparse(row) else row[0]
     present = np.flatnonzero(dense)
-    names = model.reader.feature_names
-    terms = [f"x[{f}]" if names is None else names[f] for f in present.tolist()]
+    names = model.term_names
+    terms = [names[f] for f in present.tolist()]
     return terms, dense[present], model.coef[present].astype(np.float64)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from kernelcrf.answers.summary import summarise, text_of
+from kernelcrf.answers.weights import top_terms
 from kernelcrf.cli.files import Model
 from kernelcrf.cli.outcome import echo
 from kernelcrf.estimators.chain import ChainCRF
@@ -58,15 +59,11 @@ def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]
 
     The mean weight over all labels is subtracted first.
     """
-    weights = crf.model_.dual_coef
+    columns = top_terms(crf.model_, crf.classes_.tolist(), n, crf.landmark_positions_)
+    names = columns["feature"]
     if crf.landmark_positions_ is not None:
-        names = [f"{sequence}:{token}" for sequence, token in crf.landmark_positions_.tolist()]
-    else:
-        known = crf.model_.reader.feature_names
-        names = [f"x[{f}]" for f in range(len(weights))] if known is None else known
-    beside = weights - weights.mean(axis=1, keepdims=True)
-    order = np.argsort(-beside, axis=0, kind="stable")[:n]
-    return {
-        str(label): [(names[f], float(beside[f, j])) for f in order[:, j].tolist()]
-        for j, label in enumerate(crf.classes_.tolist())
-    }
+        names = [f"{sequence}:{token}" for sequence, token in zip(columns["sequence"], columns["token"], strict=True)]
+    terms: dict[str, list[tuple[str, float]]] = {str(label): [] for label in crf.classes_.tolist()}
+    for label, name, weight in zip(columns["label"], names, columns["weight"], strict=True):
+        terms[str(label)].append((name, weight))
+    return terms

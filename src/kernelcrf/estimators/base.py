@@ -19,25 +19,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from kernelcrf.arrays import Arrays, Config, Floats, Inputs
+from kernelcrf.arrays import Arrays, Config, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.parameters import ValidatedEstimator, set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
-from kernelcrf.fitting.corpus import Corpus, Problem, sharing_inputs
+from kernelcrf.fitting.corpus import Problem, sharing_inputs
 from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Callback, Settings, Start
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
-from kernelcrf.kernels.labels import LABEL_KERNEL
-from kernelcrf.models.base import FittedModel, KernelModel
+from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
-from kernelcrf.terms import PRIOR_VARIANCE, chain_terms
+from kernelcrf.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
     COUNT,
     FLAG,
@@ -65,7 +64,6 @@ CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a 
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
-Chained = TypeVar("Chained", bound=KernelModel)
 
 
 class Fitted(Generic[T]):
@@ -301,41 +299,3 @@ class InputEstimator(Estimator[Model]):
         """
         kernel = resolve_kernel(getattr(self, argument), sparse)
         return make_kernel(n_features, by_scale, kernel, self.gamma, self.degree, self.coef0, argument)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class KernelEstimator(InputEstimator[Chained]):
-    """Base class of estimators that are fitted to sequences. Separate rows are treated as sequences of one token."""
-
-    label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
-    class_weight: Annotated[Any, CLASS_WEIGHT] = None
-
-    _has_edges: ClassVar[bool] = True
-
-    coef_ = Fitted[Floats]("coef")
-    kernel_ = Fitted[InputKernel]("kernel")
-    objective_curve_ = Fitted[Floats]("objective_curve")
-    n_features_in_ = Fitted[int]("reader.n_features")
-
-    def _train_chain(
-        self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]
-    ) -> Trained:
-        """Fit a chain; a warm start uses the kernels of the previous fit and starts from its weights.
-
-        `n_features`, `sparse` and `by_scale` describe the inputs, as in `_make_kernel`.
-        """
-        start, earlier, C = None, self._earlier, self._first_C()
-        if earlier is None:
-            given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
-            kernels = {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
-        else:
-            kernels, start = dict(earlier.kernels), earlier.end
-        terms = chain_terms(
-            n_labels,
-            kernels["kernel"],
-            kernels.get("edge_kernel"),
-            C=C,
-            C_edge=C if self._has_edges else None,
-            label_kernel=self.label_kernel,
-        )
-        return self._train(Problem(terms, data), [term.name for term in terms], start, self._seed())

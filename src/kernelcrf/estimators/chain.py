@@ -19,12 +19,13 @@ from kernelcrf.answers.explanation import Explanation, explain
 from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.summary import summary_html
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
+from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
-from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
+from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted
+from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
-from kernelcrf.fitting.sequences import TrainingData, read_training_data
+from kernelcrf.estimators.reading import read_sequences
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -139,6 +140,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     (1, (9,))
     >>> crf.select_for_labelling(new.X, 3, random_state=0).shape, round(crf.log_marginal_likelihood())
     ((3,), -122)
+    >>> crf.get_feature_names_out()[:2], crf.top_features(2).columns.tolist(), crf.transition_table().shape
+    (array(['chaincrf0', 'chaincrf1'], dtype=object), ['label', 'feature', 'sequence', 'token', 'weight'], (3, 3))
     >>> crf.save("model.kcrf")
     """
 
@@ -152,7 +155,6 @@ class ChainCRF(KernelEstimator[ChainModel]):
     _model_type = ChainModel
 
     classes_ = Fitted[Array]("labels.classes")
-    feature_names_in_ = Fitted[Array]("reader.known_names")
     transitions_ = Fitted[Floats]("transitions")
     edge_coef_ = Fitted[Floats | None]("edge_coef")
     landmark_positions_ = Fitted[Places | None]("landmark_positions")
@@ -175,32 +177,15 @@ class ChainCRF(KernelEstimator[ChainModel]):
         """
         self._validate_params()
         earlier = self._earlier
-        read = self._read(X, y, sample_weight, lengths, earlier)
+        settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
+        settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
+        expected = self._expected_features()
+        read = read_sequences(X, y, sample_weight, lengths, engine=self.engine, n_components=expected, **settings)
         reader, n_labels = read.reader, len(read.labels.classes)
         found = self._train_chain(read.data, n_labels, reader.n_features, reader.kind != "dense", read.by_scale)
         metadata = {} if earlier is None else earlier.metadata
         self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
         return self
-
-    def _read(
-        self, X: UserData, y: UserData, sample_weight: UserData, lengths: UserData, earlier: ChainModel | None
-    ) -> TrainingData:
-        """Read training data in this process or on a cluster; a warm start uses the readers of the `earlier` model."""
-        settings: UserData = {
-            "hash_features": self.hash_features,
-            "classes": self.classes,
-            "class_weight": self.class_weight,
-            "constraints": self.constraints,
-            "earlier": None if earlier is None else (earlier.reader, earlier.labels),
-        }
-        if self.engine is None and not is_distributed(X):
-            return read_training_data(X, y, sample_weight, lengths, **settings)
-        from kernelcrf.distributed.training_data import current_cluster, read_parts
-
-        if lengths is not None:
-            raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
-        settings["n_components"] = self._expected_features()
-        return read_parts(X, y, sample_weight, self.engine or current_cluster(), **settings)
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence."""
@@ -307,6 +292,15 @@ class ChainCRF(KernelEstimator[ChainModel]):
         right, known = self._model.labels.compare(best, tokens)
         weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
         return float(np.average(right[known], weights=weights))
+
+    def transition_table(self) -> Any:
+        """Return `transitions_` as a pandas.DataFrame, from the label of the row to the label of the column.
+
+        Transitions that `constraints` forbid have the score -inf.
+        """
+        classes, scores, legal = self.classes_.tolist(), self.transitions_, self._model.legal
+        scores = scores if legal is None else np.where(legal.steps, scores, -np.inf)
+        return data_frame("transition_table", "transitions_", scores, index=classes, columns=classes)
 
     @validated(n_terms=COUNT)
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:

@@ -26,7 +26,8 @@ from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
-from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted, KernelEstimator
+from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted
+from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -76,6 +77,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     (array([-6.2, 11.1,  3.5]), (3,), (3,))
     >>> round(model.C_), round(model.log_marginal_likelihood(), 1)
     (98, -31.7)
+    >>> model.get_feature_names_out()[:1], model.top_features(2).columns.tolist()
+    (array(['kernelclassifier0'], dtype=object), ['label', 'feature', 'weight'])
     >>> model.save("rows.kcrf")
     """
 
@@ -83,7 +86,6 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     _model_type = RowModel
 
     classes_ = Fitted[Array]("classes")
-    feature_names_in_ = Fitted[Array]("reader.known_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
         """Fit to the rows of X, dense or sparse, and to y, which has one label per row."""

@@ -26,6 +26,8 @@ from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.posterior import ScorePosterior
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_map, read_number, read_text
+from kernelcrf.readers.rows import RowReader
+from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
 from kernelcrf.validation import shown
 
@@ -99,12 +101,14 @@ class FittedModel:
 class KernelModel(FittedModel):
     """Base class of fitted models of sequences or rows, whose score is a sum of terms.
 
+    reader : reads new inputs as those of `fit` were read.
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
     coefs : for each term, the score of each label (or pair of labels) per feature. With n features and L labels, the
         shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for transitions that depend on inputs.
     """
 
+    reader: SequenceReader | RowReader
     layout: Layout
     theta: Floats
     maps: Mapping[str, FeatureMap]
@@ -130,6 +134,14 @@ class KernelModel(FittedModel):
     def landmarks(self) -> Inputs | None:
         """Return the landmarks, one per row, or None for the linear kernel."""
         return self.map.landmarks if isinstance(self.map, WhitenedMap) else None
+
+    @property
+    def term_names(self) -> list[str]:
+        """Return a name for each row of `dual_coef`: "landmark 0", ..., or the name of a feature, such as "x0"."""
+        if isinstance(self.map, WhitenedMap):
+            return [f"landmark {b}" for b in range(self.map.n)]
+        known = self.reader.feature_names
+        return [f"x{f}" for f in range(self.reader.n_features)] if known is None else list(known)
 
     @cached_property
     def folded(self) -> dict[str, Weights]:

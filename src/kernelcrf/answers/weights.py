@@ -1,0 +1,53 @@
+"""Weights of a fitted model as tables: the features or landmarks with the largest weights for each label.
+
+Only differences between labels matter, so the weight of a feature f for label j is compared with its mean over labels,
+
+    coef_fj - mean_l coef_fl.
+
+If the kernel has landmarks b, the score of a token x is sum_b k(x, b) a_b(j), and the weight of b is
+a_b(j) - mean_l a_b(l).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.arrays import Places, UserData
+from kernelcrf.models.base import KernelModel
+
+
+def top_terms(
+    model: KernelModel, classes: Sequence[UserData], n: int, positions: Places | None = None
+) -> dict[str, list[Any]]:
+    """Return the n features or landmarks with the largest weights for each label, as a dict of columns.
+
+    positions : the sequence and the token of each landmark, which become columns; or None.
+    """
+    names, weights = np.array(model.term_names, object), model.dual_coef
+    weights = weights - weights.mean(axis=1, keepdims=True)
+    order = np.argsort(-weights, axis=0, kind="stable")[:n]
+    rows = order.T.ravel()
+    columns: dict[str, list[Any]] = {
+        "label": [label for label in classes for _ in range(len(order))],
+        "feature": names[rows].tolist(),
+    }
+    if positions is not None:
+        columns["sequence"], columns["token"] = positions[rows].T.tolist()
+    return columns | {"weight": np.take_along_axis(weights, order, axis=0).T.ravel().tolist()}
+
+
+def data_frame(caller: str, advice: str, data: UserData, **options: UserData) -> Any:
+    """Return pandas.DataFrame(data, **options); if pandas is not installed, raise an error for the method `caller`.
+
+    advice : what to use if pandas cannot be installed, for the error message.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError(
+            f"{caller} needs pandas, which is not installed: run pip install pandas, or use {advice}"
+        ) from None
+    return pd.DataFrame(data, **options)

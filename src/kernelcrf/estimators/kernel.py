@@ -1,0 +1,87 @@
+"""Base class of ChainCRF and KernelClassifier: their common parameters, fit, and tables of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import _check_feature_names_in
+
+from kernelcrf.answers.weights import data_frame, top_terms
+from kernelcrf.arrays import Array, Floats, UserData
+from kernelcrf.estimators.base import CLASS_WEIGHT, Fitted, InputEstimator
+from kernelcrf.fitting.corpus import Corpus, Problem
+from kernelcrf.fitting.training import Trained
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.kernels.labels import LABEL_KERNEL
+from kernelcrf.models.base import KernelModel
+from kernelcrf.terms import chain_terms
+from kernelcrf.validation import COUNT, validated
+
+Chained = TypeVar("Chained", bound=KernelModel)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelEstimator(InputEstimator[Chained]):
+    """Base class of estimators that are fitted to sequences. Separate rows are treated as sequences of one token."""
+
+    label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
+    class_weight: Annotated[Any, CLASS_WEIGHT] = None
+
+    _has_edges: ClassVar[bool] = True
+
+    coef_ = Fitted[Floats]("coef")
+    kernel_ = Fitted[InputKernel]("kernel")
+    objective_curve_ = Fitted[Floats]("objective_curve")
+    n_features_in_ = Fitted[int]("reader.n_features")
+    feature_names_in_ = Fitted[Array]("reader.known_names")
+
+    def _train_chain(
+        self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]
+    ) -> Trained:
+        """Fit a chain; a warm start uses the kernels of the previous fit and starts from its weights.
+
+        `n_features`, `sparse` and `by_scale` describe the inputs, as in `_make_kernel`.
+        """
+        start, earlier, C = None, self._earlier, self._first_C()
+        if earlier is None:
+            given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
+            kernels = {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
+        else:
+            kernels, start = dict(earlier.kernels), earlier.end
+        terms = chain_terms(
+            n_labels,
+            kernels["kernel"],
+            kernels.get("edge_kernel"),
+            C=C,
+            C_edge=C if self._has_edges else None,
+            label_kernel=self.label_kernel,
+        )
+        return self._train(Problem(terms, data), [term.name for term in terms], start, self._seed())
+
+    def get_feature_names_out(self, input_features: UserData = None) -> Array:
+        """Return the names of the rows of `coef_`.
+
+        For the linear kernel, these are the names of the vocabulary of feature dicts, the columns of data frames, or
+        x0, x1, ... for arrays; `input_features` may pass other names for the columns of arrays. For a kernel with
+        landmarks, the rows belong to the whitened basis and have names such as "chaincrf0".
+        """
+        model = self._model
+        if model.landmarks is not None:
+            return np.array([f"{type(self).__name__.lower()}{i}" for i in range(len(model.coef))], object)
+        if not hasattr(self, "feature_names_in_") and model.reader.feature_names is not None:
+            return np.array(model.reader.feature_names, object)
+        return np.asarray(_check_feature_names_in(self, input_features))
+
+    @validated(n=COUNT)
+    def top_features(self, n: int = 10) -> Any:
+        """Return the n features with the largest weights for each label, as a pandas.DataFrame, largest first.
+
+        A row has the label, the feature and the weight minus the mean weight of all labels. If the kernel has
+        landmarks, the features are landmarks. Their weights may be large and cancel each other.
+        """
+        model = self._model
+        columns = top_terms(model, self.classes_.tolist(), n, getattr(model, "landmark_positions", None))
+        return data_frame("top_features", "coef_ and get_feature_names_out()", columns)
