@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import kernelcrf
@@ -21,6 +23,7 @@ from kernelcrf.cli.app import app
 from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
+from kernelcrf.preprocessing import PerToken
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
@@ -103,6 +106,23 @@ def test_three_lines_from_text_to_scores_equal_the_library(folder):
     printed = run("evaluate", folder / "chunks.kcrf", folder / "test.txt").stdout
     assert f"F1 of spans             {scores['span_f1']['value']:.4f}" in printed
     assert "micro avg" in printed
+
+
+def test_a_pipeline_is_used_like_its_last_step(tmp_path):
+    data, model, file = make_sequences(20, random_state=0), tmp_path / "pipe.kcrf", tmp_path / "data.jsonl"
+    X, y = [x * [1.0, 1000.0] for x in data.X], [list(map(str, labels)) for labels in data.y]
+    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=10, random_state=0)).fit(X, y)
+    kernelcrf.save(pipe, model)
+    write(file, [Record("vectors", x, labels, None, "") for x, labels in zip(X, y, strict=True)])
+    tagged = [json.loads(line) for line in run("tag", model, file, "--marginals", "--n-best", 2).stdout.splitlines()]
+    assert [one["predicted"] for one in tagged] == [labels.tolist() for labels in pipe.predict(X)]
+    np.testing.assert_allclose(tagged[0]["marginals"][0]["0"], pipe.predict_proba(X)[0][0, 0], atol=1e-6)
+    scores = json.loads(run("evaluate", model, file, "--json").stdout)["scores"]
+    assert scores["flat_accuracy"]["value"] == pipe.score(X, y)
+    assert "preprocessing [PerToken(transformer=StandardScaler())]" in run("inspect", model).stdout
+    assert run("report", model, file, tmp_path / "report.html").exit_code == 0
+    write(file, [Record("vectors", np.ones((1, 1)), ["0"], None, "")])
+    assert "X has 1 features, but StandardScaler is expecting 2" in fails(run("tag", model, file))
 
 
 @pytest.mark.parametrize("name", ["conll2000_chunking", "wnut17_ner"])

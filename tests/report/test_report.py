@@ -4,9 +4,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF, metrics
+from kernelcrf import ChainCRF, KernelClassifier, metrics
 from kernelcrf.datasets import make_sequences
+from kernelcrf.preprocessing import PerToken
 from kernelcrf.report import make_report, write_report
 from kernelcrf.report.page import POLICY, text
 
@@ -117,6 +121,21 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
     ]:
         with pytest.raises(ValueError, match=message):
             make_report(crf, X, y, **arguments)
+
+
+def test_the_report_of_a_pipeline_is_that_of_its_last_step_on_transformed_sequences(nasty):
+    crf, X, y, tokens = nasty
+    pipe = make_pipeline(PerToken(StandardScaler()), clone(crf)).fit(X, y)
+    alone = make_report(pipe[-1], pipe[0].transform(X), y, tokens=tokens)
+    html = make_report(pipe, X, y, tokens=tokens)
+    before = alone.index("Settings and versions")
+    assert html[:before] == alone[:before]
+    assert "pertoken__transformer" in html[before:]
+    assert "pertoken__transformer" not in alone
+    classifier = KernelClassifier(n_components=5).fit(np.concatenate(X), np.concatenate(y))
+    for model in (classifier, StandardScaler()):
+        with pytest.raises(TypeError, match=r"model=.*ChainCRF.*, or a Pipeline that ends with one"):
+            make_report(model, X, y)
 
 
 def test_features_labels_that_are_new_or_missing_and_many_labels():

@@ -24,10 +24,10 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
     loaded = Model.load(model)
     _, X, y = loaded.read_labelled(data, format)
     classes, n_tokens = loaded.crf.classes_.tolist(), sum(map(len, y))
-    predicted = [labels.tolist() for labels in loaded.crf.predict(X)]
+    predicted = [labels.tolist() for labels in loaded.estimator.predict(X)]
     if scheme is None and are_spans(classes):
         scheme = "lenient"
-    scores = bootstrap(y, predicted, loaded.crf.predict_proba(X), classes, scheme=scheme)
+    scores = bootstrap(y, predicted, loaded.estimator.predict_proba(X), classes, scheme=scheme)
     new = sorted({str(label) for labels in y for label in labels if label is not None} - set(map(str, classes)))
     if as_json:
         named = {name: asdict(scores[name]) for name in TITLES if name in scores}
@@ -80,7 +80,7 @@ def report(
     loaded = Model.load(model)
     records, X, y = loaded.read_labelled(data, format)
     html = make_report(
-        loaded.crf,
+        loaded.estimator,
         X,
         y,
         tokens=_tokens(records),

@@ -20,35 +20,43 @@ from kernelcrf.formats import FormatError, Record, Templates, default_templates,
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import check_target
+from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 ELSEWHERE = "the model has no templates for text"
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The estimator of a model file, and its templates for text, or None if the file has no templates."""
+    """The model of a file.
 
+    estimator : a ChainCRF, or a Pipeline that ends with one.
+    crf : the ChainCRF.
+    templates : templates for text, or None if the file has no templates.
+    """
+
+    estimator: Any
     crf: ChainCRF
     templates: Templates | None
 
     @classmethod
     def load(cls, path: str) -> Model:
-        """Load a model file; raise if the model is not a ChainCRF."""
-        crf = kernelcrf.load(path)
+        """Load a model file; raise if the model is not a ChainCRF, or a pipeline that ends with one."""
+        estimator = kernelcrf.load(path)
+        crf = split_pipeline(estimator)[1]
         if not isinstance(crf, ChainCRF):
             raise kernelcrf.ModelFileError(
                 f"{path}: the file has a {type(crf).__name__}: expected a ChainCRF; load other models in Python"
             )
-        return cls(crf, Templates.of(crf))
+        return cls(estimator, crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
-        """Return the inputs of the records, and the number of tokens of each record.
+        """Return the inputs of the records for `crf`, and the number of tokens of each record.
 
         For text, the inputs are one sparse matrix with the tokens of all records, which makes predictions faster. In
         other cases, the inputs are a list with one entry per record, and None is returned instead of the numbers.
         """
         if self._columns is None or records[0].kind != "text":
-            return inputs(records, self.templates), None
+            return transform_inputs(self.estimator, inputs(records, self.templates))[1], None
         _check_text(records[0], self.templates)
         return self._columns.entries([record.x for record in records]), list(map(len, records))
 
@@ -70,7 +78,7 @@ class Model:
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the records of a file, their inputs and their labels; raise if a record has no labels.
+        """Return the records of a file, their inputs for `estimator` and their labels; raise if a record has no labels.
 
         Labels that are read as text are converted to the type of the model's classes.
         """

@@ -12,6 +12,7 @@ from kernelcrf.answers.weights import top_terms
 from kernelcrf.cli.files import Model
 from kernelcrf.cli.outcome import echo
 from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.preprocessing.files import split_pipeline
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
@@ -22,6 +23,9 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     loaded = Model.load(model)
     crf = loaded.crf
     facts = summarise(crf)
+    steps_before, _ = split_pipeline(loaded.estimator)
+    if steps_before is not None:
+        facts = {"preprocessing": " ".join(repr(list(steps_before.named_steps.values())).split()), **facts}
     steps = strongest_steps(crf, n_terms)
     terms = strongest_terms(crf, n_terms)
     if as_json:

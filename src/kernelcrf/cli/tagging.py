@@ -75,11 +75,13 @@ def _collect_seldom() -> Iterator[Callable[[], None]]:
 
 
 def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> Iterator[Tags]:
-    X, lengths = model.flat_inputs(batch)
     try:
+        X, lengths = model.flat_inputs(batch)
         labels = model.crf.predict(X, lengths)
         probabilities = model.crf.predict_marginals(X, lengths) if marginals else [None] * len(batch)
         best = model.crf.decode(X, n_best, lengths) if n_best > 1 else [None] * len(batch)
+    except FormatError:
+        raise
     except (TypeError, ValueError) as error:
         raise FormatError(f"{batch[0].place} or a later sequence: {error}") from None
     return map(Tags, (own.tolist() for own in labels), probabilities, best)

@@ -10,15 +10,17 @@ from kernelcrf.arrays import Floats, UserData
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
+from kernelcrf.preprocessing.files import transform_inputs
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.report import sections
 from kernelcrf.report.page import page, section, text
+from kernelcrf.validation import shown
 
 EXPLAINED = 3
 
 
 def make_report(
-    crf: ChainCRF,
+    model: UserData,
     X: UserData,
     y: UserData,
     *,
@@ -31,6 +33,7 @@ def make_report(
 ) -> str:
     """Return a report, as HTML, on a fitted ChainCRF and its predictions for the sequences X with true labels y.
 
+    model : a ChainCRF, or a Pipeline that ends with one; explanations are then about the transformed sequences.
     tokens : the words to show, one list per sequence of X; None shows positions instead.
     train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
     decisions : the predictions to explain, as pairs (index of the sequence, index of the token). None explains the
@@ -49,7 +52,10 @@ def make_report(
     >>> html[:15], "A first model" in html
     ('<!DOCTYPE html>', True)
     """
-    X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
+    crf, X = transform_inputs(model, read_list(X, "X"))
+    if not isinstance(crf, ChainCRF):
+        raise TypeError(f"model={shown(model)}: expected a ChainCRF, or a Pipeline that ends with one")
+    y = read_list(y, "y", "a list of label sequences, one for each of X")
     tokens = None if tokens is None else read_list(tokens, "tokens")
     train_tokens = None if train_tokens is None else read_list(train_tokens, "train_tokens")
     if len(X) != len(y) or (tokens is not None and len(tokens) != len(X)):
@@ -81,7 +87,7 @@ def make_report(
         sections.calibration(bins, crf),
         sections.hardest(blocks),
         section("Explanations of decisions", *parts),
-        sections.settings(crf),
+        sections.settings(model),
     ]
     return page(title, body)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import summarise
-from kernelcrf.arrays import Floats
+from kernelcrf.arrays import Floats, UserData
 from kernelcrf.certificate import TEMPERED
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
@@ -191,11 +191,11 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
     )
 
 
-def settings(crf: ChainCRF) -> str:
-    """Show the parameters of the model, the versions of packages and the system."""
+def settings(model: UserData) -> str:
+    """Show the parameters of a ChainCRF or a Pipeline, the versions of packages and the system."""
     versions = [(name, version(name)) for name in PACKAGES]
     system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
-    parameters = [(name, _short(repr(value))) for name, value in crf.get_params().items()]
+    parameters = [(name, _short(repr(value))) for name, value in model.get_params().items()]
     return section(
         "Settings and versions",
         '<div class="plots"><div>',
