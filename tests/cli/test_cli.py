@@ -1,4 +1,5 @@
 import gzip
+import inspect
 import json
 import os
 import re
@@ -18,12 +19,16 @@ from typer.testing import CliRunner
 
 import kernelcrf
 from kernelcrf import ChainCRF, metrics
+from kernelcrf.cli import app as cli
 from kernelcrf.cli import training
 from kernelcrf.cli.app import app
 from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
+from kernelcrf.kernels.named import NAMED
+from kernelcrf.metrics.schemes import SCHEMES
 from kernelcrf.preprocessing import PerToken
+from kernelcrf.readers.constraints import ALIASES, ALPHABETS
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}
@@ -265,12 +270,13 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     for arguments, message in [
         ((train, tmp_path / "no" / "m.kcrf"), "the folder of this file does not exist"),
         ((train, model, "--kernel", "sinc"), "kernel='sinc': expected 'auto', 'linear', "),
+        ((train, model, "--C", "much"), "C='much': expected "),
         ((train, model, "--templates", tmp_path / "t"), "t, line 1: %x[0,7] uses column 7"),
         ((train, model, "--constraints", "BMES"), "BMES"),
         ((tmp_path / "bare.jsonl", model), "bare.jsonl, line 1: the sequence has no labels"),
     ]:
         assert message in fails(run("fit", *arguments))
-    for arguments in (("--set", "sea=1"), ("--format", "xml"), ("--C", "much"), ("--frobnicate",)):
+    for arguments in (("--set", "sea=1"), ("--format", "xml"), ("--tol", "much"), ("--frobnicate",)):
         assert run("fit", train, model, *arguments).exit_code == 2
     assert not model.exists()
 
@@ -413,7 +419,7 @@ def test_crfsuite_reads_the_same_features(folder, tmp_path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_screen_and_its_example_runs(folder, tmp_path, monkeypatch, command):
     text = run(command, "--help").stdout
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= (28 if command == "fit" else 24)
     assert max(map(len, text.splitlines())) <= 80
     (example,) = (line.strip() for line in text.splitlines() if line.strip().startswith("Example: "))
     for name in ("train.txt", "test.txt"):
@@ -425,6 +431,63 @@ def test_help_fits_a_screen_and_its_example_runs(folder, tmp_path, monkeypatch, 
     name, *arguments = example.removeprefix("Example: ").split(" > ")[0].split()
     result = run(*arguments)
     assert (name, result.exit_code) == ("kernelcrf", 0), result.output
+
+
+def test_defaults_and_names_of_the_options_are_those_of_the_library():
+    defaults = {name: parameter.default for name, parameter in inspect.signature(training.ChainCRF).parameters.items()}
+    own = {name: parameter.default for name, parameter in inspect.signature(cli.fit).parameters.items()}
+    own["C"] = float(own.pop("c"))
+    own["random_state"] = defaults["random_state"] = own.pop("seed")
+    shared = defaults.keys() & own.keys()
+    assert {"kernel", "C", "gamma", "n_components", "tol", "max_iter", "n_jobs"} < shared
+    assert {name: own[name] for name in shared} == {name: defaults[name] for name in shared}
+    assert set(cli.KERNELS) == NAMED.keys() - {"polynomial"}
+    assert set(cli.CONSTRAINTS) == {*ALPHABETS, *ALIASES}
+    assert set(cli.SCHEMES) == set(SCHEMES)
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("kernelcrf ev", "evaluate"), ("kernelcrf fit a.txt m.kcrf --constraints BI", "BIO\nBIOES\nBIOUL\nBILOU")],
+)
+def test_bash_completes_commands_and_names(words, expected):
+    asked = {"_KERNELCRF_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-m", "kernelcrf"]
+    assert subprocess.run(command, env=ONE_THREAD | asked, capture_output=True, text=True).stdout.strip() == expected
+
+
+def test_several_files_are_tagged_one_after_the_other_or_to_a_folder(folder, tmp_path):
+    model, records = folder / "chunks.kcrf", list(read(folder / "test.txt"))
+    packed, lines = tmp_path / "b.txt.gz", tmp_path / "c.jsonl"
+    packed.write_bytes(gzip.compress((folder / "train.txt").read_bytes()))
+    write(str(lines), records)
+    alone = [run("tag", model, path).stdout for path in (folder / "test.txt", packed, lines)]
+    assert run("tag", model, folder / "test.txt", packed).stdout == alone[0] + alone[1]
+    assert "would mix JSON lines and columns" in fails(run("tag", model, packed, lines))
+    result = run("tag", model, folder / "test.txt", packed, lines, "-o", tmp_path / "out" / "new")
+    written = [tmp_path / "out" / "new" / name for name in ("test.txt", "b.txt", "c.jsonl")]
+    assert result.stdout.splitlines() == [
+        f"{path}: {n} sequences" for path, n in zip(written, (40, 60, 40), strict=True)
+    ]
+    assert [path.read_text() for path in written] == alone
+    run("tag", model, lines, folder / "test.txt", "--json", "-o", tmp_path / "out")
+    assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["c.jsonl", "test.jsonl"]
+    assert "same output file" in fails(run("tag", model, packed, folder / "b.txt", "-o", tmp_path))
+    assert "standard input has no name" in fails(run("tag", model, "-", "-o", tmp_path))
+    assert "this is the same file as the input" in fails(run("tag", model, lines, "-o", tmp_path))
+
+
+def test_the_C_that_was_found_is_shown(tmp_path):
+    data = make_sequences(20, random_state=0)
+    vectors = (Record("vectors", x, y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True))
+    write(tmp_path / "a.npz", vectors)
+    printed = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", "-C", "evidence", "--n-components", 10).stdout
+    C = kernelcrf.load(tmp_path / "m.kcrf").C_
+    assert f"; C={C:.3g}, by evidence; " in printed
+    shown = run("inspect", tmp_path / "m.kcrf").stdout
+    assert f"\nC             {C:,.4g}\n" in shown
+    assert "C=evidence" in shown
 
 
 def test_help_of_all_names_every_command():

@@ -1,4 +1,5 @@
 import re
+from datetime import date
 from html import unescape
 from html.parser import HTMLParser
 
@@ -64,7 +65,7 @@ def test_nothing_that_is_shown_is_markup(nasty, tmp_path):
     assert not {"script", "i", "b", "img", "iframe", "link"} & set(page.seen) - {"b"}
     assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href")]
     assert html.count("<style>") == html.count("</style>") == 1
-    assert page.seen.count("b") == 8  # the figures of the summary
+    assert page.seen.count("b") == 10  # the headline and the figures of the summary
     assert ("content", POLICY) in page.attributes
     assert SCRIPT in page.texts
     assert f"{SCRIPT} & more" in page.texts
@@ -86,6 +87,9 @@ def test_the_numbers_are_those_of_the_model(nasty):
     words = re.sub(r"<[^>]*>", "|", html)
     predicted = [labels.tolist() for labels in crf.predict(X)]
     scores = metrics.bootstrap(y, predicted, crf.predict_proba(X), crf.classes_.tolist(), scheme="lenient")
+    headline = scores["span_f1"]
+    assert f"|{headline.value:.4f}| F1 of spans |(95 % interval: {headline.low:.4f} to {headline.high:.4f})" in words
+    assert date.today().isoformat() in words
     for name in ("span_f1", "flat_accuracy", "log_loss", "expected_calibration_error"):
         score = scores[name]
         assert re.search(rf"{score.value:.4f}\W+{score.low:.4f} to {score.high:.4f}", words)
@@ -93,6 +97,10 @@ def test_the_numbers_are_those_of_the_model(nasty):
     _, counts = metrics.flat_confusion(y, predicted)
     cells = [int(cell or 0) for cell in re.findall(r'<td[^>]*style="--p:[^>]*>([\d,]*)</td>', html)]
     np.testing.assert_array_equal(np.reshape(cells, counts.shape), counts)
+    errors = counts - np.diag(counts.diagonal())
+    confused = re.findall(r'<bdi>([\d,]+)</bdi></td><td class="number"><bdi>([\d.]+)%</bdi>', html)
+    assert [int(n) for n, _ in confused] == sorted(errors[errors > 0], reverse=True)[:10]
+    assert float(confused[0][1]) == round(100 * errors.max() / counts.sum(axis=1)[errors.max(axis=1).argmax()], 1)
     log_p = crf.log_prob(X, y) / np.array(list(map(len, y)))
     assert [int(i) for i in re.findall(r'id="sequence-(\d+)"', html)] == np.argsort(log_p)[:4].tolist()
     worst = int(np.argmin(log_p))

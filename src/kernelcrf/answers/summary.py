@@ -27,6 +27,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     found: dict[str, Any] = {
         "kernel": str(crf.kernel_.kernel),
+        "C": float(crf.C_),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmarks_ is None else len(crf.coef_),

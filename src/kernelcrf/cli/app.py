@@ -12,12 +12,14 @@ from kernelcrf.cli.outcome import command
 app = typer.Typer(
     name="kernelcrf",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 Format = StrEnum("Format", ["columns", "jsonl", "crfsuite", "parquet", "npz"])
+KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
+CONSTRAINTS = ("BIO", "IOB1", "IOB2", "IOBES", "BIOES", "BIOUL", "BILOU", "BMES")
+SCHEMES = ("lenient", *CONSTRAINTS)
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
 DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
 FormatOption = Annotated[
@@ -54,15 +56,23 @@ def fit(
     format: FormatOption = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     kernel: Annotated[
-        str | None, typer.Option(metavar="NAME", help="linear, rbf, ...; by default, rbf for vectors.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"{', '.join(KERNELS)}; auto: rbf for vectors, else linear.",
+            autocompletion=lambda: ["auto", *KERNELS],
+        ),
+    ] = "auto",
+    c: Annotated[str, typer.Option("--C", "-C", metavar="X", help="Prior variance; evidence chooses it.")] = "1.0",
+    gamma: Annotated[str, typer.Option(metavar="X", help="Of the kernel: a number, scale or auto.")] = "scale",
+    n_components: Annotated[int, typer.Option(metavar="N", help="Number of landmarks.")] = 500,
+    constraints: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"{', '.join(CONSTRAINTS)}.", autocompletion=lambda: [*CONSTRAINTS]),
     ] = None,
-    c: Annotated[float | None, typer.Option("--C", "-C", metavar="X", help="Prior variance of weights.")] = None,
-    gamma: Annotated[float | None, typer.Option(metavar="X", help="Parameter of the kernel.")] = None,
-    n_components: Annotated[int | None, typer.Option(metavar="N", help="Number of landmarks.")] = None,
-    constraints: Annotated[str | None, typer.Option(metavar="NAME", help="BIO, IOB1, BIOUL or BMES.")] = None,
-    tol: Annotated[float | None, typer.Option(metavar="X", help="Relative certified gap to reach.")] = None,
-    max_iter: Annotated[int | None, typer.Option(metavar="N", help="Largest number of iterations.")] = None,
-    n_jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads; -1 for all cores.")] = None,
+    tol: Annotated[float, typer.Option(metavar="X", help="Relative certified gap to reach.")] = 1e-4,
+    max_iter: Annotated[int, typer.Option(metavar="N", help="Largest number of iterations.")] = 1000,
+    n_jobs: Annotated[int, typer.Option(metavar="N", help="Threads; -1 for all cores.")] = 1,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed for the landmarks.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of ChainCRF.")
@@ -92,21 +102,27 @@ def fit(
 @command
 def tag(
     model: ModelFile,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Sequences; - is stdin.", show_default=False)] = "-",
+    data: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Files of sequences; - is stdin.", show_default=False)
+    ] = None,
     format: FormatOption = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="Write one file per file of DATA to DIR.")
+    ] = None,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add a column label:probability per label.")] = False,
     n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next best labellings.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
 ) -> None:
     """Write the input with the predicted label as a new last column.
 
-    This also works for endless streams: a sentence is tagged when it is complete.
+    Several files are written one after the other, or with -o to files of the same
+    names. A sentence of a stream is tagged when it is complete.
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
     from kernelcrf.cli.tagging import tag as run
 
-    run(model, data, format, marginals, n_best, json)
+    run(model, data or ["-"], format, output, marginals, n_best, json)
 
 
 @app.command()
@@ -116,7 +132,12 @@ def evaluate(
     data: DataFile,
     format: FormatOption = None,
     scheme: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Spans: lenient, IOB1, IOB2, IOBES, BIOUL, BMES.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"{', '.join(SCHEMES)}; by default lenient for labels like B-x.",
+            autocompletion=lambda: [*SCHEMES],
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

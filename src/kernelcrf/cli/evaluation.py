@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from pathlib import PurePath
 
 import typer
 
 from kernelcrf.cli.files import Model, check_apart
 from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import Record, read
+from kernelcrf.formats.streams import display_name
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
 from kernelcrf.report import make_report, write_report
 from kernelcrf.report.sections import TITLES
@@ -85,7 +87,7 @@ def report(
         y,
         tokens=_tokens(records),
         train_tokens=None if train is None else _tokens(list(read(train, format))),
-        title=f"{model} on {data}",
+        title=f"{PurePath(model).name} on {display_name(PurePath(data).name)}",
         decisions=decisions,
         n_hardest=n_hardest,
     )

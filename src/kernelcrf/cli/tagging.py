@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, zip_longest
+from pathlib import Path, PurePath
 
 from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart
-from kernelcrf.formats import FormatError, Record, format_of
+from kernelcrf.cli.outcome import echo
+from kernelcrf.formats import EXTENSIONS, FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
 from kernelcrf.formats.records import object_of, plain_label
-from kernelcrf.formats.streams import STDIN
+from kernelcrf.formats.streams import STDIN, display_name
+from kernelcrf.persistence import whole_file
 from kernelcrf.terminal import printable, printable_json
 
 NOTHING = "_"
@@ -38,18 +41,75 @@ class Tags:
     best: Sequence[tuple[Array, float]] | None
 
 
-def tag(model: str, data: str, format: str | None, marginals: bool, n_best: int, as_json: bool) -> None:
-    """Write the sequences of a file or stream, with their predicted labels, to standard output."""
-    check_apart(STDIN, [model, data])
+def tag(
+    model: str, data: list[str], format: str | None, output: str | None, marginals: bool, n_best: int, as_json: bool
+) -> None:
+    """Write the sequences of files or streams, with their predicted labels, to standard output or to a folder.
+
+    output : the folder, which gets one file per file of `data`; None means standard output.
+    """
+    forms = ["jsonl" if as_json else _form(name, format) for name in data]
+    targets = _targets(data, forms, output)
+    for target in targets:
+        check_apart(target, [model, *data])
     loaded = Model.load(model)
-    form = _object if as_json or format_of(data, format) == "jsonl" else _columns
-    with _collect_seldom() as collect:
-        for batch in loaded.batches(data, format):
-            found = _tags(loaded, batch, marginals, n_best)
-            text = "".join(form(record, tags, n_best) for record, tags in zip(batch, found, strict=True))
-            sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
-            sys.stdout.flush()
-            collect()
+    for source, form, target in zip(data, forms, targets, strict=True):
+        line_of, n_sequences = _object if form == "jsonl" else _columns, 0
+        with _collect_seldom() as collect, _writer(target) as write:
+            for batch in loaded.batches(source, format):
+                found = _tags(loaded, batch, marginals, n_best)
+                write("".join(line_of(record, tags, n_best) for record, tags in zip(batch, found, strict=True)))
+                n_sequences += len(batch)
+                collect()
+        if target != STDIN:
+            echo(f"{target}: {n_sequences:,} sequences")
+
+
+def _form(source: str, format: str | None) -> str:
+    """Return the format of the output for a file: "jsonl" or "columns"."""
+    return "jsonl" if format_of(source, format) == "jsonl" else "columns"
+
+
+def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]:
+    """Return the output file for each file of `data`, or "-" for each of them if `output` is None.
+
+    An output file has the name of its source, with the extension of its own format, and is not compressed.
+    """
+    if output is None:
+        if len(set(forms)) > 1:
+            raise FormatError(
+                f"{' '.join(map(display_name, data))}: the output would mix JSON lines and columns: expected one of "
+                "the two; pass --json, or -o DIR for one output file each"
+            )
+        return [STDIN] * len(data)
+    if STDIN in data:
+        raise FormatError(f"-o {output}: standard input has no name for its output file: expected names of files")
+    names = [PurePath(name.removesuffix(".gz")) for name in data]
+    found = [
+        name.name if name.suffix.lower() in EXTENSIONS[form] else name.with_suffix(EXTENSIONS[form][0]).name
+        for name, form in zip(names, forms, strict=True)
+    ]
+    if len(set(found)) < len(found):
+        raise FormatError(
+            f"-o {output}: two files of DATA have the same output file: expected files of different names"
+        )
+    Path(output).mkdir(parents=True, exist_ok=True)
+    return [str(Path(output, name)) for name in found]
+
+
+@contextmanager
+def _writer(target: str) -> Iterator[Callable[[str], object]]:
+    """Yield a function that writes text to a file, or to standard output at once if the target is "-"."""
+    if target != STDIN:
+        with whole_file(target) as file:
+            yield lambda text: file.write(text.encode())
+        return
+
+    def show(text: str) -> None:
+        sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+
+    yield show
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def fit(
     if unlabelled is not None:
         raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
     made = read_templates(records[0], templates)
-    parameters = {name: value for name, value in named.items() if value is not None} | _read_settings(settings)
+    parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings)
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     y = [record.labels for record in records]
@@ -48,26 +48,32 @@ def fit(
     for warning in caught:
         warnings.warn(f"{model}: {warning.message}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
+    chosen = f"; C={crf.C_:.3g}, by {crf.C}" if isinstance(crf.C, str) else ""
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
     echo(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
-        f"{crf.coef_.shape[0]:,} {width}; {certified}; {time.perf_counter() - started:.1f} s"
+        f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s"
     )
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
     """Convert the texts NAME=VALUE to a dict of parameters; a value is read as JSON if possible, else as text."""
-    known, found = set(inspect.signature(ChainCRF).parameters), {}
+    known, found = set(inspect.signature(ChainCRF).parameters), dict[str, object]()
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in known:
             raise typer.BadParameter(
                 f"--set {setting}: expected NAME=VALUE with a parameter of ChainCRF: {', '.join(sorted(known))}"
             )
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
+        found[name] = _read_value(value)
     return found
+
+
+def _read_value(value: object) -> object:
+    """Convert text that is JSON, such as a number, to its value; return all other values unchanged."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

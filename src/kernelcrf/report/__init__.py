@@ -13,7 +13,7 @@ from kernelcrf.persistence import PathLike, whole_file
 from kernelcrf.preprocessing.files import transform_inputs
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.report import sections
-from kernelcrf.report.page import page, section, text
+from kernelcrf.report.page import page, section
 from kernelcrf.validation import shown
 
 EXPLAINED = 3
@@ -80,7 +80,7 @@ def make_report(
     ]
     parts = [_decision(crf, X, y, words, train_tokens, i, t) for i, t in chosen]
     body = [
-        f"<h1>{text(title)}</h1>",
+        sections.heading(title, found),
         sections.summary(crf, len(X), sum(map(len, y))),
         sections.scores(found, y, predicted, scheme),
         sections.confusion(y, predicted),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import version
 from typing import TypeAlias
 
@@ -32,8 +33,20 @@ TITLES = {
 Labellings: TypeAlias = list[list[object]]
 
 PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors")
-MATRIX_LABELS = 25
+# A phone has room for the numbers of a matrix of NARROW_LABELS labels; it shows a larger matrix in colours only.
+MATRIX_LABELS, NARROW_LABELS, CONFUSIONS = 25, 7, 10
 LONGEST, LONGEST_LABEL = 60, 24
+
+
+def heading(title: str, found: Mapping[str, Score]) -> str:
+    """Show the title, today's date, and the first of the scores with its confidence interval."""
+    name = next(name for name in TITLES if name in found)
+    best, now = found[name], datetime.now().astimezone()
+    return (
+        f"<h1>{text(title)}</h1><p class='soft'>{now:%Y-%m-%d %H:%M %Z}</p>"
+        f'<p class="headline"><b>{best.value:.4f}</b> {TITLES[name]} '
+        f'<span class="soft">(95 % interval: {best.low:.4f} to {best.high:.4f})</span></p>'
+    )
 
 
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
@@ -60,6 +73,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
         ("tokens", f"{n_tokens:,}"),
         ("labels", f"{len(crf.classes_):,}"),
         ("kernel", facts["kernel"]),
+        ("C", f"{facts['C']:.3g}"),
         width,
         ("weights", f"{facts['weights']:,}"),
         ("status", certificate.status),
@@ -97,7 +111,10 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
-    """Show the confusion matrix; if there are many labels, only the labels with the most errors."""
+    """Show the confusion matrix and the most frequent confusions.
+
+    If there are many labels, the matrix shows only the labels with the most errors.
+    """
     labels, counts = flat_confusion(y_true, y_pred)
     wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
     chosen = np.sort(np.argsort(-wrong, kind="stable")[:MATRIX_LABELS])
@@ -114,11 +131,20 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
         lines.append(f'<tr><th scope="row">{_label(labels[i])}</th>{"".join(cells)}</tr>')
     chosen_of = f" These are the {len(chosen)} of {len(labels)} labels with the most errors."
     left = chosen_of if len(chosen) < len(labels) else ""
+    dense = " dense" if len(chosen) > NARROW_LABELS else ""
+    errors = counts - np.diag(counts.diagonal())
+    order = np.argsort(-errors, axis=None, kind="stable")[: min(CONFUSIONS, np.count_nonzero(errors))]
+    confused = [
+        (Markup(_label(labels[i])), Markup(_label(labels[j])), f"{errors[i, j]:,}", f"{errors[i, j] / totals[i]:.1%}")
+        for i, j in zip(*np.unravel_index(order, errors.shape), strict=True)
+    ]
     return section(
         "Confusion",
         f"<p>Tokens by true label (rows) and predicted label (columns).{left}</p>",
-        f'<div class="wide"><table class="matrix"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
+        f'<div class="wide"><table class="matrix{dense}"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
         "</tbody></table></div>",
+        "<p>The most frequent confusions, with their share of all tokens that have this true label:</p>",
+        table(["true label", "predicted", "tokens", "share"], confused, "confused"),
     )
 
 
