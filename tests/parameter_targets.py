@@ -163,7 +163,7 @@ def of_functions(folder):
         true = tags if name == "scheme" else known
         yield "bootstrap", name, silent(metrics.bootstrap, name, true, true, **given)
     frame = pd.DataFrame({"g": [1, 1, 2], "x": [0.1, 0.2, 0.3], "y": ["a", "b", "a"]})
-    for name in ("group", "features", "label"):
+    for name in ("group", "features", "label", "order"):
         yield "from_frame", name, silent(from_frame, name, frame, **{"group": "g", "features": ["x"], "label": "y"})
     for name in ("path", "format"):
         yield "format_of", name, silent(formats.format_of, name, **{"path": Path(folder) / "data.jsonl"})

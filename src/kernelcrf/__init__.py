@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.temperature import TemperatureScaling
     from kernelcrf.persistence import ModelFileError
     from kernelcrf.preprocessing.files import load, save
+    from kernelcrf.readers.frames import from_frame
     from kernelcrf.report import make_report
 else:
     _HOMES = {
@@ -27,6 +28,7 @@ else:
         "ModelFileError": "kernelcrf.persistence",
         "MultiLabelCRF": "kernelcrf.estimators.multilabel",
         "TemperatureScaling": "kernelcrf.estimators.temperature",
+        "from_frame": "kernelcrf.readers.frames",
         "load": "kernelcrf.preprocessing.files",
         "make_report": "kernelcrf.report",
         "save": "kernelcrf.preprocessing.files",
@@ -53,6 +55,7 @@ __all__ = [
     "MultiLabelCRF",
     "TemperatureScaling",
     "__version__",
+    "from_frame",
     "load",
     "make_report",
     "save",

@@ -6,25 +6,27 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from kernelcrf.readers.frames import from_frame
+from kernelcrf import ChainCRF, from_frame
 
 TABLE = {
-    "doc": ["b", "a", "b", "a", "c"],
-    "x": [1.0, 2.0, 3.0, 4.0, 5.0],
-    "n": [1, 2, 3, 4, 5],
-    "up": [True, False, True, False, True],
-    "word": ["the", "dog", None, "ran", "far"],
-    "label": ["D", "N", None, "V", "A"],
+    "doc": ["b", "b", "a", "a", "c"],
+    "time": [3, 1, 7, 6, 5],
+    "x": [1.0, 3.0, 2.0, 4.0, 5.0],
+    "n": [1, 3, 2, 4, 5],
+    "up": [True, True, False, False, True],
+    "word": ["the", None, "dog", "ran", "far"],
+    "label": ["D", None, "N", "V", "A"],
 }
 frames = pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
 
 
 @frames
-def test_numbers_become_arrays_in_the_order_of_groups_and_rows(library):
+def test_numbers_become_frames_in_the_order_of_groups_and_rows(library):
     X, y = from_frame(library(TABLE), "doc", ["x", "n", "up"], "label")
     expected = [[[1, 1, 1], [3, 3, 1]], [[2, 2, 0], [4, 4, 0]], [[5, 5, 1]]]
     for x, rows in zip(X, expected, strict=True):
-        assert x.dtype == np.float64
+        assert isinstance(x, library)
+        assert list(x.columns) == ["x", "n", "up"]
         np.testing.assert_array_equal(x, rows)
     assert y == [["D", None], ["N", "V"], ["A"]]
 
@@ -43,15 +45,49 @@ def test_text_makes_feature_dicts_without_nulls(library):
 @frames
 def test_single_precision_stays_and_no_rows_are_no_sequences(library):
     frame = library({"doc": [1, 1], "x": np.array([1, 2], np.float32)})
-    assert from_frame(frame, "doc", ["x"])[0][0].dtype == np.float32
+    assert np.asarray(from_frame(frame, "doc", ["x"])[0][0]).dtype == np.float32
     assert from_frame(frame[:0], "doc", ["x"]) == ([], None)
+
+
+@frames
+def test_rows_are_sorted_by_a_column_inside_their_group(library):
+    shuffled = {name: [column[row] for row in (4, 2, 0, 3, 1)] for name, column in TABLE.items()}
+    X, y = from_frame(library(shuffled), "doc", ["x", "n"], "label", order="time")
+    assert [np.asarray(x).tolist() for x in X] == [[[5, 5]], [[4, 4], [2, 2]], [[3, 3], [1, 1]]]
+    assert y == [["A"], ["V", "N"], [None, "D"]]
+    words, _ = from_frame(library(shuffled), "doc", ["word"], order="time")
+    assert words == [[{"word": "far"}], [{"word": "ran"}, {"word": "dog"}], [{}, {"word": "the"}]]
+    with pytest.raises(ValueError, match=r"rows of the group 'a' before and after row 2, .* 'b': .* pass order= with"):
+        from_frame(library(shuffled), "doc", ["x"])
+    with pytest.raises(ValueError, match="no value in row 4 of the order column 'word': expected a value in every row"):
+        from_frame(library(shuffled), "doc", ["x"], order="word")
+
+
+def test_dates_and_rows_of_equal_order_are_sorted():
+    times = pd.to_datetime(["2024-01-03", "2024-01-01", "2024-01-01"])
+    frame = pd.DataFrame({"doc": 1, "at": times, "x": [1.0, 2.0, 3.0]}, index=[7, 8, 9])
+    (x,), _ = from_frame(frame, "doc", ["x"], order="at")
+    assert x.index.tolist() == [8, 9, 7]
+    (x,), _ = from_frame(pl.DataFrame(frame), "doc", ["x"], order="at")
+    assert x["x"].to_list() == [2.0, 3.0, 1.0]
+    with pytest.raises(TypeError, match="order column 'at' that cannot be compared: expected numbers, times or"):
+        from_frame(frame.assign(at=[1, "b", 2]), "doc", ["x"], order="at")
+
+
+@frames
+def test_a_model_knows_the_columns_of_its_sequences(library):
+    X, y = from_frame(library(TABLE), "doc", ["x", "up"], "label")
+    assert ChainCRF("linear").fit(X, y).feature_names_in_.tolist() == ["x", "up"]
+    with pytest.raises(ValueError, match=r"X is one DataFrame .* kernelcrf\.from_frame cuts a data frame by a column"):
+        ChainCRF("linear").fit(library(TABLE), y)
 
 
 @pytest.mark.parametrize("column", [pd.Series([1, None], dtype="Int64"), pl.Series([1, None])])
 def test_nulls_among_numbers_are_nan(column):
     library = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
     X, _ = from_frame(library({"doc": [1, 1], "x": column}), "doc", ["x"])
-    np.testing.assert_array_equal(X[0], [[1.0], [np.nan]])
+    with pytest.raises(ValueError, match="X has the value NaN in sequence 0, token 1, feature 0: expected finite"):
+        ChainCRF().fit(X, [["a", "b"]])
 
 
 def test_missing_integers_of_pandas_are_none():
@@ -68,7 +104,7 @@ def test_what_the_frame_lacks_is_named(library):
         from_frame(frame, "doc", ["x"], "y")
     with pytest.raises(ValueError, match=r"features is empty"):
         from_frame(frame, "doc", [])
-    with pytest.raises(ValueError, match=r"in row 2 of the group column 'word'"):
+    with pytest.raises(ValueError, match=r"in row 1 of the group column 'word'"):
         from_frame(frame, "word", ["x"])
     with pytest.raises(TypeError, match=r"features='x'.*expected a list"):
         from_frame(frame, "doc", "x")

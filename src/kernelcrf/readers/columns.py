@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import is_frame
+from kernelcrf.readers.containers import is_frame, to_array
 from kernelcrf.validation import shown, shown_list
 
 LONGEST = 400
@@ -64,7 +64,7 @@ def match_columns(parts: Sequence[UserData], place: Callable[[int], str], names:
         if columns not in orders and (is_sparse(part) or len(part)):
             orders[columns] = _find_order(part, columns, place(i), names)
         order = orders.get(columns)
-        matched.append(part if order is None else np.asarray(part)[:, order])
+        matched.append(part if order is None else to_array(part)[:, order])
     return matched
 
 
@@ -124,8 +124,10 @@ def named_errors(*names: str) -> Iterator[None]:
 
 def _columns(part: UserData) -> tuple[object, ...] | None:
     """Return the names of the columns of a data frame; return None for anything else."""
+    if not is_frame(part):
+        return None
     # Tables of Arrow have their names in `column_names`, and the columns themselves in `columns`.
-    return tuple(getattr(part, "column_names", part.columns)) if is_frame(part) else None
+    return tuple(part.column_names if hasattr(type(part), "column_names") else part.columns)
 
 
 def _find_order(

@@ -41,7 +41,7 @@ def read_list(values: UserData, name: str, expected: str = "a list of sequences"
     if is_sparse(values) or is_frame(values):
         raise TypeError(
             f"{name} is a single table of type {type(values).__name__}: expected {expected}; "
-            "use kernelcrf.readers.frames.from_frame to cut a data frame into sequences"
+            "use kernelcrf.from_frame to cut a data frame into sequences"
         )
     if isinstance(values, np.ndarray) and values.ndim == 0:
         raise TypeError(f"{name} is a single value, {shown(values.item())}: expected {expected}")
@@ -137,7 +137,8 @@ def read_matrix(part: UserData, name: str) -> Inputs:
     # Strings that look like numbers are not converted: they may be meant as names of features.
     if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
         try:
-            array = array.astype(np.float64)
+            known = [None if is_missing_value(value) else value for value in array.flat]
+            array = np.array(known, np.float64).reshape(array.shape)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name} has dtype object: expected numbers; the conversion failed with {shown(str(error))}"
@@ -184,6 +185,12 @@ def read_table(values: UserData, name: str) -> Array:
 def is_frame(values: UserData) -> bool:
     """Return whether a container is a data frame of pandas, polars or another library."""
     return hasattr(values, "columns") and hasattr(values, "shape") and not isinstance(values, np.ndarray)
+
+
+def to_array(table: UserData) -> Array:
+    """Convert an array or a data frame to an array."""
+    # pandas needs 30 times as long for np.asarray.
+    return np.asarray(table.to_numpy() if hasattr(table, "to_numpy") else table)
 
 
 def is_collection(value: UserData) -> bool:
@@ -250,7 +257,7 @@ def _fill_masked(labels: UserData) -> Array:
 def _stack_tokens(part: UserData, name: str) -> UserData:
     """Convert a sequence of tokens to an array or a sparse matrix with one row per token."""
     if is_sparse(part) or not isinstance(part, list):
-        return part if is_sparse(part) else np.asarray(part)
+        return part if is_sparse(part) else to_array(part)
     tokens = [read_container(x, f"{name}[{t}]") if is_collection(x) else x for t, x in enumerate(part)]
     try:
         if any(is_sparse(token) for token in tokens):

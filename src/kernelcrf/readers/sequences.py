@@ -213,6 +213,7 @@ def open_sequences(
         raise ValueError(
             f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of "
             "sequences; pass [X] if X is a single sequence, or lengths= to cut it into several"
+            + ("; kernelcrf.from_frame cuts a data frame by a column" if is_frame(opened) else "")
         )
     sequences = [_open(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
     kinds = [_find_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(sequences)]
