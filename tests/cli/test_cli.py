@@ -474,6 +474,7 @@ def test_several_files_are_tagged_one_after_the_other_or_to_a_folder(folder, tmp
     run("tag", model, lines, folder / "test.txt", "--json", "-o", tmp_path / "out")
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["c.jsonl", "test.jsonl"]
     assert "same output file" in fails(run("tag", model, packed, folder / "b.txt", "-o", tmp_path))
+    assert "this is a file: expected a folder" in fails(run("tag", model, packed, "-o", lines))
     assert "standard input has no name" in fails(run("tag", model, "-", "-o", tmp_path))
     assert "this is the same file as the input" in fails(run("tag", model, lines, "-o", tmp_path))
 

@@ -93,6 +93,8 @@ def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]
         raise FormatError(
             f"-o {output}: two files of DATA have the same output file: expected files of different names"
         )
+    if Path(output).is_file():
+        raise FormatError(f"-o {output}: this is a file: expected a folder, which is made if it does not exist")
     Path(output).mkdir(parents=True, exist_ok=True)
     return [str(Path(output, name)) for name in found]
 
