@@ -143,8 +143,10 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
         f"<p>Tokens by true label (rows) and predicted label (columns).{left}</p>",
         f'<div class="wide"><table class="matrix{dense}"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
         "</tbody></table></div>",
-        "<p>The most frequent confusions, with their share of all tokens that have this true label:</p>",
-        table(["true label", "predicted", "tokens", "share"], confused, "confused"),
+        "<p>The most frequent confusions, with their share of all tokens that have this true label:</p>"
+        + table(["true label", "predicted", "tokens", "share"], confused, "confused")
+        if confused
+        else "<p>No label is wrong.</p>",
     )
 
 
