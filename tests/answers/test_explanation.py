@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import kernelcrf
 from kernelcrf import ChainCRF, ModelFileError
+from kernelcrf.answers import explanation
 from kernelcrf.basis import factor
 from kernelcrf.datasets import make_sequences
 
@@ -191,15 +192,73 @@ def test_explanations_survive_a_file(model, data, tmp_path):
         kernelcrf.load(tmp_path / "short")
 
 
-def test_it_prints_as_an_aligned_table(model, data):
+def test_it_prints_as_aligned_tables(model, data):
     found = model.explain(data.X[0], 3, n_terms=3)
-    first, second, *table = str(found).splitlines()
-    assert first == f"label {found.label} at token 3: p = {found.p:.4g}, and {found.p_alone:.4g} without neighbours"
-    assert second == f"score above mean label {found.score:+.4g}; neighbours change log p by {found.neighbours:+.4g}"
-    assert table[0].split() == ["term", "sequence", "token", "value", "weight", "contribution"]
-    assert len({len(line) for line in table}) == 1
-    assert table[1].split()[:4] == [*found.terms[0].split(), *map(str, found.positions[0])]
-    assert table[-1].split() == ["27", "others", f"{found.rest:.4g}"]
+    head, columns, nearest, terms = (part.splitlines() for part in str(found).split("\n\n"))
+    assert head == [
+        f"label {found.label} at token 3: p = {found.p:.4g}, and {found.p_alone:.4g} without neighbours",
+        f"score above mean label {found.score:+.4g}; neighbours change log p by {found.neighbours:+.4g}",
+    ]
+    assert columns[1].split() == ["column", "value", "reference", "effect"]
+    assert nearest[1].split() == ["sequence", "token", "similarity", "label"]
+    assert terms[1].split() == ["term", "sequence", "token", "value", "weight", "contribution"]
+    for table in (columns, nearest, terms):
+        assert len({len(line) for line in table[1:]}) == 1
+    assert columns[2].split()[0] == found.columns[0].column
+    assert nearest[2].split()[:2] == [str(found.nearest[0].sequence), str(found.nearest[0].token)]
+    assert terms[2].split()[:4] == [*found.terms[0].split(), *map(str, found.positions[0])]
+    assert terms[-1].split() == ["27", "others", f"{found.rest:.4g}"]
+    assert len(str(fitted(data, kernel="linear").explain(data.X[0], 3)).split("\n\n")) == 1
+
+
+def centred_score(model, x, t, label):
+    scores = own_scores(model, x)[t]
+    return scores[model.classes_.tolist().index(label)] - scores.mean()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_effect_of_a_column_is_the_change_of_the_score(data, kernel, monkeypatch):
+    monkeypatch.setattr(explanation, "BLOCK", 2)
+    X = [pd.DataFrame(x, columns=["a", "b"]).assign(c=x[:, 0] * x[:, 1]) for x in data.X]
+    model = ChainCRF(kernel, n_components=30, random_state=0).fit(X, data.y)
+    for t in range(3):
+        found = model.explain(X[0], t)
+        assert {effect.column for effect in found.columns} == {"a", "b", "c"}
+        sizes = [abs(effect.effect) for effect in found.columns]
+        assert sizes == sorted(sizes, reverse=True)
+        for name, value, reference, effect in found.columns:
+            changed = X[0].copy()
+            assert value == changed.loc[t, name]
+            assert reference == pytest.approx(model.landmarks_[:, list(X[0].columns).index(name)].mean())
+            changed.loc[t, name] = reference
+            expected = centred_score(model, X[0], t, found.label) - centred_score(model, changed, t, found.label)
+            assert effect == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_feature_of_a_dict_is_compared_with_its_absence(dicts):
+    X, y = dicts
+    model = ChainCRF("rbf", C=10.0).fit(X, y)
+    found = model.explain(X[0], 2)
+    assert {(effect.column, effect.reference) for effect in found.columns} == {("w=sat", 0), ("n", 0), ("last", 0)}
+    without = [*X[0][:2], {"n": 3.0, "last": True}]
+    effect = {effect.column: effect.effect for effect in found.columns}["w=sat"]
+    expected = centred_score(model, X[0], 2, found.label) - centred_score(model, without, 2, found.label)
+    assert effect == pytest.approx(expected, abs=1e-8)
+    assert model.explain([{"w": "unseen"}], 0).columns == ()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_nearest_landmarks_are_the_most_similar(data, kernel):
+    model = fitted(data, kernel=kernel, pivots="random")
+    found, B = model.explain(data.X[0], 1, n_terms=4), model.landmarks_
+    k, x = model.kernel_.gram, data.X[0][1:2]
+    alike = k(x, B)[0] / np.sqrt(k(x, x)[0, 0] * np.diag(k(B, B)))
+    most = np.argsort(-alike)[:4]
+    np.testing.assert_allclose([near.similarity for near in found.nearest], alike[most])
+    assert [(near.sequence, near.token) for near in found.nearest] == list(map(tuple, model.landmark_positions_[most]))
+    assert [near.label for near in found.nearest] == model.classes_[own_scores(model, B[most]).argmax(axis=1)].tolist()
+    linear = fitted(data, kernel="linear").explain(data.X[0], 1)
+    assert (linear.columns, linear.nearest) == ((), ())
 
 
 def test_it_becomes_a_frame(model, data, monkeypatch):

@@ -20,19 +20,27 @@ log-probability of the label by
 
 If landmarks are close to each other under the kernel, their weights a_b are large with alternating signs, and their
 contributions cancel: the sum is accurate, but the single contributions are not. A larger gamma or fewer landmarks help.
+
+Two other lists do not cancel. The effect of column c is the change of the score if only the value x_tc changes,
+
+    score(x_t) - score(x_t with x_tc = r_c),
+
+where the reference r_c is the mean of column c over the landmarks, or 0 for sparse inputs. Effects do not sum to the
+score. The nearest landmarks b have the largest similarity k(x_t, b) / sqrt(k(x_t, x_t) k(b, b)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import log_softmax
 
 from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Floats, Places, UserData, is_sparse
+from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
@@ -40,12 +48,32 @@ from kernelcrf.models.chain import ChainModel
 from kernelcrf.terminal import printable
 from kernelcrf.validation import is_whole, shown
 
+BLOCK = 256  # columns whose effects are computed at once
+
+
+class ColumnEffect(NamedTuple):
+    """The change of the score of a label by the value of one column, compared with a reference value of the column."""
+
+    column: str
+    value: float
+    reference: float
+    effect: float
+
+
+class NearToken(NamedTuple):
+    """A landmark, as a token of the training data, its similarity to the explained token, and its likeliest label."""
+
+    sequence: int
+    token: int
+    similarity: float
+    label: Any
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """The terms (landmarks or features) that contribute most to the score of a label, largest first.
 
-    `str` formats the terms as a table.
+    `str` formats the terms as a table. If the kernel has landmarks, it shows `columns` and `nearest` before them.
 
     terms : the names of the features, or "landmark b" for row b of `landmarks_`.
     positions : the sequence and the token of each landmark, as in `landmark_positions_`; None for the linear kernel.
@@ -57,6 +85,10 @@ class Explanation:
     p_alone : the probability of the label, given only the scores of this token.
     p : the probability of the label, given the whole sequence.
     neighbours : log p - log p_alone; -inf if constraints forbid the label.
+    columns : the columns of the input with the largest effects on the score; empty for the linear kernel, whose
+        contributions are those of columns.
+    nearest : the landmarks that are most similar to the token, with the label that has the largest score at each;
+        empty for the linear kernel.
 
     Examples
     --------
@@ -81,6 +113,8 @@ class Explanation:
     p_alone: float
     p: float
     neighbours: float
+    columns: tuple[ColumnEffect, ...] = ()
+    nearest: tuple[NearToken, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return a dict of columns, which have one entry per term.
@@ -104,20 +138,17 @@ class Explanation:
         return data_frame("to_frame", "to_dict()", self.to_dict())
 
     def __str__(self) -> str:
-        columns = {name: [name, *map(printable, map(_cell, column))] for name, column in self.to_dict().items()}
-        widths = {name: max(map(len, column)) for name, column in columns.items()}
-        # Names are aligned left, numbers right.
-        aligned = [
-            [cell.ljust(widths[name]) if name == "term" else cell.rjust(widths[name]) for cell in column]
-            for name, column in columns.items()
+        lines = [
+            f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
+            f"score above mean label {self.score:+.4g}; neighbours change log p by {self.neighbours:+.4g}",
         ]
-        return "\n".join(
-            [
-                f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
-                f"score above mean label {self.score:+.4g}; neighbours change log p by {self.neighbours:+.4g}",
-                *("  ".join(row) for row in zip(*aligned, strict=True)),
-            ]
-        )
+        if self.columns:
+            lines += ["", "columns, by their effect on the score, compared with the reference"]
+            lines += _table(_transpose(self.columns))
+        if self.nearest:
+            lines += ["", "nearest landmarks, as tokens of the training data", *_table(_transpose(self.nearest))]
+            lines += ["", "contributions of landmarks, which may cancel"]
+        return "\n".join([*lines, *_table(self.to_dict())])
 
 
 def explain(
@@ -141,7 +172,8 @@ def explain(
     classes = model.labels.classes.tolist()
     j = int(found.best(rule)[t]) if label is None else _index(label, classes)
 
-    terms, values, weights = _terms(model, x, t)
+    row, has_landmarks = model.reader.read([x])[0][[t]].astype(np.float64), isinstance(model.map, WhitenedMap)
+    terms, values, weights = _terms(model, row)
     scores = values @ weights
     log_alone = float(log_softmax(scores)[j])
     clamped = s.copy()
@@ -169,23 +201,84 @@ def explain(
         p_alone=float(np.exp(log_alone)),
         p=float(np.exp(min(log_p, 0.0))),
         neighbours=log_p - log_alone,
+        columns=_column_effects(model, row, j, n_terms) if has_landmarks else (),
+        nearest=_nearest(model, row, values, n_terms) if has_landmarks else (),
     )
 
 
-def _terms(model: ChainModel, x: UserData, t: int) -> tuple[list[str], Floats, Floats]:
-    """Return the names, the values and the weights of the terms in the scores of token t; skip features that are 0.
+def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
+    """Return the names, the values and the weights of the terms in the scores of a token; skip features that are 0.
 
     The weights have one row per term and one column per label; the scores are values @ weights.
     """
-    row = model.reader.read([x])[0][[t]].astype(np.float64)
     if isinstance(model.map, WhitenedMap):
-        B = model.map.landmarks.astype(np.float64)
-        return model.term_names, model.map.kernel.gram(row, B)[0], model.dual_coef
+        return model.term_names, _gram(model, row)[0], model.dual_coef
     dense = row.toarray()[0] if is_sparse(row) else row[0]
     present = np.flatnonzero(dense)
     names = model.term_names
     terms = [names[f] for f in present.tolist()]
     return terms, dense[present], model.coef[present].astype(np.float64)
+
+
+def _gram(model: ChainModel, rows: Inputs) -> Floats:
+    """Return the kernel matrix of the rows and the landmarks."""
+    landmarks = model.landmarks
+    return np.asarray(model.kernel.gram(rows, None if landmarks is None else landmarks.astype(np.float64)))
+
+
+def _column_effects(model: ChainModel, row: Inputs, j: int, n: int) -> tuple[ColumnEffect, ...]:
+    """Return the n columns with the largest effects on the score of label j at a token, which is one row of inputs."""
+
+    def score(rows: Inputs) -> Floats:
+        scores = _gram(model, rows) @ model.dual_coef
+        return np.asarray(scores[:, j] - scores.mean(axis=1))
+
+    sparse, names = is_sparse(row), model.feature_names
+    columns, values = (row.indices, row.data) if sparse else (np.arange(row.shape[1]), row[0])
+    references = np.zeros(len(columns)) if sparse or model.landmarks is None else model.landmarks.mean(axis=0)
+    changed = []
+    for start in range(0, len(columns), BLOCK):
+        own = np.arange(start, min(start + BLOCK, len(columns)))
+        table = np.tile(values, (len(own), 1))
+        table[own - start, own] = references[own]
+        parts = table.ravel(), np.tile(columns, len(own)), np.arange(0, table.size + 1, len(columns))
+        changed.append(score(sp.csr_array(parts, shape=(len(own), row.shape[1])) if sparse else table))
+    effects = score(row)[0] - np.concatenate([np.empty(0), *changed])
+    return tuple(
+        ColumnEffect(names[columns[c]], float(values[c]), float(references[c]), float(effects[c]))
+        for c in np.argsort(-np.abs(effects), kind="stable")[:n].tolist()
+    )
+
+
+def _nearest(model: ChainModel, row: Inputs, values: Floats, n: int) -> tuple[NearToken, ...]:
+    """Return the n landmarks that are most similar to a token, given the kernel of the token and each landmark."""
+    B, positions = model.landmarks, model.landmark_positions
+    if B is None or positions is None:
+        return ()
+    norms = np.sqrt(model.kernel.diagonal(B.astype(np.float64)) * model.kernel.diagonal(row)[0])
+    similarity = values / np.maximum(norms, np.finfo(np.float64).tiny)
+    most = np.argsort(-similarity, kind="stable")[:n]
+    labels = model.labels.classes[(_gram(model, B[most].astype(np.float64)) @ model.dual_coef).argmax(axis=1)].tolist()
+    found = zip(positions[most].tolist(), similarity[most].tolist(), labels, strict=True)
+    return tuple(NearToken(sequence, token, alike, label) for (sequence, token), alike, label in found)
+
+
+def _transpose(records: Sequence[NamedTuple]) -> dict[str, list[Any]]:
+    """Return named tuples as a dict of columns."""
+    columns = dict(zip(records[0]._fields, map(list, zip(*records, strict=True)), strict=True))
+    # A label may be -1, which is not printed in other columns.
+    return columns | ({"label": list(map(str, columns["label"]))} if "label" in columns else {})
+
+
+def _table(columns: Mapping[str, list[Any]]) -> list[str]:
+    """Return the lines of a table in which names are aligned left and numbers right."""
+    texts = {name: [name, *map(printable, map(_cell, column))] for name, column in columns.items()}
+    widths = {name: max(map(len, column)) for name, column in texts.items()}
+    aligned = [
+        [cell.ljust(widths[name]) if name in ("term", "column") else cell.rjust(widths[name]) for cell in column]
+        for name, column in texts.items()
+    ]
+    return ["  ".join(row) for row in zip(*aligned, strict=True)]
 
 
 def _index(label: UserData, classes: list[UserData]) -> int:

@@ -306,8 +306,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
         """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
 
-        The result lists the `n_terms` landmarks that contribute most to the score, or features if the kernel is linear.
-        It prints as a table. The contributions of landmarks that are close to each other may be large and cancel.
+        The result lists the `n_terms` features that contribute most to the score. For a kernel with landmarks, it lists
+        the columns with the largest effects on the score, the nearest landmarks as tokens of the training data, and the
+        contributions of landmarks, which may be large and cancel. It prints as tables.
         """
         return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
 

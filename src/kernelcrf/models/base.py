@@ -136,12 +136,16 @@ class KernelModel(FittedModel):
         return self.map.landmarks if isinstance(self.map, WhitenedMap) else None
 
     @property
-    def term_names(self) -> list[str]:
-        """Return a name for each row of `dual_coef`: "landmark 0", ..., or the name of a feature, such as "x0"."""
-        if isinstance(self.map, WhitenedMap):
-            return [f"landmark {b}" for b in range(self.map.n)]
+    def feature_names(self) -> list[str]:
+        """Return the names of the columns of the inputs; columns without names are called "x0", "x1", ..."""
         known = self.reader.feature_names
         return [f"x{f}" for f in range(self.reader.n_features)] if known is None else list(known)
+
+    @property
+    def term_names(self) -> list[str]:
+        """Return a name for each row of `dual_coef`: "landmark 0", ..., or the name of a feature."""
+        has_landmarks = isinstance(self.map, WhitenedMap)
+        return [f"landmark {b}" for b in range(self.map.n)] if has_landmarks else self.feature_names
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
