@@ -10,7 +10,7 @@ import pytest
 
 import kernelcrf
 from clusters import Inline
-from kernelcrf import ChainCRF, MarkovNetwork
+from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork
 from kernelcrf.distributed import RawSequences, SequenceSources
 
 RNG = np.random.default_rng(0)
@@ -111,3 +111,22 @@ def test_variables_of_a_table_keep_their_names(tmp_path):
         with pytest.raises(ValueError, match="Feature names must be in the same order"):
             one.score_samples(table[["wet", "sky"]])
     assert not hasattr(MarkovNetwork().fit(table.to_numpy()), "feature_names_in_")
+
+
+@libraries
+def test_node_features_of_graphs_are_matched_by_name(library, tmp_path):
+    def graphs(frames):
+        return [(frame, [[t, t + 1] for t in range(len(x) - 1)]) for frame, x in zip(frames, X, strict=True)]
+
+    frames, turned = framed(library, "speed", "turn"), framed(library, "turn", "speed", columns=(1, 0))
+    crf = GraphCRF("linear").fit(graphs(frames), Y)
+    crf.save(tmp_path / "m.kcrf")
+    for model in (crf, kernelcrf.load(tmp_path / "m.kcrf")):
+        assert model.feature_names_in_.tolist() == ["speed", "turn"]
+        assert same(model.predict_proba(graphs(turned)), crf.predict_proba(graphs(frames)))
+        with pytest.raises(ValueError, match=r"X\[0\]\[0\]: The feature names should match .* - brake"):
+            model.predict(graphs(framed(library, "speed", "brake")))
+    with pytest.warns(UserWarning, match="X does not have valid feature names, but GraphCRF was fitted with"):
+        crf.predict(graphs(X))
+    chains = GraphCRF("linear").fit(frames, Y)
+    assert same(chains.predict_proba(turned), chains.predict_proba(frames))

@@ -93,7 +93,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     certificate_ : certificate of the fit, for the objective that `covers_` names.
     covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
     search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
-    landmarks_, n_features_in_, n_iter_
+    landmarks_, n_features_in_, feature_names_in_, n_iter_
 
     Examples
     --------
@@ -128,6 +128,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     classes_ = Fitted[Array]("labels.classes")
     n_features_in_ = Fitted[int]("n_features")
+    feature_names_in_ = Fitted[Array]("known_names")
     cliques_ = Fitted[tuple[str, ...]]("cliques")
     edge_potentials_ = Fitted[Floats | None]("edge_potentials")
     covers_ = Fitted[str]("covers")
@@ -163,6 +164,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             has_edge_features=graphs.edge_features is not None,
             seed=seed,
             covers=COVERS[self.inference],
+            column_names=graphs.column_names,
         )
         return self
 

@@ -31,6 +31,7 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
+from kernelcrf.readers.columns import known_names, names_from_config
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, constant_term
@@ -162,6 +163,7 @@ class GraphModel(NetworkModel):
     has_edge_features : whether the edges of the training data have features.
     seed : the seed of Gibbs sampling.
     covers : the objective that the fit minimised, in words.
+    column_names : the names of the node features if `fit` was given data frames; otherwise None.
     """
 
     labels: LabelReader
@@ -171,6 +173,12 @@ class GraphModel(NetworkModel):
     has_edge_features: bool
     seed: int
     covers: str
+    column_names: Array | None = None
+
+    @property
+    def known_names(self) -> Array:
+        """Return the names of the node features; raise AttributeError if they have no names."""
+        return known_names("GraphCRF", self.column_names)
 
     @property
     def landmarks(self) -> Inputs | None:
@@ -192,7 +200,8 @@ class GraphModel(NetworkModel):
     def empty_samples(self) -> GraphSamples:
         """Return an empty collection of graphs that is valid input of this model."""
         none = np.empty((0, 2), np.int64)
-        return GraphSamples(np.empty((0, self.n_features)), np.zeros(1, np.int64), none, None, self.directed)
+        nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
+        return GraphSamples(nodes, offsets, none, None, self.directed, self.column_names)
 
     def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
         """Return the distribution p(y|x) of the labels of graphs, for inference="exact", "loopy" or "gibbs"."""
@@ -229,6 +238,8 @@ class GraphModel(NetworkModel):
             "n_features": int(self.n_features),
             "covers": self.covers,
         }
+        if self.column_names is not None:
+            config["feature_names"] = list(self.column_names)
         return config, arrays
 
     @classmethod
@@ -257,4 +268,5 @@ class GraphModel(NetworkModel):
             has_edge_features=read_flag(config, "has_edge_features"),
             seed=read_count(config, "seed"),
             covers=covers,
+            column_names=names_from_config(config, n_features),
         )

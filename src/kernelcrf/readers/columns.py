@@ -50,9 +50,12 @@ def check_names(owner: str, X: UserData, place: str, names: Array | None) -> Non
         validate_data(stand_in(owner, names), X, reset=False, skip_check_array=True, ensure_2d=False)
 
 
-def match_columns(parts: Sequence[UserData], place: Callable[[int], str], names: Array | None) -> Sequence[UserData]:
+def match_columns(
+    owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
+) -> Sequence[UserData]:
     """Return sequences with their columns in the order of `names`, the names of the columns in `fit`.
 
+    owner : the name of the estimator, for messages.
     place : a function that returns the name of the sequence i in error messages, such as "X[0]".
     """
     if names is None and not any(map(is_frame, parts)):
@@ -61,14 +64,16 @@ def match_columns(parts: Sequence[UserData], place: Callable[[int], str], names:
     matched = []
     for i, part in enumerate(parts):
         columns = _columns(part)
-        if columns not in orders and (is_sparse(part) or len(part)):
-            orders[columns] = _find_order(part, columns, place(i), names)
+        if columns not in orders and not _is_empty(part):
+            orders[columns] = _find_order(owner, part, columns, place(i), names)
         order = orders.get(columns)
         matched.append(part if order is None else to_array(part)[:, order])
     return matched
 
 
-def read_columns(parts: Sequence[UserData], place: Callable[[int], str]) -> tuple[Sequence[UserData], Array | None]:
+def read_columns(
+    owner: str, parts: Sequence[UserData], place: Callable[[int], str]
+) -> tuple[Sequence[UserData], Array | None]:
     """Return the sequences of a fit with their columns in the same order, and the names of the columns, if any.
 
     Raise if the sequences have columns with different names.
@@ -77,8 +82,8 @@ def read_columns(parts: Sequence[UserData], place: Callable[[int], str]) -> tupl
         return parts, None
     found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
     for i, part in enumerate(parts):
-        if len(part) and (columns := _columns(part)) not in found:
-            found[columns] = place(i), read_names("ChainCRF", part, place(i))
+        if not _is_empty(part) and (columns := _columns(part)) not in found:
+            found[columns] = place(i), read_names(owner, part, place(i))
     first, names = next(iter(found.values()))
     wanted = () if names is None else tuple(names)
     for other, own in found.values():
@@ -89,7 +94,7 @@ def read_columns(parts: Sequence[UserData], place: Callable[[int], str]) -> tupl
                 f"{other} and {first} have different column names ({' and '.join(only)}): expected the same columns in "
                 "every sequence"
             )
-    return (parts if names is None else match_columns(parts, place, names)), names
+    return (parts if names is None else match_columns(owner, parts, place, names)), names
 
 
 def known_names(owner: str, names: Array | None) -> Array:
@@ -122,6 +127,10 @@ def named_errors(*names: str) -> Iterator[None]:
         ) from None
 
 
+def _is_empty(part: UserData) -> bool:
+    return not is_sparse(part) and hasattr(part, "__len__") and len(part) == 0
+
+
 def _columns(part: UserData) -> tuple[object, ...] | None:
     """Return the names of the columns of a data frame; return None for anything else."""
     if not is_frame(part):
@@ -131,12 +140,12 @@ def _columns(part: UserData) -> tuple[object, ...] | None:
 
 
 def _find_order(
-    part: UserData, columns: tuple[object, ...] | None, place: str, names: Array | None
+    owner: str, part: UserData, columns: tuple[object, ...] | None, place: str, names: Array | None
 ) -> list[int] | None:
     """Return the numbers of the columns of `part` in the order of `names`; return None if the order is the same."""
     if columns is not None and names is not None and sorted(map(str, columns)) == sorted(names):
         at = {name: number for number, name in enumerate(columns)}
         if len(at) == len(names):
             return None if columns == tuple(names) else [at[name] for name in names]
-    check_names("ChainCRF", part, place, names)
+    check_names(owner, part, place, names)
     return None

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.columns import match_columns, read_columns
 from kernelcrf.readers.containers import is_frame, read_container, read_matrix
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.weights import read_weights
@@ -27,6 +28,7 @@ class GraphSamples:
     edges : the numbers of the two nodes of each edge, one row per edge.
     edge_features : the features of the edges, one row per edge, or None.
     directed : whether edges have a direction; the edges of sequences always have a direction.
+    column_names : the names of the node features if they were passed as data frames; otherwise None.
     """
 
     nodes: Inputs
@@ -34,6 +36,7 @@ class GraphSamples:
     edges: Ints
     edge_features: Inputs | None
     directed: bool
+    column_names: Array | None = None
 
     @property
     def n_samples(self) -> int:
@@ -49,9 +52,11 @@ class GraphSamples:
     def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
         """Read the graphs in a container.
 
-        like : an instance without graphs to return if X is empty; if None, an empty X raises a ValueError.
+        like : an instance without graphs to return if X is empty, whose column names X must have; if None, an empty X
+            raises a ValueError.
         """
-        items = [_sample(x, i, directed) for i, x in enumerate(read_graphs(X))]
+        graphs, names = _match_columns(read_graphs(X), like)
+        items = [_sample(x, i, directed) for i, x in enumerate(graphs)]
         if not items:
             if like is not None:
                 return like
@@ -70,6 +75,7 @@ class GraphSamples:
             np.concatenate([np.empty((0, 2), np.int64), *edges]),
             _join(ends) if ends else None,
             directed or chains == {True},
+            names,
         )
 
     def select(self, kept: Flags) -> GraphSamples:
@@ -83,6 +89,7 @@ class GraphSamples:
             numbers[self.edges[edges]],
             None if self.edge_features is None else self.edge_features[edges],
             self.directed,
+            self.column_names,
         )
 
     def members(self, cliques: str) -> Ints:
@@ -174,6 +181,24 @@ def read_graphs(X: UserData) -> list[UserData]:
     if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
         raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}; pass [X] for one sequence")
     return list(opened)
+
+
+def _match_columns(graphs: list[UserData], like: GraphSamples | None) -> tuple[list[UserData], Array | None]:
+    """Return graphs whose node features have their columns in the same order, and the names of the columns, if any.
+
+    like : graphs with the names that the columns must have; None reads the names from the graphs themselves.
+    """
+    pairs = [_is_graph(x) for x in graphs]
+    nodes = [x[0] if pair else x for x, pair in zip(graphs, pairs, strict=True)]
+
+    def place(i: int) -> str:
+        return f"X[{i}][0]" if pairs[i] else f"X[{i}]"
+
+    if like is None:
+        matched, names = read_columns("GraphCRF", nodes, place)
+    else:
+        matched, names = match_columns("GraphCRF", nodes, place, like.column_names), like.column_names
+    return [(own, *x[1:]) if pair else own for x, own, pair in zip(graphs, matched, pairs, strict=True)], names
 
 
 def _sample(x: UserData, i: int, directed: bool) -> _Sample:

@@ -91,7 +91,7 @@ class SequenceReader:
             )
         else:
             place = _placing(chains, lengths)
-            parts, names = read_columns(parts, place)
+            parts, names = read_columns("ChainCRF", parts, place)
             vectorizer, flat = None, stack_sequences(parts, chains, place)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
@@ -121,7 +121,7 @@ class SequenceReader:
         if self.vectorizer is not None:
             return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
         place = _placing(chains, lengths)
-        flat = stack_sequences(match_columns(parts, place, self.column_names), chains, place)
+        flat = stack_sequences(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
