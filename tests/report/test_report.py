@@ -119,6 +119,9 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
     for (i, t), value in zip(why.positions.tolist(), why.contributions.tolist(), strict=True):
         assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
         assert f"{value:+.3f}" in html
+    for column, value, _, effect in why.columns:
+        assert f"<bdi>{column}</bdi> = {value:.4g}</td>" in html
+        assert f"{effect:+.3f}" in html
     for arguments, message in [
         ({"decisions": [(99, 0)]}, "decision 99:0: expected the index of a sequence, below 30"),
         (

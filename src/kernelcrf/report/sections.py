@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import TypeAlias
@@ -194,20 +194,17 @@ def hardest(blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
-    """Show how landmarks or features contribute to the label of one token; `words` are the words of the landmarks."""
-    most = max([abs(value) for value in why.contributions.tolist()], default=1.0) or 1.0
-    rows: list[tuple[str, str, str]] = []
-    for k, (term, value) in enumerate(zip(why.terms, why.contributions.tolist(), strict=True)):
-        name = f"<bdi>{text(_short(term))}</bdi>"
-        if why.positions is not None:
-            place, word = why.positions[k].tolist(), words[k]
-            name = f"training sequence {place[0]}, token {place[1]}"
-            name += "" if word is None else f": <bdi>{text(_short(word))}</bdi>"
-        side = "" if value >= 0 else " against"
-        bar = f'<span class="contribution{side}" style="width:{6 * abs(value) / most:.2f}rem"></span>'
-        rows.append((Markup(name), f"{value:+.3f}", Markup(bar)))
+    """Show how columns, and landmarks or features, affect the label of a token; `words` are those of the landmarks."""
+    names = [f"<bdi>{text(_short(term))}</bdi>" for term in why.terms]
+    if why.positions is not None:
+        names = [
+            f"training sequence {i}, token {t}" + ("" if word is None else f": <bdi>{text(_short(word))}</bdi>")
+            for (i, t), word in zip(why.positions.tolist(), words, strict=True)
+        ]
+    rows = _bars(zip(names, why.contributions.tolist(), strict=True))
     if why.n_rest:
         rows.append((f"{why.n_rest:,} others", f"{why.rest:+.3f}", Markup("")))
+    effects = [(f"<bdi>{text(_short(own.column))}</bdi> = {own.value:.4g}", own.effect) for own in why.columns]
     truly = "" if true is None or true == why.label else f", truly {_label(true)}"
     said = (
         f"p = {why.p:.3g} in its sequence, {why.p_alone:.3g} from the token alone; score relative to the mean label "
@@ -215,8 +212,27 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
     )
     return (
         f"<h3>Sequence {number}, token {why.t}: <bdi>{text(_short(token))}</bdi> as {_label(why.label)}{truly}</h3>"
-        f"<p>{text(said)}</p>" + table(["term", "contribution", ""], rows, "terms")
+        f"<p>{text(said)}</p>"
+        + (table(["column", "effect on the score", ""], _bars(effects), "terms") if effects else "")
+        + table(["term", "contribution", ""], rows, "terms")
     )
+
+
+def _bars(named: Iterable[tuple[str, float]]) -> list[tuple[str, str, str]]:
+    """Return rows with a name, which is HTML, a number, and the number as a bar."""
+    pairs = list(named)
+    most = max([abs(value) for _, value in pairs], default=1.0) or 1.0
+    return [
+        (
+            Markup(name),
+            f"{value:+.3f}",
+            Markup(
+                f'<span class="contribution{"" if value >= 0 else " against"}" '
+                f'style="width:{6 * abs(value) / most:.2f}rem"></span>'
+            ),
+        )
+        for name, value in pairs
+    ]
 
 
 def settings(model: UserData) -> str:
