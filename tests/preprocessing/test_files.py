@@ -25,7 +25,7 @@ from kernelcrf.preprocessing.stored_transformers import FITTED
 from model_files import damaged, rewritten
 
 DATA = make_sequences(12, random_state=0)
-X, Y = [x * [1.0, 50.0] for x in DATA.X], DATA.y
+X, Y = [x * [1.0, 5.0] for x in DATA.X], DATA.y
 FRAMES = [pd.DataFrame(x, columns=["a", "b"]) for x in X]
 TRANSFORMERS = [
     StandardScaler(),

@@ -18,6 +18,7 @@ and the mode, the evidence, and the posterior mean and variance of f are the sam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,7 +105,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         weights, X, labels = only_weighted(weights, X, labels)
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
-        found = self._train_chain(data, len(classes), X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
+        by_scale = partial(gamma_by_scale, X, weights, rows.feature_names)
+        found = self._train_chain(data, len(classes), X.shape[1], is_sparse(X), by_scale)
         self.model_ = RowModel.of(found, rows, classes)
         return self
 

@@ -163,7 +163,7 @@ def read_training_data(
             "sample_weight and class_weight give every token the weight 0: expected at least one sequence that "
             "has tokens and a weight above 0"
         )
-    return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X))
+    return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X, names=reader.feature_names))
 
 
 def nearest(

@@ -6,15 +6,17 @@ is the variance of all entries of the inputs, zeros of sparse inputs included. I
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kernelcrf.arrays import Floats, Inputs, UserData, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, UserData, is_sparse
 from kernelcrf.kernels.inputs import KERNEL, InputKernel
-from kernelcrf.validation import Parameter, one_of
+from kernelcrf.validation import Parameter, one_of, shown_list
 
 AUTO = "auto"
+HIDDEN = 0.1
 KERNEL_OR_AUTO = Parameter((one_of(AUTO), *KERNEL.constraints), KERNEL.advice)
 
 
@@ -47,8 +49,12 @@ def make_kernel(
     return InputKernel(kernel, gamma=gamma, degree=degree, coef0=coef0, argument=argument)
 
 
-def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
-    """Return the value of gamma="scale" for the inputs X; `weights`, if any, has one weight per row of X."""
+def gamma_by_scale(X: Inputs, weights: Floats | None = None, names: Sequence[str] | Array | None = None) -> float:
+    """Return the value of gamma="scale" for the inputs X; warn if X is dense and its columns have different scales.
+
+    weights : one weight per row of X, or None.
+    names : the names of the columns for the warning, or None.
+    """
     largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
     if largest == 0:
         return 1.0
@@ -56,7 +62,11 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None) -> float:
     exponent = np.floor(np.log2(largest))
     far = abs(exponent) > np.finfo(X.dtype).maxexp / 4
     power = 2.0**exponent if far else 1.0
-    return gamma_of_variance(_variance(X / X.dtype.type(power) if far else X, weights), X.shape[1], power)
+    X = X / X.dtype.type(power) if far else X
+    variance = _variance(X, weights)
+    if not is_sparse(X):
+        _warn_of_hidden_columns(X, variance**0.5, names)
+    return gamma_of_variance(variance, X.shape[1], power)
 
 
 def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> float:
@@ -83,3 +93,25 @@ def _variance(X: Inputs, weights: Floats | None) -> float:
     squares = X.multiply(X) if is_sparse(X) else np.square(X)
     mean, mean_square = (float(share @ np.asarray(rows.mean(axis=1)).ravel()) for rows in (X, squares))
     return mean_square - mean * mean
+
+
+def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | Array | None) -> None:
+    """Warn if at least half of the columns that vary have a range below HIDDEN times the deviation of all entries.
+
+    With gamma="scale", such a column changes the logarithm of the rbf kernel by less than HIDDEN**2 / d, even from its
+    least to its largest value.
+    """
+    ranges = X.max(axis=0) - X.min(axis=0)
+    hidden = (ranges > 0) & (ranges < HIDDEN * deviation)
+    if not hidden.any() or 2 * hidden.sum() < (ranges > 0).sum():
+        return
+    columns = np.flatnonzero(hidden).tolist()
+    listed = shown_list(columns if names is None else [names[j] for j in columns])
+    warnings.warn(
+        f"the kernel hardly depends on {len(columns)} of the {X.shape[1]} columns of X: {listed}. Their ranges are "
+        f"below {HIDDEN} times the standard deviation of all entries of X, which gamma='scale' uses. Scale the "
+        "columns: put StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for sequences, before "
+        "the estimator in a Pipeline. If only the other columns matter, remove these, or pass gamma as a number.",
+        UserWarning,
+        stacklevel=2,
+    )
