@@ -78,7 +78,7 @@ def read_columns(
 
     Raise if the sequences have columns with different names.
     """
-    if not any(map(is_frame, parts)):
+    if not any(is_frame(part) and not _is_empty(part) for part in parts):
         return parts, None
     found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
     for i, part in enumerate(parts):
