@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -116,10 +117,13 @@ def test_three_lines_from_text_to_scores_equal_the_library(folder):
 def test_a_pipeline_is_used_like_its_last_step(tmp_path):
     data, model, file = make_sequences(20, random_state=0), tmp_path / "pipe.kcrf", tmp_path / "data.jsonl"
     X, y = [x * [1.0, 1000.0] for x in data.X], [list(map(str, labels)) for labels in data.y]
-    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=10, random_state=0)).fit(X, y)
-    kernelcrf.save(pipe, model)
+    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=10, random_state=0))
+    kernelcrf.save(pipe.fit([pd.DataFrame(x, columns=["a", "b"]) for x in X], y), model)
     write(file, [Record("vectors", x, labels, None, "") for x, labels in zip(X, y, strict=True)])
-    tagged = [json.loads(line) for line in run("tag", model, file, "--marginals", "--n-best", 2).stdout.splitlines()]
+    result = run("tag", model, file, "--marginals", "--n-best", 2)
+    tagged = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.stderr == ""  # no warning about column names, which files do not have
+    pipe.fit(X, y)
     assert [one["predicted"] for one in tagged] == [labels.tolist() for labels in pipe.predict(X)]
     np.testing.assert_allclose(tagged[0]["marginals"][0]["0"], pipe.predict_proba(X)[0][0, 0], atol=1e-6)
     scores = json.loads(run("evaluate", model, file, "--json").stdout)["scores"]

@@ -42,6 +42,8 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default")
             for silent in (DeprecationWarning, ResourceWarning):
                 warnings.simplefilter("ignore", silent)
+            # Files of vectors have no column names, but a model may have been fitted to data frames in Python.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
             warnings.showwarning = _warn
             try:
                 body(*args, **kwargs)
