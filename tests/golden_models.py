@@ -13,11 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.decomposition import PCA
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, save
 from kernelcrf.formats import Templates
 from kernelcrf.persistence.model_file import VERSION
+from kernelcrf.preprocessing import PerToken
 
 FOLDER = Path(__file__).parent / "golden"
 LENGTHS = (5, 1, 7, 4, 6, 3, 5, 8)
@@ -90,7 +94,10 @@ KINDS = {
     "laplace-partial": ({"kernel": "linear", "hash_features": 16, "laplace": True}, dicts, labels(TWO)),
     "evidence": ({"C": "evidence", "n_components": 4}, dense, labels(TWO)),
     "templates": ({"kernel": "linear"}, words, labels(THREE)),
+    "pipeline": ({}, dense, labels(THREE)),
 }
+# Transformers that can be stored, each after the one before it.
+STEPS = (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True))
 
 
 def inputs(name: str) -> list:
@@ -111,12 +118,14 @@ def write(folder: Path) -> None:
         if name in predictions:
             continue
         X = inputs(name)
-        model = ChainCRF(**{"n_components": 6, "random_state": 0, **parameters}).fit(X, y)
+        crf = ChainCRF(**{"n_components": 6, "random_state": 0, **parameters})
+        model = make_pipeline(PerToken(make_pipeline(*STEPS)), crf) if name == "pipeline" else crf
+        model.fit(X, y)
         if name == "templates":
             TEMPLATES.attach(model)
         # A time of day is no part of a model: the files are the same whenever they are written.
-        model.gap_curve_[:, 2] = 0.0
-        model.save(folder / f"{name}.kcrf")
+        crf.gap_curve_[:, 2] = 0.0
+        save(model, folder / f"{name}.kcrf")
         predictions[name] = {
             "labels": [found.tolist() for found in model.predict(X)],
             "proba": [np.round(found, 12).tolist() for found in model.predict_proba(X)],

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 import kernelcrf
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, ModelFileError, MultiLabelCRF
@@ -155,6 +156,20 @@ def sums_to_one(found: list[Any]) -> list[Any]:
     return found
 
 
+def pipeline_calls(model: Pipeline, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield calls of a pipeline of sequences; if an edit made its first step one of rows, they end in an error."""
+    width = getattr(model[0], "n_features_in_", 3)
+    if width > MOST_FEATURES or len(model[-1].classes_) > MOST_LABELS:
+        return
+    x = np.repeat([[0.5], [0.25]], width, axis=1)
+    yield "repr", lambda: repr(model)
+    yield "clone", lambda: clone(model)
+    yield "save", lambda: (kernelcrf.save(model, path), kernelcrf.load(path))
+    yield "predict", lambda: model.predict([x])
+    yield "predict_proba", lambda: sums_to_one(model.predict_proba([x]))
+    yield "report", lambda: kernelcrf.make_report(model, [x], [model[-1].classes_[[0, -1]].tolist()], title="t")
+
+
 def classifier_calls(model: KernelClassifier, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     if model.n_features_in_ > MOST_FEATURES or len(model.classes_) > MOST_LABELS:
         return
@@ -226,6 +241,7 @@ CALLS: dict[type, Callable[[Any, str], Iterator[tuple[str, Callable[[], Any]]]]]
     MultiLabelCRF: multilabel_calls,
     GraphCRF: graph_calls,
     MarkovNetwork: network_calls,
+    Pipeline: pipeline_calls,
 }
 
 

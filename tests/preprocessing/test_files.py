@@ -150,6 +150,25 @@ def test_a_file_that_is_well_formed_and_untrue_is_refused(change_config, change_
         kernelcrf.load(path)
 
 
+@pytest.mark.parametrize(
+    ("transformer", "change_config", "change_arrays", "message"),
+    [
+        (MinMaxScaler(clip=True), changed("feature_range", "ab"), None, "model.kcrf: "),
+        (
+            PCA(2),
+            None,
+            lambda own: {n: a[:1] if n.startswith("step") and "mean" not in n else a for n, a in own.items()},
+            r"PCA\(n_components=2\) returns 1 columns: expected 2",
+        ),
+    ],
+)
+def test_steps_that_cannot_transform_a_row_are_refused(transformer, change_config, change_arrays, message, path):
+    kernelcrf.save(made(transformer), path)
+    rewritten(path, change_config, change_arrays)
+    with pytest.raises(ModelFileError, match=message):
+        kernelcrf.load(path)
+
+
 def test_a_damaged_file_is_refused_or_predicts(path):
     kernelcrf.save(made(make_pipeline(MinMaxScaler(clip=True), PCA(2))), path)
     blob, rng = path.read_bytes(), np.random.default_rng(0)

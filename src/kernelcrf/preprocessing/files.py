@@ -94,11 +94,13 @@ def load(path: PathLike) -> Any:
     try:
         if config.get("estimator") != PIPELINE:
             return _load_estimator(config, arrays)
-        from kernelcrf.preprocessing.stored_transformers import steps_from_arrays
+        from kernelcrf.preprocessing.stored_transformers import check_steps, steps_from_arrays
 
         steps = list(steps_from_arrays(config["steps"], arrays, STEP))
         own = {name: array for name, array in arrays.items() if not name.startswith(STEP)}
-        return Pipeline([*steps, (str(config["last"]["name"]), _load_estimator(config["last"], own))])
+        estimator = _load_estimator(config["last"], own)
+        check_steps(steps, estimator.n_features_in_)
+        return Pipeline([*steps, (str(config["last"]["name"]), estimator)])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ModelFileError(f"{path}: {error}") from None
 

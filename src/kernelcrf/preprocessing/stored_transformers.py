@@ -14,7 +14,8 @@ as a prefix, such as "step 0.1.mean_".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,34 @@ def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: st
     """Yield the name and the transformer of each step that `steps_to_arrays` converted."""
     for place, config in enumerate(configs):
         yield str(config["name"]), transformer_from_arrays(config, arrays, f"{prefix}{place}.")
+
+
+def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
+    """Raise unless the steps of a pipeline can transform a row, and the last one returns `n_features` columns."""
+    transformers = list(_leaves(steps))
+    # Numbers of columns are compared before a row is made, because a wrong number could need any amount of memory.
+    for transformer in reversed(transformers):
+        width = len(transformer.components_) if "components_" in vars(transformer) else transformer.n_features_in_
+        if width != n_features:
+            raise ModelFileError(
+                f"{shown(transformer)} returns {width} columns: expected {n_features}, as the next step does"
+            )
+        n_features = transformer.n_features_in_
+    row = np.zeros((1, n_features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for transformer in transformers:
+            row = transformer.transform(row)
+
+
+def _leaves(steps: Sequence[tuple[str, Any]]) -> Iterator[Any]:
+    """Yield the transformers of a pipeline in their order, without PerToken and inner pipelines around them."""
+    for _, step in steps:
+        inner = step.transformer_ if isinstance(step, PerToken) else step
+        if isinstance(inner, Pipeline):
+            yield from _leaves(inner.steps)
+        elif not isinstance(inner, str):
+            yield inner
 
 
 def _read_fitted(
