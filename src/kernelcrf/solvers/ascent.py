@@ -135,12 +135,13 @@ def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
 
 @compiled
 def visit(
-    order, offsets, rows, pointers, columns, values, weights, first, last, steps,
+    order, measure, offsets, rows, pointers, columns, values, weights, first, last, steps,
     lam, lam_edge, W, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence, in the given order.
 
-    gaps[i] becomes the gap of sequence i before the step; gain / eta replaces it if its messages cannot be scaled.
+    gaps[i] becomes the gap of sequence i before the step if `measure` is True and its messages can be scaled, else the
+    estimate gain / eta, which costs nothing.
     """
     n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
     square = width if n_steps > 0 else 0
@@ -160,17 +161,20 @@ def visit(
             continue
         for t in range(T):
             scores_of(pointers, columns, values, rows[low + t], W, s, t)
-        sum_forward(
-            s[:T, :n_labels], w, first, last, steps, own, highest, shift, e, u[:T], alpha[:T], log_z, failed
-        )  # fmt: skip
-        measured, gap = not failed[0], log_z[0] - entropies[i]
-        for t in range(T):
-            for j in range(n_labels):
-                gap -= p[low + t, j] * s[t, j]
-        for k in range(n_steps):
-            for j in range(n_steps):
-                gap -= q[i, k, j] * w[k, j]
-        gaps[i] = max(weights[i] * gap, 0.0) if measured else 0.0
+        measured, gaps[i] = False, 0.0
+        if measure:
+            sum_forward(
+                s[:T, :n_labels], w, first, last, steps, own, highest, shift, e, u[:T], alpha[:T], log_z, failed
+            )  # fmt: skip
+            measured, gap = not failed[0], log_z[0] - entropies[i]
+            for t in range(T):
+                for j in range(n_labels):
+                    gap -= p[low + t, j] * s[t, j]
+            for k in range(n_steps):
+                for j in range(n_steps):
+                    gap -= q[i, k, j] * w[k, j]
+            if measured:
+                gaps[i] = max(weights[i] * gap, 0.0)
         eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
         for _ in range(ATTEMPTS):
             for t in range(T):

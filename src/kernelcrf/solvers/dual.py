@@ -21,8 +21,9 @@ For this theta, the gap P(theta) - D(alpha) is a sum over the sequences of
 
     gap_i = omega_i KL(alpha_i || p(. | x_i; theta)).
 
-A visit of a sequence measures its gap before it takes an ascent step. If C is large, a few sequences soon have most of
-the gap. Each pass over all sequences is therefore followed by further visits of the sequences with the largest gaps.
+An ascent step of size eta increases D by about eta gap_i, so that a pass over all sequences estimates their gaps. If C
+is large, a few sequences soon have most of the gap. Each pass is therefore followed by further visits of the sequences
+with the largest gaps, which measure the gap of each sequence before its step.
 
 L-BFGS takes over at the current theta if messages cannot be scaled, or if the gap shrinks so slowly that many more
 passes would be needed.
@@ -157,7 +158,7 @@ class Ascent:
     p, q : the marginals of alpha: of labels, and of steps, summed over each sequence.
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
-    gaps : the gap of each sequence before its last ascent step.
+    gaps : the gap of each sequence before its last ascent step, measured or estimated.
     gap : the sum of the gaps after the last pass over all sequences.
 
     If the model has no steps, w, b and q are empty.
@@ -223,7 +224,7 @@ class Ascent:
         """Visit every sequence, then those with most of the gap; return the number of passes that this costs."""
         lengths = np.diff(_chains(self.objective).chains.offsets)
         n_tokens, visited = lengths.sum(), 0
-        self.visit(rng.permutation(len(lengths)))
+        self.visit(rng.permutation(len(lengths)), measure=False)
         self.gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
         while True:
             order = np.argsort(-self.gaps, kind="stable")
@@ -235,8 +236,8 @@ class Ascent:
             self.visit(rng.permutation(largest))
             visited += cost
 
-    def visit(self, order: Array) -> None:
-        """Take one ascent step for each of these sequences, in this order."""
+    def visit(self, order: Array, measure: bool = True) -> None:
+        """Take one ascent step for each of these sequences, in this order; measure or only estimate their gaps."""
         partition, terms = _chains(self.objective), self.objective.layout.terms
         features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
@@ -244,7 +245,7 @@ class Ascent:
         lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
         data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(self.objective), *lams)
         state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
-        loops.visit(order, *data, *state)
+        loops.visit(order, measure, *data, *state)
 
     def report(self, progress: Progress) -> None:
         """Evaluate the objective at theta and report it to `progress`, with the dual objective as a lower bound."""
