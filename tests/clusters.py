@@ -8,8 +8,8 @@ import pickle
 import numpy as np
 import pytest
 
-LINEAR = {"kernel": "linear", "solver": "lbfgs", "tol": 1e-9}
-RBF = {"kernel": "rbf", "n_components": 25, "random_state": 0, "tol": 1e-9}
+LINEAR = {"kernel": "linear", "C": 1.0, "solver": "lbfgs", "tol": 1e-9}
+RBF = {"kernel": "rbf", "C": 1.0, "n_components": 25, "random_state": 0, "tol": 1e-9}
 
 
 def same(there, here, X):

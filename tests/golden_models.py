@@ -118,7 +118,7 @@ def write(folder: Path) -> None:
         if name in predictions:
             continue
         X = inputs(name)
-        crf = ChainCRF(**{"n_components": 6, "random_state": 0, **parameters})
+        crf = ChainCRF(**{"C": 1.0, "n_components": 6, "random_state": 0, **parameters})
         model = make_pipeline(PerToken(make_pipeline(*STEPS)), crf) if name == "pipeline" else crf
         model.fit(X, y)
         if name == "templates":

@@ -47,7 +47,7 @@ SETS = (ROWS[:, :1] + np.array([[-0.5, 0.0, 0.5]]) > 0).astype(int)
 TABLE = np.column_stack((LABELS, (LABELS > 0).astype(int), SETS[:, 0]))
 
 FITS = {
-    ChainCRF: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (X, y)),
+    ChainCRF: ({"C": 1.0, "n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (X, y)),
     KernelClassifier: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (ROWS, LABELS)),
     GraphCRF: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (GRAPHS, y)),
     MultiLabelCRF: ({"n_components": 4, "random_state": 0, "max_iter": 30, "tol": 1e-2}, (ROWS, SETS)),

@@ -62,58 +62,63 @@ def fit_temperature():
 
 
 def fit_again():
-    crf = ChainCRF("linear", warm_start=True, **TIGHT).fit(SEQUENCES, LABELS)
+    crf = ChainCRF("linear", warm_start=True, **TIGHT, C=1.0).fit(SEQUENCES, LABELS)
     return crf.set_params(C=3.0).fit(SEQUENCES, LABELS)
 
 
 # Solvers of first order stop early: rounding grows with their iterations, by a factor in each.
 PROBLEMS = {
-    "chain, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
+    "chain, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT, C=1.0).fit(SEQUENCES, LABELS), SEQUENCES),
     "chain, linear, weights": (
-        lambda: ChainCRF("linear", class_weight="balanced", **TIGHT).fit(SEQUENCES, LABELS, SEQUENCE_WEIGHTS),
+        lambda: ChainCRF("linear", class_weight="balanced", **TIGHT, C=1.0).fit(SEQUENCES, LABELS, SEQUENCE_WEIGHTS),
         SEQUENCES,
     ),
     "chain, linear, newton-cg": (
-        lambda: ChainCRF("linear", solver="newton-cg", tol=1e-13).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("linear", solver="newton-cg", tol=1e-13, C=1.0).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, rbf, lbfgs": (
-        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=8).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=8, C=1.0).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, block-jacobi": (
-        lambda: ChainCRF("rbf", **LOW, **SEED, solver="block-jacobi", max_iter=5).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="block-jacobi", max_iter=5, C=1.0).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, subspace": (
-        lambda: ChainCRF("rbf", **LOW, **SEED, solver="subspace", max_iter=5).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="subspace", max_iter=5, C=1.0).fit(SEQUENCES, LABELS),
         SEQUENCES,
     ),
     "chain, single precision": (
-        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=4).fit(SINGLE, LABELS),
+        lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=4, C=1.0).fit(SINGLE, LABELS),
         SINGLE,
     ),
-    "chain, sparse, dual": (lambda: ChainCRF("linear", solver="dual", max_iter=4).fit(CSR, LABELS), CSR),
-    "chain, sparse, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT).fit(CSR, LABELS), CSR),
-    "chain, feature dicts": (lambda: ChainCRF("linear", **TIGHT).fit(WORDS, LABELS), WORDS),
-    "chain, hashed dicts": (lambda: ChainCRF("linear", hash_features=16, **TIGHT).fit(WORDS, LABELS), WORDS),
-    "chain, constraints": (lambda: ChainCRF("rbf", constraints="BIO", **LOW, **TIGHT).fit(SEQUENCES, SPANS), SEQUENCES),
+    "chain, sparse, dual": (lambda: ChainCRF("linear", solver="dual", max_iter=4, C=1.0).fit(CSR, LABELS), CSR),
+    "chain, sparse, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT, C=1.0).fit(CSR, LABELS), CSR),
+    "chain, feature dicts": (lambda: ChainCRF("linear", **TIGHT, C=1.0).fit(WORDS, LABELS), WORDS),
+    "chain, hashed dicts": (lambda: ChainCRF("linear", hash_features=16, **TIGHT, C=1.0).fit(WORDS, LABELS), WORDS),
+    "chain, constraints": (
+        lambda: ChainCRF("rbf", constraints="BIO", **LOW, **TIGHT, C=1.0).fit(SEQUENCES, SPANS),
+        SEQUENCES,
+    ),
     "chain, missing labels": (
-        lambda: ChainCRF("linear", random_state=0, max_iter=6).fit(SEQUENCES, MISSING),
+        lambda: ChainCRF("linear", random_state=0, max_iter=6, C=1.0).fit(SEQUENCES, MISSING),
         SEQUENCES,
     ),
     "chain, edge kernel": (
-        lambda: ChainCRF("poly", degree=2, edge_kernel="linear", decoding="marginal", **LOW, **TIGHT).fit(
+        lambda: ChainCRF("poly", degree=2, edge_kernel="linear", decoding="marginal", **LOW, **TIGHT, C=1.0).fit(
             SEQUENCES, LABELS
         ),
         SEQUENCES,
     ),
     "chain, grown basis": (
-        lambda: ChainCRF("rbf", n_components="auto", solver="newton", tol=1e-2, random_state=0).fit(SEQUENCES, LABELS),
+        lambda: ChainCRF("rbf", n_components="auto", solver="newton", tol=1e-2, random_state=0, C=1.0).fit(
+            SEQUENCES, LABELS
+        ),
         SEQUENCES,
     ),
     "chain, evidence": (lambda: ChainCRF("rbf", C="evidence", **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
-    "chain, laplace": (lambda: ChainCRF("rbf", laplace=True, **LOW, **TIGHT).fit(SEQUENCES, LABELS), SEQUENCES),
+    "chain, laplace": (lambda: ChainCRF("rbf", laplace=True, **LOW, **TIGHT, C=1.0).fit(SEQUENCES, LABELS), SEQUENCES),
     "chain, warm start": (fit_again, SEQUENCES),
     "chain, temperature": (fit_temperature, SEQUENCES),
     "classifier": (lambda: KernelClassifier("rbf", **LOW, **TIGHT).fit(ROWS, CLASSES), ROWS),
@@ -289,11 +294,13 @@ def fits_on_cluster(client):
     engine = DaskEngine(client, n_partitions=3)
     return {
         "cluster, rbf": fitted(
-            lambda: ChainCRF("rbf", **LOW, **SEED, solver="newton-cg", tol=1e-13, engine=engine).fit(SEQUENCES, LABELS),
+            lambda: ChainCRF("rbf", **LOW, **SEED, solver="newton-cg", tol=1e-13, engine=engine, C=1.0).fit(
+                SEQUENCES, LABELS
+            ),
             SEQUENCES,
         ),
         "cluster, feature dicts": fitted(
-            lambda: ChainCRF("linear", solver="lbfgs", max_iter=6, engine=engine).fit(WORDS, LABELS), WORDS
+            lambda: ChainCRF("linear", solver="lbfgs", max_iter=6, engine=engine, C=1.0).fit(WORDS, LABELS), WORDS
         ),
     }
 

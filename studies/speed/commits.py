@@ -93,7 +93,7 @@ def evaluation(n_labels: int, dtype: str) -> Callable[[], float]:
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(20, 32)).astype(dtype) for _ in range(1000)]
     y = [rng.integers(n_labels, size=20) for _ in X]
-    model = ChainCRF("rbf", gamma=0.02, n_components=512, solver="lbfgs", max_iter=12, tol=1e-12, random_state=0)
+    model = ChainCRF("rbf", gamma=0.02, n_components=512, solver="lbfgs", max_iter=12, tol=1e-12, random_state=0, C=1.0)
 
     def per_pass() -> float:
         curve = model.fit(X, y).gap_curve_

@@ -50,7 +50,7 @@ def from_lists(options: argparse.Namespace) -> dict[str, Any]:
     X, y = [chunking.features(one) for one in train], [chunking.labels(one) for one in train]
     reading = np.median([common.seconds(lambda: SequenceReader.fit(X)) for _ in range(3)])
     # Weights to tag by: as many features as all sentences have, from fewer iterations than a good model takes.
-    model = quiet_fit(ChainCRF("linear", max_iter=options.iterations), X, y)
+    model = quiet_fit(ChainCRF("linear", max_iter=options.iterations, C=1.0), X, y)
     tagger = CRFsuite(c2=1.0, max_iterations=options.iterations).fit(X, y).tagger
 
     def fresh() -> list[list[list[str]]]:
@@ -106,7 +106,7 @@ def from_arrays(options: argparse.Namespace) -> dict[str, Any]:
     for L in LABELS:
         # What the labels are does not matter to the time; all of them occur in the first two sequences.
         y = [(np.arange(20) + 20 * i) % L for i in range(FITTED)]
-        model = ChainCRF("rbf", gamma=GAMMA, n_components=500, max_iter=5, random_state=0)
+        model = ChainCRF("rbf", gamma=GAMMA, n_components=500, max_iter=5, random_state=0, C=1.0)
         B = quiet_fit(model, sequences[:FITTED], y).landmarks_
         sides = {
             "bare": lambda B=B: bare(X, B),

@@ -63,7 +63,7 @@ def crfsuite(most: int | None) -> dict[str, Any]:
 def ours(n_jobs: int, tol: float, most: int | None) -> dict[str, Any]:
     from kernelcrf import ChainCRF
 
-    ChainCRF("linear", tol=0.1).fit(*data("train", 20))
+    ChainCRF("linear", tol=0.1, C=1.0).fit(*data("train", 20))
     X, y = data("train", most)
     before, start = common.peak_memory(reset=True), time.perf_counter()
     model = ChainCRF("linear", C=1 / (2 * C2), tol=tol, n_jobs=n_jobs).fit(X, y)

@@ -92,9 +92,9 @@ def test_features_of_dicts_have_their_names(dicts):
     row = dict(zip(found.terms, found.weights, strict=True))["w=cat"]
     coef = model.coef_[model.model_.reader.feature_names.index("w=cat")]
     assert row == pytest.approx(coef[model.classes_.tolist().index("N")] - coef.mean())
-    hashed = ChainCRF("linear", hash_features=64).fit(X, y)
+    hashed = ChainCRF("linear", hash_features=64, C=1.0).fit(X, y)
     assert all(term.startswith("x") for term in hashed.explain(X[0], 0).terms)
-    assert ChainCRF("linear").fit(X, y).explain([{"w": "unseen"}], 0).terms == ()
+    assert ChainCRF("linear", C=1.0).fit(X, y).explain([{"w": "unseen"}], 0).terms == ()
 
 
 def test_columns_of_arrays_are_numbered(data):
@@ -129,7 +129,7 @@ def test_constraints_belong_to_the_neighbours():
     rng = np.random.default_rng(0)
     y = [["B", "I", "O", "O"], ["O", "B", "O", "B"], ["B", "I", "I", "I"]] * 5
     X = [rng.normal(size=(4, 3)) for _ in y]
-    model = ChainCRF(constraints="BIO", n_components=20, random_state=0).fit(X, y)
+    model = ChainCRF(constraints="BIO", n_components=20, random_state=0, C=1.0).fit(X, y)
     found = model.explain(X[0], 0, "I", n_terms=ALL)
     assert (found.p, found.neighbours) == (0.0, -np.inf)
     assert np.isfinite(found.score)
@@ -151,9 +151,9 @@ def test_positions_are_those_of_inputs_equal_to_the_landmarks(model, data):
 def test_equal_inputs_count_once_and_empty_sequences_keep_their_numbers():
     X = [np.empty((0, 2)), np.eye(2), np.empty((0, 2)), np.eye(2), np.array([[3.0, 3.0]])]
     y = [[], ["a", "b"], [], ["a", "b"], ["a"]]
-    model = ChainCRF(n_components=None).fit(X, y)
+    model = ChainCRF(n_components=None, C=1.0).fit(X, y)
     assert sorted(map(tuple, model.landmark_positions_.tolist())) == [(1, 0), (1, 1), (4, 0)]
-    sparse = ChainCRF("cosine").fit([sp.csr_array(x) for x in X], y)
+    sparse = ChainCRF("cosine", C=1.0).fit([sp.csr_array(x) for x in X], y)
     for (i, t), landmark in zip(sparse.landmark_positions_, sparse.landmarks_.toarray(), strict=True):
         np.testing.assert_array_equal(X[i][t], landmark)
     check(sparse, sp.csr_array(X[1]), 1e-8)
@@ -294,5 +294,5 @@ def test_what_cannot_be_explained_is_refused(model, data, dicts):
         with pytest.raises(ValueError, match=r"x is a batch of 3 sequences: .* such as x\[0\]"):
             model.explain(batch, 0)
     with pytest.raises(NotFittedError):
-        ChainCRF().explain(x, 0)
+        ChainCRF(C=1.0).explain(x, 0)
     assert model.explain(x.tolist(), 0).score == model.explain(x, 0).score

@@ -8,11 +8,11 @@ from kernelcrf.answers.summary import summarise, text_of
 
 def fitted(**parameters):
     X, y = [[["a"], ["b"]], [["b"]]] * 3, [["<b>X</b>", "Y"], ["Y"]] * 3
-    return ChainCRF("linear", **parameters).fit(X, y)
+    return ChainCRF("linear", **{"C": 1.0, **parameters}).fit(X, y)
 
 
 def test_a_notebook_shows_the_diagram_and_the_fitted_facts_escaped():
-    unfitted, crf = ChainCRF("linear"), fitted(C=2.0)
+    unfitted, crf = ChainCRF("linear", C=1.0), fitted(C=2.0)
     assert "sk-container" in unfitted._repr_html_()
     assert "kernelcrf-facts" not in unfitted._repr_html_()
     for html in (crf._repr_html_(), crf._repr_mimebundle_()["text/html"]):
@@ -33,13 +33,13 @@ def test_facts_are_those_of_the_model():
     assert facts["certified gap"] == crf.certificate_.relative_gap
     assert facts["settings"] == {"C": 2.0, "kernel": "linear", "solver": "lbfgs"}
     assert "landmarks" not in facts
-    missing = ChainCRF("linear").fit([[["a"], ["b"]]] * 3, [["X", None], ["Y", None], ["X", "Y"]])
+    missing = ChainCRF("linear", C=1.0).fit([[["a"], ["b"]]] * 3, [["X", None], ["Y", None], ["X", "Y"]])
     assert "certified gap" not in summarise(missing)
     assert text_of(list(range(40))).endswith("29 and 10 more")
 
 
 def test_facts_of_a_model_with_a_kernel_of_several_parts():
     X, y = [np.eye(3)] * 3, [["a", "b", "a"]] * 3
-    crf = ChainCRF(ConstantKernel(2.0) * RBF(0.5)).fit(X, y)
+    crf = ChainCRF(ConstantKernel(2.0) * RBF(0.5), C=1.0).fit(X, y)
     assert summarise(crf)["settings"] == {"kernel": "1.41**2 * RBF(length_scale=0.5)"}
     assert "RBF(length_scale=0.5)" in crf._repr_html_()

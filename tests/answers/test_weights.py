@@ -16,22 +16,22 @@ TAGS = [["D", "N"], ["D", "N"]]
 
 
 def test_rows_of_coef_have_names():
-    text = ChainCRF("linear").fit(TEXT, TAGS)
+    text = ChainCRF("linear", C=1.0).fit(TEXT, TAGS)
     assert text.get_feature_names_out().tolist() == ["n", "word=a", "word=cat", "word=dog", "word=the"]
-    arrays = ChainCRF("linear").fit(X, Y)
+    arrays = ChainCRF("linear", C=1.0).fit(X, Y)
     assert arrays.get_feature_names_out().tolist() == ["x0", "x1", "x2"]
     assert arrays.get_feature_names_out(["p", "q", "r"]).tolist() == ["p", "q", "r"]
-    frames = ChainCRF("linear").fit([pd.DataFrame(x, columns=["a", "b", "c"]) for x in X], Y)
+    frames = ChainCRF("linear", C=1.0).fit([pd.DataFrame(x, columns=["a", "b", "c"]) for x in X], Y)
     assert frames.get_feature_names_out().tolist() == ["a", "b", "c"]
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
         frames.get_feature_names_out(["p", "q", "r"])
-    hashed = ChainCRF("linear", hash_features=8).fit(TEXT, TAGS)
+    hashed = ChainCRF("linear", hash_features=8, C=1.0).fit(TEXT, TAGS)
     assert hashed.get_feature_names_out().tolist() == [f"x{f}" for f in range(8)]
-    landmarks = ChainCRF("rbf", n_components=5, random_state=0).fit(X, Y)
+    landmarks = ChainCRF("rbf", n_components=5, random_state=0, C=1.0).fit(X, Y)
     assert landmarks.get_feature_names_out().tolist() == [f"chaincrf{b}" for b in range(len(landmarks.coef_))]
 
 
-@pytest.mark.parametrize("model", [ChainCRF("linear"), KernelClassifier("linear")])
+@pytest.mark.parametrize("model", [ChainCRF("linear", C=1.0), KernelClassifier("linear")])
 def test_top_features_are_the_largest_weights_of_each_label(model):
     names = ["a", "b", "c"]
     if isinstance(model, ChainCRF):
@@ -48,7 +48,7 @@ def test_top_features_are_the_largest_weights_of_each_label(model):
 
 
 def test_top_landmarks_have_positions():
-    crf = ChainCRF("rbf", n_components=5, random_state=0).fit(X, Y)
+    crf = ChainCRF("rbf", n_components=5, random_state=0, C=1.0).fit(X, Y)
     found = crf.top_features(1)
     weights = crf.model_.dual_coef
     best = (weights - weights.mean(axis=1, keepdims=True)).argmax(axis=0)
@@ -58,7 +58,10 @@ def test_top_landmarks_have_positions():
 
 def test_a_table_of_transitions_shows_what_is_forbidden(monkeypatch):
     labels = [["B-X", "I-X"], ["O", "B-X"]]
-    free, bound = ChainCRF("linear").fit(TEXT, labels), ChainCRF("linear", constraints="BIO").fit(TEXT, labels)
+    free, bound = (
+        ChainCRF("linear", C=1.0).fit(TEXT, labels),
+        ChainCRF("linear", constraints="BIO", C=1.0).fit(TEXT, labels),
+    )
     assert free.transition_table().loc["B-X", "I-X"] == free.transitions_[0, 1]
     assert bound.transition_table().loc["O", "I-X"] == -np.inf
     assert np.isfinite(bound.transition_table().to_numpy()).sum() == 8

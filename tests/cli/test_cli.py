@@ -95,7 +95,7 @@ def last_column(text):
 def test_three_lines_from_text_to_scores_equal_the_library(folder):
     templates = default_templates(2)
     train, test = (list(read(folder / name)) for name in ("train.txt", "test.txt"))
-    crf = ChainCRF("linear", random_state=0, solver="lbfgs")
+    crf = ChainCRF("linear", random_state=0, solver="lbfgs", C=1.0)
     crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
     X, y = templates.features([one.x for one in test]), [one.labels for one in test]
     expected = [labels.tolist() for labels in crf.predict(X)]
@@ -145,7 +145,7 @@ def test_public_data_from_the_shell_score_as_in_the_library(data_folder, tmp_pat
     scores = json.loads(run("evaluate", model, test, "--json").stdout)["scores"]
     train, held = list(read(tmp_path / "train.txt")), list(read(test))
     templates = default_templates(len(train[0].x[0]))
-    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs")
+    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs", C=1.0)
     crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
     predicted = [labels.tolist() for labels in crf.predict(templates.features([one.x for one in held]))]
     assert tagged == predicted
@@ -166,7 +166,7 @@ def test_a_model_of_python_tags_in_the_shell(folder, tmp_path):
     train = list(read(folder / "train.txt"))
     templates, y = Templates("U:%x[0,0]\nU:%s[-1,0]", 2), [one.labels for one in train]
     X = templates.features([one.x for one in train])
-    crf = ChainCRF("linear").fit(X, y)
+    crf = ChainCRF("linear", C=1.0).fit(X, y)
     write(tmp_path / "x.jsonl", [Record("features", x, None, None, "") for x in X])
     crf.save(tmp_path / "m.kcrf")
     line = fails(run("tag", tmp_path / "m.kcrf", folder / "train.txt"))

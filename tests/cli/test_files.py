@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     assert run("fit", path / "train.txt", path / "m.kcrf", "--templates", path / "templates").exit_code == 0
     templates = Templates("U:%x[0,0]\n#\x1b[1m", 1)
     X = templates.features([[[label] for label in HOSTILE]])
-    model = ChainCRF("linear").fit(X, [HOSTILE])
+    model = ChainCRF("linear", C=1.0).fit(X, [HOSTILE])
     templates.attach(model)
     model.save(path / "hostile.kcrf")
     write(path / "hostile.jsonl", [Record("text", [[word] for word in HOSTILE], HOSTILE, HOSTILE, "here")])
@@ -130,7 +130,7 @@ def test_a_label_that_cannot_be_a_cell_is_refused_by_columns(folder, tmp_path):
         write(tmp_path / "a.jsonl", [Record("text", [["x"], [word]], None, ["x", word], "here")])
         result = run("tag", folder / "hostile.kcrf", tmp_path / "a.jsonl", "--json")
         assert json.loads(result.stdout)["predicted"][1] == word
-    blank = ChainCRF("linear").fit([[["w=x"], ["w=y"]]], [["New York", "O"]])
+    blank = ChainCRF("linear", C=1.0).fit([[["w=x"], ["w=y"]]], [["New York", "O"]])
     Templates("U:%x[0,0]", 1).attach(blank)
     blank.save(tmp_path / "m.kcrf")
     (tmp_path / "a.txt").write_text("x A\ny B\n")
@@ -140,7 +140,7 @@ def test_a_label_that_cannot_be_a_cell_is_refused_by_columns(folder, tmp_path):
     (tmp_path / "a.txt").write_text("x\tA\ny\tB\n")
     assert "\tNew York\n" in run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt").stdout
     (tmp_path / "a.txt").write_text("a\n")
-    lines = ChainCRF("linear").fit([[["U:a"], ["U:b"]]], [["X\nY", "O"]])
+    lines = ChainCRF("linear", C=1.0).fit([[["U:a"], ["U:b"]]], [["X\nY", "O"]])
     Templates("U:%x[0,0]", 1).attach(lines)
     lines.save(tmp_path / "m.kcrf")
     assert "cannot be written as a cell" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
@@ -148,7 +148,7 @@ def test_a_label_that_cannot_be_a_cell_is_refused_by_columns(folder, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of POSIX")
 def test_columns_on_a_terminal_are_escaped_and_in_a_pipe_are_not(tmp_path):
-    model = ChainCRF("linear").fit([[["U:a"], ["U:b"]]], [["\x1b[2J", "O"]])
+    model = ChainCRF("linear", C=1.0).fit([[["U:a"], ["U:b"]]], [["\x1b[2J", "O"]])
     Templates("U:%x[0,0]", 1).attach(model)
     model.save(tmp_path / "m.kcrf")
     (tmp_path / "a.txt").write_text("a\n")

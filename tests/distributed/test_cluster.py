@@ -67,7 +67,7 @@ def test_workers_hold_nothing_after_fits_that_failed(client, data, moment):
     else:
         engine, said = Failing, "the sum failed"
     for _ in range(2):
-        crf = ChainCRF(n_components=10, engine=engine(client, n_partitions=4), random_state=0)
+        crf = ChainCRF(n_components=10, engine=engine(client, n_partitions=4), random_state=0, C=1.0)
         with pytest.raises((ValueError, RuntimeError), match=said) as caught:
             crf.fit(X, y)
         errors.append(caught.value)
@@ -78,7 +78,7 @@ def test_workers_hold_nothing_after_fits_that_failed(client, data, moment):
 
 @pytest.mark.usefixtures("no_garbage_collection")
 def test_workers_hold_nothing_after_a_fit(client, data):
-    crf = ChainCRF(n_components=10, random_state=0, engine=DaskEngine(client, n_partitions=4)).fit(*data)
+    crf = ChainCRF(n_components=10, random_state=0, engine=DaskEngine(client, n_partitions=4), C=1.0).fit(*data)
     assert held(client) == (0, 0)
     assert crf.certificate_.status == "optimal"
 
@@ -102,7 +102,7 @@ def test_workers_hold_nothing_after_a_fit_that_was_interrupted(client, data, tmp
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        ChainCRF("linear", engine=DaskEngine(client)).fit(SequenceSources([slow, lambda: RawSequences(*data)]))
+        ChainCRF("linear", engine=DaskEngine(client), C=1.0).fit(SequenceSources([slow, lambda: RawSequences(*data)]))
     thread.join()
     end.touch()
     assert held(client) == (0, 0)

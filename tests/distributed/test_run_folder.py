@@ -124,7 +124,7 @@ def test_a_part_that_cannot_be_written_leaves_no_partial_file(one, source, tmp_p
 
 
 def test_a_model_that_no_file_can_hold_is_a_run_of_its_own(source, tmp_path):
-    crf = ChainCRF(lambda a, b: (a @ b.T).toarray(), n_components=3, random_state=0)
+    crf = ChainCRF(lambda a, b: (a @ b.T).toarray(), n_components=3, random_state=0, C=1.0)
     y = [["B"] * len(x) for x in WORDS]
     y[0][0] = "A"
     crf.fit(WORDS, y)

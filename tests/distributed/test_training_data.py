@@ -58,13 +58,13 @@ def agree(model, X, y, **fit):
     ],
 )
 def test_feature_dicts(text, settings):
-    here, there = agree(ChainCRF(**{"kernel": "linear", **settings}), *text)
+    here, there = agree(ChainCRF(**{"kernel": "linear", "C": 1.0, **settings}), *text)
     assert there.model_.reader.to_config() == here.model_.reader.to_config()
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
 def test_vectors(vectors, kernel):
-    here, there = agree(ChainCRF(kernel, n_components=20, random_state=0), *vectors)
+    here, there = agree(ChainCRF(kernel, n_components=20, random_state=0, C=1.0), *vectors)
     if kernel != "linear":
         assert there.kernel_.gamma == pytest.approx(here.kernel_.gamma, rel=1e-12)
         np.testing.assert_array_equal(there.landmark_positions_, here.landmark_positions_)
@@ -74,8 +74,8 @@ def test_weights_and_missing_labels(text):
     X, y = text
     known = [[None if k % 3 == 2 else label for k, label in enumerate(row)] for row in y]
     known[0] = [{"N", "V"}] * len(y[0])
-    agree(ChainCRF("linear", random_state=0), X, known)
-    agree(ChainCRF("linear"), X, y, sample_weight=np.linspace(0.5, 2, len(X)))
+    agree(ChainCRF("linear", random_state=0, C=1.0), X, known)
+    agree(ChainCRF("linear", C=1.0), X, y, sample_weight=np.linspace(0.5, 2, len(X)))
 
 
 EVIDENCE = {
@@ -89,7 +89,7 @@ EVIDENCE = {
 
 @pytest.mark.parametrize("settings", EVIDENCE.values(), ids=EVIDENCE)
 def test_the_evidence_is_that_of_one_machine(vectors, settings):
-    settings = {"n_components": 10, "random_state": 0, "tol": 1e-9, **settings}
+    settings = {"C": 1.0, "n_components": 10, "random_state": 0, "tol": 1e-9, **settings}
     here = ChainCRF(**settings).fit(*vectors)
     there = ChainCRF(**settings, engine=Inline(forgetful=False)).fit(*vectors)
     assert there.log_marginal_likelihood() == pytest.approx(here.log_marginal_likelihood(), rel=1e-10)
@@ -101,7 +101,7 @@ def test_the_evidence_is_that_of_one_machine(vectors, settings):
 
 
 def test_the_evidence_of_hashed_features_leaves_aside_columns_that_no_part_has(text, monkeypatch):
-    settings = {"kernel": "linear", "hash_features": 2**8, "laplace": True, "solver": "lbfgs", "tol": 1e-9}
+    settings = {"kernel": "linear", "C": 1.0, "hash_features": 2**8, "laplace": True, "solver": "lbfgs", "tol": 1e-9}
     here = ChainCRF(**settings).fit(*text)
     there = ChainCRF(**settings, engine=Inline(forgetful=False)).fit(*text)
     assert there.log_marginal_likelihood() == pytest.approx(here.log_marginal_likelihood(), rel=1e-10)
@@ -116,7 +116,7 @@ def test_the_evidence_of_hashed_features_leaves_aside_columns_that_no_part_has(t
 def test_a_saved_model_is_the_same_wherever_it_was_fitted(text, tmp_path):
     import kernelcrf
 
-    _, there = agree(ChainCRF("linear"), *text)
+    _, there = agree(ChainCRF("linear", C=1.0), *text)
     there.save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
     assert all(map(np.array_equal, loaded.predict(text[0]), there.predict(text[0])))
@@ -124,7 +124,9 @@ def test_a_saved_model_is_the_same_wherever_it_was_fitted(text, tmp_path):
 
 def test_a_warm_start_goes_on(text):
     X, y = text
-    model = ChainCRF("linear", solver="lbfgs", tol=1e-8, warm_start=True, engine=Inline(forgetful=False)).fit(X, y)
+    model = ChainCRF("linear", solver="lbfgs", tol=1e-8, warm_start=True, engine=Inline(forgetful=False), C=1.0).fit(
+        X, y
+    )
     first = model.n_iter_
     assert model.fit(X, y).n_iter_ < first / 5
 
@@ -132,9 +134,9 @@ def test_a_warm_start_goes_on(text):
 def test_parts_may_be_read_where_they_are_needed(text):
     X, y = text
     parts = [lambda low=low: RawSequences(X[low : low + 7], y[low : low + 7]) for low in range(0, len(X), 7)]
-    here = ChainCRF("linear", solver="lbfgs", tol=1e-9).fit(X, y)
+    here = ChainCRF("linear", solver="lbfgs", tol=1e-9, C=1.0).fit(X, y)
     engine = Unpickled(n_partitions=2, forgetful=False)
-    there = ChainCRF("linear", solver="lbfgs", tol=1e-9, engine=engine).fit(
+    there = ChainCRF("linear", solver="lbfgs", tol=1e-9, engine=engine, C=1.0).fit(
         SequenceSources([*parts, partial(RawSequences, [], [])])
     )
     assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-10)
@@ -160,7 +162,7 @@ class Unpickled(Inline):
 def test_what_a_cluster_does_not_take_is_named(text, change, message):
     X, y = text
     with pytest.raises(ValueError, match=message):
-        ChainCRF("linear", engine=Inline()).fit(X, **({"y": y} | change))
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(X, **({"y": y} | change))
 
 
 def test_labels_that_break_constraints_are_named_by_their_place_in_all_data(text):
@@ -168,25 +170,25 @@ def test_labels_that_break_constraints_are_named_by_their_place_in_all_data(text
     pairs = [(a, b) for a in "DNVP" for b in "DNVP" if (a, b) != ("V", "V")]
     broken = next(i for i, row in enumerate(y) if "V V" in " ".join(row))
     with pytest.raises(ValueError, match=f"y of sequence {broken} breaks the constraints"):
-        ChainCRF("linear", constraints=pairs, engine=Inline(forgetful=False)).fit(X, y)
+        ChainCRF("linear", constraints=pairs, engine=Inline(forgetful=False), C=1.0).fit(X, y)
 
 
 def test_parts_of_different_kinds_are_refused(text, vectors):
     parts = SequenceSources([partial(RawSequences, *text), partial(RawSequences, *vectors)])
     with pytest.raises(ValueError, match="feature dicts in one part and arrays of numbers in another"):
-        ChainCRF("linear", engine=Inline()).fit(parts)
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(parts)
     wide = partial(RawSequences, [np.zeros((2, 5))], [["up", "down"]])
     with pytest.raises(ValueError, match="3 features in one part and 5 features in another"):
-        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, *vectors), wide]))
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(SequenceSources([partial(RawSequences, *vectors), wide]))
 
 
 def test_parts_without_tokens_or_labels_are_refused(text):
     with pytest.raises(ValueError, match="no token"):
-        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, [], [])]))
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(SequenceSources([partial(RawSequences, [], [])]))
     with pytest.raises(ValueError, match="y is None in a part"):
-        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, text[0])]))
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(SequenceSources([partial(RawSequences, text[0])]))
     with pytest.raises(ValueError, match="expected X to provide labels and weights"):
-        ChainCRF("linear", engine=Inline()).fit(SequenceSources([partial(RawSequences, *text)]), text[1])
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(SequenceSources([partial(RawSequences, *text)]), text[1])
 
 
 def test_a_sequence_cut_between_parts_is_named():
@@ -195,7 +197,7 @@ def test_a_sequence_cut_between_parts_is_named():
         partial(RawSequences, [[["b"]]], [["y"]], ends=("s2", "s3")),
     ]
     with pytest.raises(ValueError, match="sequence 's2' is in two files or parts"):
-        ChainCRF("linear", engine=Inline()).fit(SequenceSources(parts))
+        ChainCRF("linear", engine=Inline(), C=1.0).fit(SequenceSources(parts))
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
@@ -223,7 +225,7 @@ def test_inputs_on_which_the_kernel_is_zero_are_named():
     X, y = [np.zeros((4, 2))] * 5, [["a", "b", "a", "b"]] * 5
     for engine in (None, Inline(forgetful=False)):
         with pytest.raises(ValueError, match=r"k\(x, x\) = 0 for every input"):
-            ChainCRF("poly", gamma=1.0, coef0=0.0, engine=engine).fit(X, y)
+            ChainCRF("poly", gamma=1.0, coef0=0.0, engine=engine, C=1.0).fit(X, y)
 
 
 def test_a_frame_of_vectors_may_have_an_empty_sequence():
@@ -235,7 +237,7 @@ def test_a_frame_of_vectors_may_have_an_empty_sequence():
 
 def test_what_is_no_engine_is_named(text):
     with pytest.raises(TypeError, match=r"engine='dask': expected None or a kernelcrf.distributed.DaskEngine"):
-        ChainCRF("linear", engine="dask").fit(*text)
+        ChainCRF("linear", engine="dask", C=1.0).fit(*text)
 
 
 def test_a_missing_client_is_named():

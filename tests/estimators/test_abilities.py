@@ -29,7 +29,7 @@ SEQUENCES, LABELS = np.split(ROWS, 15), np.split(CLASSES, 15)
 TABLE = np.column_stack((SETS, RNG.integers(3, size=60)))
 
 CASES = {
-    "ChainCRF": (ChainCRF(gamma=0.5, random_state=0), SEQUENCES, LABELS),
+    "ChainCRF": (ChainCRF(gamma=0.5, random_state=0, C=1.0), SEQUENCES, LABELS),
     "KernelClassifier": (KernelClassifier(gamma=0.5, random_state=0), ROWS, CLASSES),
     "GraphCRF": (GraphCRF(gamma=0.5, random_state=0), GRAPHS, LABELS),
     "MultiLabelCRF": (MultiLabelCRF(gamma=0.5, structure="full", random_state=0), ROWS, SETS),
@@ -51,6 +51,13 @@ def test_C_by_evidence_is_near_the_greatest_evidence(name):
     shape = {"n_components": 8} if name in WITH_INPUTS else {}
     beside = [fitted(name, C=model.C_ * factor, laplace=True, **shape) for factor in (0.5, 2.0)]
     assert all(model.log_marginal_likelihood() > one.log_marginal_likelihood() for one in beside)
+
+
+@ALL
+def test_C_by_held_out_samples_is_a_power_of_10(name):
+    model = fitted(name, C="auto", n_components=8) if name in WITH_INPUTS else fitted(name, C="auto")
+    assert model.C_ in 10.0 ** np.arange(-3, 5)
+    assert model.certificate_.status == "optimal"
 
 
 @OF_INPUTS

@@ -73,8 +73,8 @@ def test_flat_inputs_sparse_matrices_and_single_precision_give_the_same_model(mo
     lengths = [len(x) for x in train.X]
     flat = clone(model).fit(np.concatenate(train.X), np.concatenate(train.y), lengths=lengths)
     np.testing.assert_array_equal(flat.coef_, model.coef_)
-    sparse = ChainCRF("linear", tol=1e-8).fit([sp.csr_array(x) for x in train.X], train.y)
-    dense = ChainCRF("linear", tol=1e-8).fit(train.X, train.y)
+    sparse = ChainCRF("linear", tol=1e-8, C=1.0).fit([sp.csr_array(x) for x in train.X], train.y)
+    dense = ChainCRF("linear", tol=1e-8, C=1.0).fit(train.X, train.y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-3)
     single = clone(model).fit([x.astype(np.float32) for x in train.X], train.y)
     assert single.predict_proba([test.X[0].astype(np.float32)])[0].dtype == np.float32
@@ -88,16 +88,18 @@ def test_single_precision_asked_for_more_than_it_has_ends_cleanly(train):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for gamma in (0.1, 1.0):
-            model = ChainCRF(gamma=gamma, n_components=None, tol=1e-10, max_iter=300).fit(single, train.y)
+            model = ChainCRF(gamma=gamma, n_components=None, tol=1e-10, max_iter=300, C=1.0).fit(single, train.y)
             assert abs(model.certificate_.relative_gap) < 1e-3
 
 
 def test_labels_that_y_does_not_show_can_be_named(train):
     two = [np.minimum(labels, 1) for labels in train.y]
-    model = ChainCRF("linear", classes=[0, 1, 2]).fit(train.X, two)
+    model = ChainCRF("linear", classes=[0, 1, 2], C=1.0).fit(train.X, two)
     np.testing.assert_array_equal(model.classes_, [0, 1, 2])
     assert max(p[:, 2].max() for p in model.predict_proba(train.X)) < 0.1
-    signs = ChainCRF("linear", classes=[-1, 1]).fit(train.X, [np.where(labels == 0, -1, 1) for labels in train.y])
+    signs = ChainCRF("linear", classes=[-1, 1], C=1.0).fit(
+        train.X, [np.where(labels == 0, -1, 1) for labels in train.y]
+    )
     np.testing.assert_array_equal(signs.classes_, [-1, 1])
 
 
@@ -111,10 +113,13 @@ def test_the_number_of_threads_changes_no_bit(model, train, test):
 def test_it_is_a_scikit_learn_estimator(train):
     X, y = train.X, train.y
     search = GridSearchCV(
-        ChainCRF(n_components=40, random_state=0), {"C": [0.01, 10.0]}, cv=KFold(3), scoring=get_scorer("neg_log_loss")
+        ChainCRF(n_components=40, random_state=0, C=1.0),
+        {"C": [0.01, 10.0]},
+        cv=KFold(3),
+        scoring=get_scorer("neg_log_loss"),
     ).fit(X, y)
     assert search.best_params_ == {"C": 10.0}
-    base = ChainCRF(n_components=40, random_state=0)
+    base = ChainCRF(n_components=40, random_state=0, C=1.0)
     scores = cross_val_score(base, X, y, cv=KFold(3))
     assert scores.min() > 0.8
     other = clone(base).set_params(kernel="poly", degree=2)
@@ -123,10 +128,14 @@ def test_it_is_a_scikit_learn_estimator(train):
 
 
 def test_kernels_of_gaussian_processes_and_callables_work(train, test):
-    by_object = ChainCRF(ConstantKernel(1.0) * RBF(1.0), n_components=60, random_state=0).fit(train.X, train.y)
-    by_name = ChainCRF("rbf", gamma=0.5, n_components=60, pivots="random", random_state=0).fit(train.X, train.y)
+    by_object = ChainCRF(ConstantKernel(1.0) * RBF(1.0), n_components=60, random_state=0, C=1.0).fit(train.X, train.y)
+    by_name = ChainCRF("rbf", gamma=0.5, n_components=60, pivots="random", random_state=0, C=1.0).fit(train.X, train.y)
     by_call = ChainCRF(
-        lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)), n_components=60, pivots="random", random_state=0
+        lambda A, B: np.exp(-0.5 * ((A[:, None] - B) ** 2).sum(-1)),
+        n_components=60,
+        pivots="random",
+        random_state=0,
+        C=1.0,
     ).fit(train.X, train.y)
     np.testing.assert_allclose(by_call.score(test.X, test.y), by_name.score(test.X, test.y), atol=1e-3)
     assert by_object.score(test.X, test.y) > 0.8
@@ -134,8 +143,8 @@ def test_kernels_of_gaussian_processes_and_callables_work(train, test):
 
 def test_gamma_scale_is_that_of_svc(train):
     flat = np.concatenate(train.X)
-    scaled = ChainCRF(n_components=20, random_state=0, pivots="random").fit(train.X, train.y)
-    number = ChainCRF(gamma=1 / (2 * flat.var()), n_components=20, random_state=0, pivots="random").fit(
+    scaled = ChainCRF(n_components=20, random_state=0, pivots="random", C=1.0).fit(train.X, train.y)
+    number = ChainCRF(gamma=1 / (2 * flat.var()), n_components=20, random_state=0, pivots="random", C=1.0).fit(
         train.X, train.y
     )
     np.testing.assert_allclose(scaled.coef_, number.coef_, atol=1e-8)
@@ -179,7 +188,7 @@ def test_constraints_are_never_broken():
         for before, label in zip(["O", *labels], labels, strict=False):
             assert label != "I" or before in "BI"
     with pytest.raises(ValueError, match=r"y of sequence 1 breaks the constraints: \['O', 'I'\]"):
-        ChainCRF(constraints="BIO").fit([np.eye(2)] * 2, [["B", "I"], ["O", "I"]])
+        ChainCRF(constraints="BIO", C=1.0).fit([np.eye(2)] * 2, [["B", "I"], ["O", "I"]])
 
 
 def test_missing_and_ambiguous_labels_are_used(train, test):
@@ -197,7 +206,7 @@ def test_missing_and_ambiguous_labels_are_used(train, test):
 
 
 def test_a_label_that_training_did_not_see_is_an_error_of_prediction_not_of_the_program(train):
-    seen = ChainCRF("linear").fit(train.X[:20], [np.minimum(labels, 1) for labels in train.y[:20]])
+    seen = ChainCRF("linear", C=1.0).fit(train.X[:20], [np.minimum(labels, 1) for labels in train.y[:20]])
     total = np.concatenate(train.y)
     assert 0 < seen.score(train.X, train.y) < 1 - (total == 2).mean() + 1e-12
     half_known = [[None if label == 2 else label for label in labels] for labels in train.y]
@@ -206,24 +215,24 @@ def test_a_label_that_training_did_not_see_is_an_error_of_prediction_not_of_the_
 
 def test_weights_of_sequences_and_classes(train):
     X, y = train.X[:30], train.y[:30]
-    doubled = ChainCRF("linear").fit([*X, X[0]], [*y, y[0]])
-    weighted = ChainCRF("linear").fit(X, y, sample_weight=[2.0] + [1.0] * 29)
+    doubled = ChainCRF("linear", C=1.0).fit([*X, X[0]], [*y, y[0]])
+    weighted = ChainCRF("linear", C=1.0).fit(X, y, sample_weight=[2.0] + [1.0] * 29)
     np.testing.assert_allclose(doubled.transitions_, weighted.transitions_, atol=2e-3)
     rare = [[0] * 9 + [1]] * 20
     inputs = [np.random.default_rng(i).normal(size=(10, 2)) for i in range(20)]
-    plain = ChainCRF("linear").fit(inputs, rare)
-    balanced = ChainCRF("linear", class_weight={1: 50.0}).fit(inputs, rare)
+    plain = ChainCRF("linear", C=1.0).fit(inputs, rare)
+    balanced = ChainCRF("linear", class_weight={1: 50.0}, C=1.0).fit(inputs, rare)
     assert balanced.certificate_.objective > plain.certificate_.objective
-    named = ChainCRF("linear", class_weight="balanced", classes=[0, 1, 7]).fit(inputs, rare)
+    named = ChainCRF("linear", class_weight="balanced", classes=[0, 1, 7], C=1.0).fit(inputs, rare)
     assert named.certificate_.status == "optimal"
     with pytest.raises(ValueError, match="class_weight names the label 'x'"):
-        ChainCRF("linear", class_weight={"x": 2.0}).fit(inputs, rare)
+        ChainCRF("linear", class_weight={"x": 2.0}, C=1.0).fit(inputs, rare)
     with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(30,\)"):
-        ChainCRF("linear").fit(X, y, sample_weight=[1.0, 2.0])
+        ChainCRF("linear", C=1.0).fit(X, y, sample_weight=[1.0, 2.0])
 
 
 def test_a_warm_start_takes_up_landmarks_and_weights(train):
-    model = ChainCRF(n_components=50, random_state=0, warm_start=True).fit(train.X[:60], train.y[:60])
+    model = ChainCRF(n_components=50, random_state=0, warm_start=True, C=1.0).fit(train.X[:60], train.y[:60])
     landmarks = model.landmarks_
     model.fit(train.X, train.y)
     assert model.landmarks_ is landmarks
@@ -233,16 +242,16 @@ def test_a_warm_start_takes_up_landmarks_and_weights(train):
 
 def test_a_fit_that_ends_early_warns_with_its_gap(train):
     with pytest.warns(ConvergenceWarning, match=r"'max_iter' at a relative certified gap of .*, above tol=1e-08"):
-        ChainCRF(n_components=30, max_iter=2, tol=1e-8).fit(train.X, train.y)
+        ChainCRF(n_components=30, max_iter=2, tol=1e-8, C=1.0).fit(train.X, train.y)
 
 
 def test_what_does_not_fit_is_refused(model, train):
     with pytest.raises(NotFittedError):
-        ChainCRF().predict(train.X)
+        ChainCRF(C=1.0).predict(train.X)
     with pytest.raises(ValueError, match="decoding='best': expected 'viterbi' or 'marginal'"):
-        ChainCRF(decoding="best").fit(train.X, train.y)
+        ChainCRF(decoding="best", C=1.0).fit(train.X, train.y)
     with pytest.raises(ValueError, match="gamma='small'"):
-        ChainCRF(gamma="small").fit(train.X, train.y)
+        ChainCRF(gamma="small", C=1.0).fit(train.X, train.y)
     with pytest.raises(ValueError, match="X has 3 features, but ChainCRF is expecting 2"):
         model.predict([np.zeros((2, 3))])
     with pytest.raises(TypeError, match=r"feature dicts.*fit was given arrays"):
@@ -250,7 +259,7 @@ def test_what_does_not_fit_is_refused(model, train):
     with pytest.raises(ValueError, match="label 7 at sequence 0, token 0"):
         model.log_prob(train.X[:1], [[7] * len(train.X[0])])
     with pytest.raises(ValueError, match="at least 2 classes"):
-        ChainCRF().fit(train.X[:2], [[0] * len(x) for x in train.X[:2]])
+        ChainCRF(C=1.0).fit(train.X[:2], [[0] * len(x) for x in train.X[:2]])
 
 
 def test_pickle_keeps_the_model_but_not_the_training_data(model, train, test):
@@ -265,7 +274,7 @@ def test_pickle_keeps_the_model_but_not_the_training_data(model, train, test):
 def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
     """Prediction folds the basis into the weights; `coef_` and `edge_coef_` are those of the whitened features."""
     X, new = ([x.astype(dtype) for x in data.X[:40]] for data in (train, test))
-    model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0).fit(X, train.y[:40])
+    model = ChainCRF(n_components=30, edge_kernel=edge_kernel, random_state=0, C=1.0).fit(X, train.y[:40])
     found = model.model_.distribution(new, None, LocalEngine())
     s, w = found.s, found.w
     flat = np.concatenate(new)
@@ -288,7 +297,7 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
     rng = np.random.default_rng(0)
     X = [[[f"w={rng.integers(20)}", f"p={rng.integers(4)}"] for _ in range(rng.integers(1, 8))] for _ in range(30)]
     y = [["ab"[len(token[1]) % 2 ^ int(token[0][-1]) % 2] for token in x] for x in X]
-    model = ChainCRF(kernel, hash_features=hash_features, n_components=10, random_state=0).fit(X, y)
+    model = ChainCRF(kernel, hash_features=hash_features, n_components=10, random_state=0, C=1.0).fit(X, y)
     new = [*X[:5], [], [["w=3"]], [["never", "seen"], ["w=3", "w=3"], []], [[]]]
     flat, chains = model.model_.reader.read(new)
     s = model.model_.distribution(new, None, LocalEngine()).s
@@ -302,12 +311,12 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
 
 def test_a_bar_shows_objective_and_gap_where_one_is_asked_for(capsys):
     data = make_sequences(10, random_state=0)
-    crf = ChainCRF("linear", verbose=1).fit(data.X, data.y)
+    crf = ChainCRF("linear", verbose=1, C=1.0).fit(data.X, data.y)
     shown = capsys.readouterr().err
     assert f"{crf.n_iter_} iterations" in shown.split("\r")[-1]
     assert "ChainCRF" in shown
     assert f"objective {crf.certificate_.objective:.6g}, gap" in shown
-    ChainCRF("linear").fit(data.X, data.y)
+    ChainCRF("linear", C=1.0).fit(data.X, data.y)
     assert not capsys.readouterr().err
 
 
@@ -319,7 +328,7 @@ def test_the_bar_of_a_search_counts_the_iterations_of_its_last_fit(capsys):
 
 def test_labels_of_another_type_than_those_of_the_fit_have_no_score():
     data = make_sequences(10, random_state=0)
-    crf = ChainCRF("linear").fit(data.X, data.y)
+    crf = ChainCRF("linear", C=1.0).fit(data.X, data.y)
     texts = [list(map(str, labels)) for labels in data.y]
     with pytest.raises(
         ValueError, match=r"y has labels such as '\d' of type str, and the data of the fit .* of type int"
@@ -343,6 +352,9 @@ def test_labels_of_another_type_than_those_of_the_fit_have_no_score():
 def test_the_default_kernel_follows_the_kind_of_inputs(convert, kernel):
     data = make_sequences(10, random_state=0)
     X = [convert(x) for x in data.X]
-    found, named = ChainCRF(random_state=0).fit(X, data.y), ChainCRF(kernel, random_state=0).fit(X, data.y)
+    found, named = (
+        ChainCRF(random_state=0, C=1.0).fit(X, data.y),
+        ChainCRF(kernel, random_state=0, C=1.0).fit(X, data.y),
+    )
     assert found.kernel_ == named.kernel_
     assert found.certificate_ == named.certificate_

@@ -85,7 +85,9 @@ def test_dicts_equal_their_vectors(data_folder):
     X, y = read(data_folder / "conll2000_chunking" / "train.txt.gz", 60)
     flat = [{k: v for k, v in token.items() if k != "before"} for sentence in X for token in sentence]
     lengths = [len(sentence) for sentence in X]
-    dicts = ChainCRF("linear", tol=1e-6).fit(flat, [label for labels in y for label in labels], lengths=lengths)
+    dicts = ChainCRF("linear", tol=1e-6, C=1.0).fit(flat, [label for labels in y for label in labels], lengths=lengths)
     vectors = DictVectorizer().fit_transform(flat)
-    matrix = ChainCRF("linear", tol=1e-6).fit(vectors, [label for labels in y for label in labels], lengths=lengths)
+    matrix = ChainCRF("linear", tol=1e-6, C=1.0).fit(
+        vectors, [label for labels in y for label in labels], lengths=lengths
+    )
     np.testing.assert_allclose(dicts.coef_, matrix.coef_, atol=1e-10)

@@ -69,8 +69,8 @@ def test_any_penalty_has_a_certificate(solver, C):
 def test_gamma_follows_the_scale(power):
     """gamma |x - x'|^2 does not depend on units; powers of two change no digit."""
     X, y = cases.plain()
-    here = ChainCRF(n_components=10, random_state=0).fit(X, y)
-    far = ChainCRF(n_components=10, random_state=0).fit([x * 2.0**power for x in X], y)
+    here = ChainCRF(n_components=10, random_state=0, C=1.0).fit(X, y)
+    far = ChainCRF(n_components=10, random_state=0, C=1.0).fit([x * 2.0**power for x in X], y)
     np.testing.assert_allclose(far.kernel_.gamma * 2.0 ** (2 * power), here.kernel_.gamma, rtol=1e-12)
     np.testing.assert_allclose(far.certificate_.objective, here.certificate_.objective, rtol=1e-6)
 
@@ -81,7 +81,7 @@ def test_a_scale_that_no_gamma_serves_is_refused(factor):
     with pytest.raises(
         ValueError, match=r"the entries of X have standard deviation .*scale X, .*sklearn.*or pass gamma as a number"
     ):
-        ChainCRF().fit(X, y)
+        ChainCRF(C=1.0).fit(X, y)
 
 
 @pytest.mark.parametrize("make", [ChainCRF, GraphCRF])
@@ -95,13 +95,13 @@ def test_a_kernel_that_is_zero_is_refused(make):
 def test_an_objective_that_overflows_is_refused(form):
     X, y = cases.scaled(1e200)
     with pytest.raises(ValueError, match=r"overflow.*[Ss]cale the inputs"):
-        ChainCRF("linear").fit(list(X) if form is np.asarray else form(X), y)
+        ChainCRF("linear", C=1.0).fit(list(X) if form is np.asarray else form(X), y)
 
 
 @pytest.mark.parametrize("form", [list, sparse, dicts], ids=["dense", "sparse", "dicts"])
 def test_scores_that_overflow_are_refused(form):
     X, y = cases.plain()
-    model = ChainCRF("linear").fit(form(X), y)
+    model = ChainCRF("linear", C=1.0).fit(form(X), y)
     far = form([x * 1e200 for x in X])
     for ask in (model.predict, model.predict_proba, model.entropy, model.decode):
         with pytest.raises(ValueError, match=r"row 0 of the inputs has the score .*expected inputs on"):
@@ -124,7 +124,7 @@ def test_gap_full_of_a_kernel_that_is_none_is_no_certificate():
 
     X, y = cases.plain(m=60, longest=20)
     with pytest.raises(ValueError, match=r"late.* is not positive semi-definite"):
-        ChainCRF(late, n_components="auto", random_state=0).fit(X, y)
+        ChainCRF(late, n_components="auto", random_state=0, C=1.0).fit(X, y)
 
 
 def test_markov_networks_of_any_values():

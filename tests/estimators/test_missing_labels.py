@@ -47,11 +47,11 @@ def table():
 
 
 FITS = {
-    "ChainCRF": lambda data, seed: ChainCRF(n_components=20, random_state=seed).fit(data.X, missing(data.y)),
-    "ChainCRF with sets": lambda data, seed: ChainCRF(random_state=seed, n_components=20).fit(
+    "ChainCRF": lambda data, seed: ChainCRF(n_components=20, random_state=seed, C=1.0).fit(data.X, missing(data.y)),
+    "ChainCRF with sets": lambda data, seed: ChainCRF(random_state=seed, n_components=20, C=1.0).fit(
         data.X, ambiguous(data.y)
     ),
-    "ChainCRF auto": lambda data, seed: ChainCRF(n_components="auto", tol=1e-2, random_state=seed).fit(
+    "ChainCRF auto": lambda data, seed: ChainCRF(n_components="auto", tol=1e-2, random_state=seed, C=1.0).fit(
         data.X, missing(data.y)
     ),
     "GraphCRF": lambda data, seed: GraphCRF(n_components=20, random_state=seed).fit(graphs(data.X), missing(data.y)),
@@ -95,7 +95,7 @@ def test_a_fit_in_which_every_label_is_ambiguous_does_not_stay_at_zero():
 
 
 def test_a_fit_with_all_labels_has_the_bits_of_any_seed(data):
-    fits = [ChainCRF("linear", random_state=seed, solver="lbfgs").fit(data.X, data.y) for seed in (0, 1)]
+    fits = [ChainCRF("linear", random_state=seed, solver="lbfgs", C=1.0).fit(data.X, data.y) for seed in (0, 1)]
     assert fits[0].certificate_.status == "optimal"
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
 
@@ -103,9 +103,9 @@ def test_a_fit_with_all_labels_has_the_bits_of_any_seed(data):
 def test_a_fit_that_ends_stationary_does_not_warn_and_one_that_falls_short_does(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ChainCRF(n_components=20, random_state=0).fit(data.X, missing(data.y))
+        ChainCRF(n_components=20, random_state=0, C=1.0).fit(data.X, missing(data.y))
     with pytest.warns(match=r"status 'max_iter' at a relative size of the gradient of .*, above tol=0.0001"):
-        model = ChainCRF(n_components=20, random_state=0, max_iter=2).fit(data.X, missing(data.y))
+        model = ChainCRF(n_components=20, random_state=0, max_iter=2, C=1.0).fit(data.X, missing(data.y))
     assert model.certificate_.status == "max_iter"
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_calls_a_fit_with_missing_labels_optimal_is_read_as_stationa
     from kernelcrf.persistence import read
 
     path = tmp_path / "model"
-    ChainCRF(n_components=20, random_state=0).fit(data.X, missing(data.y)).save(path)
+    ChainCRF(n_components=20, random_state=0, C=1.0).fit(data.X, missing(data.y)).save(path)
     config, _ = read(path)
     config["certificate"]["status"] = "optimal"
     save_file(load_file(path), path, metadata={"config": json.dumps(config)})

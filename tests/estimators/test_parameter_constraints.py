@@ -47,7 +47,7 @@ def test_a_wrong_value_is_refused_before_the_data_are_read(estimator):
         (GraphCRF(inference="gibbs", C="evidence"), "inference='gibbs'", "C='evidence'"),
         (GraphCRF(inference="loopy", optimize_kernel=True), "inference='loopy'", "optimize_kernel=True"),
         (ChainCRF(checkpoint=Checkpoint("run"), C="evidence"), "checkpoint=", "C='evidence'"),
-        (ChainCRF(checkpoint="run", optimize_kernel=True), "checkpoint='run'", "optimize_kernel=True"),
+        (ChainCRF(checkpoint="run", optimize_kernel=True, C=1.0), "checkpoint='run'", "optimize_kernel=True"),
         (GraphCRF(edge_kernel="rbf", cliques=("skips",)), "edge_kernel='rbf'", r"cliques=\('skips',\)"),
         (GraphCRF(inference="loopy", cliques="auto"), "inference='loopy'", "cliques='auto'"),
         (GraphCRF(inference="gibbs", laplace=True), "inference='gibbs'", "laplace=True"),

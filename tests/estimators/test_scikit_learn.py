@@ -97,7 +97,7 @@ def _expected_failures(estimator):
 
 @parametrize_with_checks(
     # A number for gamma: "scale" reads all rows, whatever their weights, where a check wants weight 0 to be removal.
-    [ChainCRF("linear"), SingleTokens("linear"), SingleTokens(gamma=0.5, random_state=0)],
+    [ChainCRF("linear", C=1.0), SingleTokens("linear", C=1.0), SingleTokens(gamma=0.5, random_state=0, C=1.0)],
     expected_failed_checks=_expected_failures,
 )
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -105,12 +105,12 @@ def test_what_does_not_fit_is_refused(sharp, data):
     with pytest.raises(NotFittedError):
         TemperatureScaling(sharp).predict(held.X)
     with pytest.raises(NotFittedError):
-        TemperatureScaling(ChainCRF()).fit(held.X, held.y)
+        TemperatureScaling(ChainCRF(C=1.0)).fit(held.X, held.y)
     with pytest.raises(TypeError, match="expected a fitted ChainCRF or KernelClassifier"):
         TemperatureScaling(LogisticRegression()).fit(held.X, held.y)
     with pytest.raises(ValueError, match="posterior='bayes': expected 'map' or 'laplace'"):
         TemperatureScaling(sharp, posterior="bayes").fit(held.X, held.y)
-    plain = ChainCRF(n_components=20, random_state=0).fit(held.X, held.y)
+    plain = ChainCRF(n_components=20, random_state=0, C=1.0).fit(held.X, held.y)
     with pytest.raises(AttributeError, match="fit with laplace=True"):
         TemperatureScaling(plain, posterior="laplace").fit(held.X, held.y)
     assert clone(TemperatureScaling(plain, n_samples=7)).n_samples == 7

@@ -76,9 +76,9 @@ def test_whatever_changes_the_objective_is_refused_by_its_name(data, path, told)
 
 def test_labels_of_other_sequences_are_refused(data, tmp_path):
     X, y = [np.array([[0.0]]), np.array([[1.0]]), np.array([[2.0]])], [["a"], ["b"], ["b"]]
-    ChainCRF("linear", checkpoint=tmp_path / "run").fit(X, y)
+    ChainCRF("linear", checkpoint=tmp_path / "run", C=1.0).fit(X, y)
     with pytest.raises(ValueError, match="differs in the order of y beside X"):
-        ChainCRF("linear", checkpoint=tmp_path / "run").fit(X, [y[1], y[0], y[2]])
+        ChainCRF("linear", checkpoint=tmp_path / "run", C=1.0).fit(X, [y[1], y[0], y[2]])
 
 
 def test_what_does_not_change_the_objective_goes_on(data, path):

@@ -150,4 +150,4 @@ def test_a_damaged_checkpoint_at_a_url_is_named_by_its_url(data):
 def test_a_folder_is_refused_by_the_name_of_the_parameter(tmp_path):
     data = make_sequences(3, random_state=0)
     with pytest.raises(ValueError, match=r"checkpoint=.* is a folder"):
-        ChainCRF("linear", checkpoint=tmp_path).fit(data.X, data.y)
+        ChainCRF("linear", checkpoint=tmp_path, C=1.0).fit(data.X, data.y)

@@ -74,7 +74,7 @@ def test_what_is_no_checkpoint_is_refused(data, whole, tmp_path):
     with pytest.raises(ValueError, match="every=0"):
         Checkpoint("run", every=0)
     with pytest.raises(ValueError, match=r"checkpoint=.* cannot be combined with n_components"):
-        ChainCRF(n_components="auto", checkpoint=tmp_path / "other").fit(*data)
+        ChainCRF(n_components="auto", checkpoint=tmp_path / "other", C=1.0).fit(*data)
 
 
 def test_a_url_goes_through_fsspec(data, whole):

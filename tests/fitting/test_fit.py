@@ -64,7 +64,7 @@ def test_a_cap_ends_the_growth_with_an_honest_gap(data, exact):
 
 def test_a_warm_start_grows_its_basis_to_what_other_data_need():
     data = make_sequences(60, random_state=0)
-    settings = {"gamma": 5.0, "tol": 1e-3, "random_state": 0}
+    settings = {"C": 1.0, "gamma": 5.0, "tol": 1e-3, "random_state": 0}
     whole = ChainCRF(n_components=None, **settings).fit(data.X, data.y).certificate_.objective
     crf = ChainCRF(n_components="auto", warm_start=True, **settings).fit(data.X[:5], data.y[:5])
     n = len(crf.landmarks_)

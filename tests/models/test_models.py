@@ -25,7 +25,7 @@ SETS = (ROWS @ RNG.normal(size=(3, 3)) > 0).astype(int)
 GRAPHS = [(RNG.normal(size=(3, 2)), [[0, 1], [1, 2]]) for _ in range(10)]
 NODE_LABELS = [(x[0][:, 0] > 0).astype(int) for x in GRAPHS]
 FITS = {
-    ChainModel: lambda: ChainCRF(n_components=10, random_state=0).fit(DATA.X, DATA.y),
+    ChainModel: lambda: ChainCRF(n_components=10, random_state=0, C=1.0).fit(DATA.X, DATA.y),
     RowModel: lambda: KernelClassifier(n_components=10, random_state=0).fit(ROWS, SETS[:, 0]),
     GraphModel: lambda: GraphCRF("linear", random_state=0).fit(GRAPHS, NODE_LABELS),
     LabelSetModel: lambda: MultiLabelCRF("linear", structure="full").fit(ROWS, SETS),

@@ -22,7 +22,7 @@ def data():
 
 
 def fitted(data, **parameters):
-    return ChainCRF(**{"n_components": 15, "random_state": 0, **parameters}).fit(data.X, data.y)
+    return ChainCRF(**{"C": 1.0, "n_components": 15, "random_state": 0, **parameters}).fit(data.X, data.y)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_dicts_and_sparse_landmarks_survive_a_file(tmp_path):
     X = [[{"w": "a", "n": 1.5}, {"w": "b"}], [{"w": "b", "up": True}]] * 5
     y = [["X", "Y"], ["Y"]] * 5
     for parameters in ({"kernel": "linear"}, {"kernel": "rbf"}, {"kernel": "linear", "hash_features": 64}):
-        model = ChainCRF(**parameters).fit(X, y)
+        model = ChainCRF(C=1.0, **parameters).fit(X, y)
         model.save(tmp_path / "m")
         for a, b in zip(model.predict_proba(X), kernelcrf.load(tmp_path / "m").predict_proba(X), strict=True):
             np.testing.assert_array_equal(a, b)
-    sparse = ChainCRF("cosine").fit([sp.csr_array(np.eye(3))] * 3, [[0, 1, 1]] * 3)
+    sparse = ChainCRF("cosine", C=1.0).fit([sp.csr_array(np.eye(3))] * 3, [[0, 1, 1]] * 3)
     sparse.save(tmp_path / "s")
     np.testing.assert_array_equal(
         kernelcrf.load(tmp_path / "s").predict_proba([sp.csr_array(np.eye(3))])[0],
@@ -264,7 +264,7 @@ def test_many_long_feature_names_are_saved_and_loaded(tmp_path):
     """As JSON in the header these names took more than the 100 MB that safetensors reads."""
     names = [f"U:w[{i}]=" + chr(0x4E00 + i) * 60_000 for i in range(250)]
     X, y = [[[name] for name in names]], [["a", "b"] * 125]
-    model = ChainCRF("linear", tol=0.5).fit(X, y)
+    model = ChainCRF("linear", tol=0.5, C=1.0).fit(X, y)
     model.save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X)[0], model.predict_proba(X)[0])
@@ -276,7 +276,9 @@ def test_many_long_feature_names_are_saved_and_loaded(tmp_path):
 def test_labels_constraints_and_label_kernels_of_any_number_stay_out_of_the_header(tmp_path):
     labels = [f"label {i}" for i in range(80)]
     pairs = [(a, b) for a in labels for b in labels]
-    model = ChainCRF("linear", max_iter=1, tol=0.9, classes=labels, constraints=pairs, label_kernel=np.eye(80) + 0.5)
+    model = ChainCRF(
+        "linear", max_iter=1, tol=0.9, classes=labels, constraints=pairs, label_kernel=np.eye(80) + 0.5, C=1.0
+    )
     model.fit([np.eye(80)], [labels]).save(tmp_path / "model")
     loaded = kernelcrf.load(tmp_path / "model")
     assert loaded.classes_.tolist() == model.classes_.tolist()

@@ -97,7 +97,7 @@ def test_transitions_are_the_numbers_with_zero_in_the_middle(labels):
 
 def test_transitions_of_a_model_and_what_it_forbids(data):
     pairs = [(i, j) for i in range(3) for j in range(3)]
-    crf = ChainCRF("linear", constraints=pairs, tol=1e-2).fit(data.X, data.y)
+    crf = ChainCRF("linear", constraints=pairs, tol=1e-2, C=1.0).fit(data.X, data.y)
     display = TransitionsDisplay.from_estimator(crf)
     np.testing.assert_array_equal(display.transitions, crf.transitions_)
     assert not display.forbidden.any()
@@ -149,7 +149,7 @@ def test_the_gap_of_a_fit(crf, against):
 
 def test_a_fit_with_missing_labels_has_no_certified_gap(data):
     labels = [[None, *labels[1:]] for labels in data.y]
-    crf = ChainCRF(n_components=10, random_state=0).fit(data.X, labels)
+    crf = ChainCRF(n_components=10, random_state=0, C=1.0).fit(data.X, labels)
     assert GapDisplay.from_estimator(crf).ax_.get_ylabel() == "relative size of the gradient"
     html = make_report(crf, data.X, data.y)
     assert "The size of the gradient during the fit." in html
@@ -231,7 +231,7 @@ def test_the_residual_is_that_of_smaller_bases(crf, data):
     assert display.residual[0] == 1
     assert (np.diff(display.residual) <= 0).all()
     assert is_legible(display.figure_)
-    linear = ChainCRF("linear", tol=1e-2).fit(data.X, data.y)
+    linear = ChainCRF("linear", tol=1e-2, C=1.0).fit(data.X, data.y)
     with pytest.raises(ValueError, match="has no landmarks"):
         ResidualDisplay.from_estimator(linear, data.X)
 

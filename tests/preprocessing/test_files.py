@@ -41,7 +41,7 @@ TRANSFORMERS = [
 
 
 def made(transformer, sequences=X):
-    return make_pipeline(PerToken(transformer), ChainCRF(n_components=8, random_state=0)).fit(sequences, Y)
+    return make_pipeline(PerToken(transformer), ChainCRF(n_components=8, random_state=0, C=1.0)).fit(sequences, Y)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_each_transformer_that_can_be_stored_is_tested():
 
 
 def test_names_and_containers_are_kept(path):
-    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=8)).set_output(transform="pandas")
+    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=8, C=1.0)).set_output(transform="pandas")
     kernelcrf.save(pipe.fit(FRAMES, Y), path)
     loaded = kernelcrf.load(path)
     assert loaded[0].feature_names_in_.tolist() == loaded[-1].feature_names_in_.tolist() == ["a", "b"]
@@ -106,7 +106,7 @@ def test_rows_estimators_alone_and_pipelines_of_one_step_are_saved(path):
         (made(PCA(1, random_state=np.random.RandomState(0))), "random_state=RandomState"),
         (GridSearchCV(made(StandardScaler()), {"chaincrf__C": [1.0]}), "pass best_estimator_ of a search"),
         (StandardScaler(), r"model=StandardScaler\(\): expected ChainCRF"),
-        (make_pipeline(PerToken(StandardScaler()), ChainCRF()), "not fitted"),
+        (make_pipeline(PerToken(StandardScaler()), ChainCRF(C=1.0)), "not fitted"),
     ],
 )
 def test_what_a_file_cannot_hold_is_refused(model, message, path):

@@ -91,13 +91,15 @@ def test_names_and_containers_are_those_of_the_transformer():
     with config_context(transform_output="pandas"):
         assert isinstance(PerToken(StandardScaler()).fit_transform(X)[0], pd.DataFrame)
     dated = [frame.set_axis(np.arange(len(frame)) + 0.5) for frame in FRAMES]
-    framed = make_pipeline(scaler, ChainCRF(n_components=5)).set_output(transform="pandas")[:-1].fit_transform(dated)
+    framed = (
+        make_pipeline(scaler, ChainCRF(n_components=5, C=1.0)).set_output(transform="pandas")[:-1].fit_transform(dated)
+    )
     assert [frame.index.tolist() for frame in framed] == [frame.index.tolist() for frame in dated]
     assert not hasattr(PerToken(StandardScaler()), "n_features_in_")
 
 
 def test_only_training_folds_are_fitted_in_a_search():
-    crf = ChainCRF(n_components=20, random_state=0)
+    crf = ChainCRF(n_components=20, random_state=0, C=1.0)
     pipe = make_pipeline(PerToken(StandardScaler()), crf)
     grid = [{"pertoken__transformer__with_std": [False, True]}, {"pertoken__transformer": [PCA(1)]}]
     far = [x + 100.0 * (i % 3 == 0) for i, x in enumerate(X)]
@@ -113,7 +115,7 @@ def test_sequences_without_tokens_are_transformed_to_such():
     scaler = PerToken(StandardScaler()).fit(X)
     assert scaler.transform([]) == []
     assert [len(x) for x in scaler.transform([[], np.empty((0, 2))])] == [0, 0]
-    assert make_pipeline(scaler, ChainCRF(n_components=5)).fit(X, Y).predict([[]])[0].tolist() == []
+    assert make_pipeline(scaler, ChainCRF(n_components=5, C=1.0)).fit(X, Y).predict([[]])[0].tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_sequences_without_tokens_are_transformed_to_such():
         (StandardScaler(), DICTS, r"feature dicts .*PerToken\(make_pipeline\(DictVectorizer\(\), ...\)\)"),
         (StandardScaler(), [X[0], DICTS[0]], r"X\[0\] has arrays of numbers and X\[1\] has feature dicts"),
         (StandardScaler, X, r"expected a transformer.*PerToken\(StandardScaler\(\)\)"),
-        (ChainCRF(), X, "expected a transformer"),
+        (ChainCRF(C=1.0), X, "expected a transformer"),
         (FunctionTransformer(lambda rows: rows[1:]), X, "rows for .* tokens: expected one row per token"),
     ],
 )

@@ -35,10 +35,10 @@ def same(one, other):
 @libraries
 def test_columns_are_matched_by_name_also_after_loading(library, tmp_path):
     frames, turned = framed(library, "speed", "turn"), framed(library, "turn", "speed", columns=(1, 0))
-    crf, expected = ChainCRF("linear").fit(frames, Y), ChainCRF("linear").fit(X, Y).predict_proba(X)
+    crf, expected = ChainCRF("linear", C=1.0).fit(frames, Y), ChainCRF("linear", C=1.0).fit(X, Y).predict_proba(X)
     assert crf.feature_names_in_.tolist() == ["speed", "turn"]
     crf.save(tmp_path / "m.kcrf")
-    for model in (crf, kernelcrf.load(tmp_path / "m.kcrf"), ChainCRF("linear").fit([frames[0], *turned[1:]], Y)):
+    for model in (crf, kernelcrf.load(tmp_path / "m.kcrf"), ChainCRF("linear", C=1.0).fit([frames[0], *turned[1:]], Y)):
         assert model.feature_names_in_.tolist() == ["speed", "turn"]
         assert same(model.predict_proba(frames), expected)
         assert same(model.predict_proba([turned[0], *frames[1:]]), expected)
@@ -51,7 +51,7 @@ def test_columns_are_matched_by_name_also_after_loading(library, tmp_path):
 @libraries
 def test_other_columns_are_refused_as_in_scikit_learn(library):
     frames, other = framed(library, "speed", "turn"), framed(library, "speed", "brake")
-    crf = ChainCRF("linear").fit(frames, Y)
+    crf = ChainCRF("linear", C=1.0).fit(frames, Y)
     expected = r"X\[1\]: The feature names should match .* unseen at fit time: - brake .* yet now missing: - turn"
     with pytest.raises(ValueError, match=expected):
         crf.predict([frames[0], other[1]])
@@ -60,28 +60,28 @@ def test_other_columns_are_refused_as_in_scikit_learn(library):
     with pytest.raises(ValueError, match="unseen at fit time: - brake"):
         crf.predict(framed(library, "speed", "turn", "brake", columns=(0, 1, 1)))
     with pytest.raises(ValueError, match=r"only X\[2\] has 'brake' and only X\[0\] has 'turn'\): expected the same"):
-        ChainCRF("linear").fit([*frames[:2], *other[2:]], Y)
+        ChainCRF("linear", C=1.0).fit([*frames[:2], *other[2:]], Y)
     with pytest.raises(ValueError, match=r"X\[1\] and X\[0\] have different column names \(only X\[0\] has 'speed'"):
-        ChainCRF("linear").fit([frames[0], *X[1:]], Y)
+        ChainCRF("linear", C=1.0).fit([frames[0], *X[1:]], Y)
 
 
 def test_names_on_one_side_only_are_a_warning():
     frames = framed(LIBRARIES["pandas"], "speed", "turn")
-    named, unnamed = ChainCRF("linear").fit(frames, Y), ChainCRF("linear").fit(X, Y)
+    named, unnamed = ChainCRF("linear", C=1.0).fit(frames, Y), ChainCRF("linear", C=1.0).fit(X, Y)
     assert not hasattr(unnamed, "feature_names_in_")
     with pytest.warns(UserWarning, match="X does not have valid feature names, but ChainCRF was fitted with") as caught:
         assert same(named.predict_proba(X), unnamed.predict_proba(X))
     assert len(caught) == 1
     with pytest.warns(UserWarning, match="X has feature names, but ChainCRF was fitted without feature names"):
         unnamed.predict(frames)
-    assert not hasattr(ChainCRF("linear").fit([pd.DataFrame(x) for x in X], Y), "feature_names_in_")
+    assert not hasattr(ChainCRF("linear", C=1.0).fit([pd.DataFrame(x) for x in X], Y), "feature_names_in_")
     with pytest.raises(TypeError, match=r"X\[0\]: Feature names are only supported if all input features have string"):
-        ChainCRF("linear").fit([pd.DataFrame(x, columns=["a", 1]) for x in X], Y)
+        ChainCRF("linear", C=1.0).fit([pd.DataFrame(x, columns=["a", 1]) for x in X], Y)
 
 
 def test_empty_sequences_need_no_columns():
     frames = [pd.DataFrame(), *framed(LIBRARIES["pandas"], "speed", "turn"), []]
-    crf = ChainCRF("linear").fit(frames, [[], *Y, []])
+    crf = ChainCRF("linear", C=1.0).fit(frames, [[], *Y, []])
     assert crf.feature_names_in_.tolist() == ["speed", "turn"]
     assert [len(labels) for labels in crf.predict(frames)] == [0, 5, 8, 3, 6, 0]
 
@@ -89,11 +89,11 @@ def test_empty_sequences_need_no_columns():
 def test_parts_on_a_cluster_have_the_same_columns():
     frames = framed(LIBRARIES["pandas"], "speed", "turn")
     turned = [frame[["turn", "speed"]] for frame in frames]
-    here = ChainCRF("linear", solver="lbfgs", tol=1e-9).fit(frames, Y)
+    here = ChainCRF("linear", solver="lbfgs", tol=1e-9, C=1.0).fit(frames, Y)
 
     def fit_parts(*parts):
         sources = [partial(RawSequences, X=part, y=labels) for part, labels in zip(parts, (Y[:2], Y[2:]), strict=True)]
-        return ChainCRF("linear", solver="lbfgs", tol=1e-9, engine=Inline()).fit(SequenceSources(sources))
+        return ChainCRF("linear", solver="lbfgs", tol=1e-9, engine=Inline(), C=1.0).fit(SequenceSources(sources))
 
     there = fit_parts(frames[:2], turned[2:])
     assert there.feature_names_in_.tolist() == ["speed", "turn"]

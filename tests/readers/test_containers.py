@@ -30,7 +30,7 @@ SETS = np.column_stack((LABELS, ROWS[:, 1] > 0)).astype(int)
 GRAPHS = [(x, [[t, t + 1] for t in range(len(x) - 1)]) for x in X]
 
 # Few iterations: the same inputs give the same bits at any point of a fit.
-CHAIN, GRAPH, ROW = ChainCRF("linear", tol=0.3), GraphCRF("linear", tol=0.3), KernelClassifier("linear", tol=0.3)
+CHAIN, GRAPH, ROW = ChainCRF("linear", tol=0.3, C=1.0), GraphCRF("linear", tol=0.3), KernelClassifier("linear", tol=0.3)
 SET, TABLE = MultiLabelCRF("linear", structure="full", tol=0.3), MarkovNetwork(structure="full", tol=0.3)
 
 

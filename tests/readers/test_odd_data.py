@@ -75,7 +75,7 @@ SAVED += ("booleans", "fractions of numpy", "integers that a float rounds")
 def test_any_hashable_value_is_a_label(name, tmp_path):
     pair = PAIRS[name]
     y = [[pair[label] for label in labels] for labels in Y]
-    for model in (ChainCRF("linear"), GraphCRF("linear")):
+    for model in (ChainCRF("linear", C=1.0), GraphCRF("linear")):
         fitted = model.fit(X, y)
         assert set(fitted.classes_.tolist()) == set(pair)
         predicted = [own.tolist() for own in fitted.predict(X)]
@@ -92,9 +92,9 @@ def test_any_hashable_value_is_a_label(name, tmp_path):
 def test_arrays_of_dates_are_labels():
     days = np.array(["2026-01-01", "2026-01-02"], "M8[ns]")
     for given in ([days[labels] for labels in Y], [pd.Series(days[labels], index=labels) for labels in Y]):
-        fitted = ChainCRF("linear").fit(X, given)
+        fitted = ChainCRF("linear", C=1.0).fit(X, given)
         assert fitted.classes_[0] == days[0]
-        assert fitted.score(X, given) == ChainCRF("linear").fit(X, Y).score(X, Y)
+        assert fitted.score(X, given) == ChainCRF("linear", C=1.0).fit(X, Y).score(X, Y)
 
 
 @pytest.mark.parametrize("missing", [None, pd.NA, np.ma.masked])
@@ -105,8 +105,8 @@ def test_a_missing_label_may_be_none_na_or_masked(missing):
         given = [np.ma.masked_array(labels, [True] + [False] * (len(labels) - 1)) for labels in texts]
     else:
         given = [[missing, *labels[1:]] for labels in texts]
-    expected = ChainCRF("linear", random_state=0).fit(X, known)
-    fitted = ChainCRF("linear", random_state=0).fit(X, given)
+    expected = ChainCRF("linear", random_state=0, C=1.0).fit(X, known)
+    fitted = ChainCRF("linear", random_state=0, C=1.0).fit(X, given)
     np.testing.assert_array_equal(fitted.coef_, expected.coef_)
     assert fitted.score(X, given) == expected.score(X, known)
     assert flat_accuracy(given, fitted.predict(X)) == flat_accuracy(known, fitted.predict(X))
@@ -116,11 +116,11 @@ def test_a_missing_label_may_be_none_na_or_masked(missing):
 def test_what_is_no_label_is_named(label):
     y = [[label, *["a"] * (len(labels) - 1)] for labels in Y]
     with pytest.raises((ValueError, TypeError), match=r"^y has .*expected a"):
-        ChainCRF("linear").fit(X, y)
+        ChainCRF("linear", C=1.0).fit(X, y)
 
 
 def test_predictions_of_nothing_are_empty():
-    chain = ChainCRF(laplace=True).fit(X, Y)
+    chain = ChainCRF(laplace=True, C=1.0).fit(X, Y)
     graph, rows = GraphCRF("linear").fit(X, Y), KernelClassifier(laplace=True).fit(ROWS, LABELS)
     sets = MultiLabelCRF("linear").fit(ROWS, np.column_stack((LABELS, 1 - LABELS)))
     for say in (
@@ -166,7 +166,7 @@ WRONG = {
 def test_a_cluster_numbers_the_users_sequences(name, n_parts):
     x, y, message = WRONG[name](X[5], Y[5].tolist())
     given, labels = [*X[:5], x, *X[6:]], [*(own.tolist() for own in Y[:5]), y, *(own.tolist() for own in Y[6:])]
-    crf = ChainCRF("linear", engine=Inline(n_parts), classes=[0, 1] if name == "unknown" else None)
+    crf = ChainCRF("linear", engine=Inline(n_parts), classes=[0, 1] if name == "unknown" else None, C=1.0)
     with pytest.raises((ValueError, TypeError), match=message):
         crf.fit(given, labels)
 
@@ -175,13 +175,13 @@ def test_a_cluster_numbers_sequences_behind_empty_parts():
     """Empty sequences make a part without tokens, which is not read."""
     given = [*X[:4], *[np.empty((0, 2))] * 4, *X[4:]]
     labels = [*Y[:4], *[[]] * 4, *Y[4:]]
-    places = ChainCRF(n_components=4, random_state=0, engine=Inline(6)).fit(given, labels).landmark_positions_
-    alone = ChainCRF(n_components=4, random_state=0).fit(given, labels).landmark_positions_
+    places = ChainCRF(n_components=4, random_state=0, engine=Inline(6), C=1.0).fit(given, labels).landmark_positions_
+    alone = ChainCRF(n_components=4, random_state=0, C=1.0).fit(given, labels).landmark_positions_
     assert {tuple(place) for place in places.tolist()} <= {(i, t) for i, x in enumerate(given) for t in range(len(x))}
     assert len(places) == len(alone)
     bad = [*labels[:10], [7] * len(labels[10]), *labels[11:]]
     with pytest.raises(ValueError, match="label 7 at sequence 10, token 0"):
-        ChainCRF("linear", engine=Inline(6), classes=[0, 1]).fit(given, bad)
+        ChainCRF("linear", engine=Inline(6), classes=[0, 1], C=1.0).fit(given, bad)
 
 
 LONG = "x" * 100_000
@@ -190,19 +190,19 @@ LONG = "x" * 100_000
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: ChainCRF("linear").fit([[LONG]], [["a"]]),
-        lambda: ChainCRF("linear").fit([LONG], [["a"]]),
-        lambda: ChainCRF("linear").fit([[{"a": object()}] * 5], [[LONG] * 5]),
-        lambda: ChainCRF("linear").fit([[{LONG: [1, 2]}]], [["a"]]),
-        lambda: ChainCRF("linear").fit([[{"a": [LONG, 3]}]], [["a"]]),
-        lambda: ChainCRF("linear").fit(X, [[LONG] * len(y) for y in Y]),
-        lambda: ChainCRF("linear").fit(X, [[[LONG]] * len(y) for y in Y]),
-        lambda: ChainCRF("linear", classes=[f"{LONG}{i}" for i in range(99)]).fit(X, Y),
-        lambda: ChainCRF("linear").fit(ROWS, LABELS, lengths=list(range(100_000))),
-        lambda: ChainCRF("linear").fit(ROWS, LABELS, lengths=["\n"] * 1000),
-        lambda: ChainCRF("linear", class_weight={LONG: 1.0}).fit(X, Y),
-        lambda: ChainCRF("linear", constraints=[(LONG, LONG)]).fit(X, Y),
-        lambda: ChainCRF("linear").fit(X, Y).log_prob(X, [[LONG] * len(y) for y in Y]),
+        lambda: ChainCRF("linear", C=1.0).fit([[LONG]], [["a"]]),
+        lambda: ChainCRF("linear", C=1.0).fit([LONG], [["a"]]),
+        lambda: ChainCRF("linear", C=1.0).fit([[{"a": object()}] * 5], [[LONG] * 5]),
+        lambda: ChainCRF("linear", C=1.0).fit([[{LONG: [1, 2]}]], [["a"]]),
+        lambda: ChainCRF("linear", C=1.0).fit([[{"a": [LONG, 3]}]], [["a"]]),
+        lambda: ChainCRF("linear", C=1.0).fit(X, [[LONG] * len(y) for y in Y]),
+        lambda: ChainCRF("linear", C=1.0).fit(X, [[[LONG]] * len(y) for y in Y]),
+        lambda: ChainCRF("linear", classes=[f"{LONG}{i}" for i in range(99)], C=1.0).fit(X, Y),
+        lambda: ChainCRF("linear", C=1.0).fit(ROWS, LABELS, lengths=list(range(100_000))),
+        lambda: ChainCRF("linear", C=1.0).fit(ROWS, LABELS, lengths=["\n"] * 1000),
+        lambda: ChainCRF("linear", class_weight={LONG: 1.0}, C=1.0).fit(X, Y),
+        lambda: ChainCRF("linear", constraints=[(LONG, LONG)], C=1.0).fit(X, Y),
+        lambda: ChainCRF("linear", C=1.0).fit(X, Y).log_prob(X, [[LONG] * len(y) for y in Y]),
         lambda: GraphCRF("linear").fit(X, [[LONG] * len(y) for y in Y]),
         lambda: KernelClassifier("linear").fit([[LONG, 1.0]] * 4, [0, 1, 0, 1]),
         lambda: KernelClassifier("linear").fit(ROWS, [LONG] * len(ROWS)),

@@ -16,10 +16,10 @@ ROWS, LABELS = np.concatenate(X)[:60], np.concatenate(Y)[:60]
 FAR = np.full((3, X[0].shape[1]), 40.0)
 
 CHAINS = {
-    "dense": (ChainCRF(n_components=8, random_state=0, pivots="greedy"), X),
-    "balanced": (ChainCRF(n_components=8, random_state=0, class_weight="balanced"), X),
-    "dicts": (ChainCRF("rbf", n_components=8, random_state=0), WORDS),
-    "linear": (ChainCRF("linear", class_weight="balanced"), WORDS),
+    "dense": (ChainCRF(n_components=8, random_state=0, pivots="greedy", C=1.0), X),
+    "balanced": (ChainCRF(n_components=8, random_state=0, class_weight="balanced", C=1.0), X),
+    "dicts": (ChainCRF("rbf", n_components=8, random_state=0, C=1.0), WORDS),
+    "linear": (ChainCRF("linear", class_weight="balanced", C=1.0), WORDS),
 }
 
 
@@ -53,8 +53,8 @@ def bad_weights(m):
 @pytest.mark.parametrize("where", ["fit", "score", "cluster"])
 def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
     weights = bad_weights(len(X))[kind]
-    crf = ChainCRF("linear", engine=Local() if where == "cluster" else None)
-    method = ChainCRF("linear").fit(X, Y).score if where == "score" else crf.fit
+    crf = ChainCRF("linear", engine=Local() if where == "cluster" else None, C=1.0)
+    method = ChainCRF("linear", C=1.0).fit(X, Y).score if where == "score" else crf.fit
     with pytest.raises((ValueError, TypeError), match=r"^sample_weight") as raised:
         method(X, Y, sample_weight=weights)
     assert len(str(raised.value)) < 300
@@ -63,7 +63,7 @@ def test_weights_of_sequences_that_are_none_are_refused_by_name(kind, where):
 
 @pytest.mark.parametrize("weights", [[[1.0] * len(y) for y in Y], np.ones(sum(map(len, Y)))], ids=["nested", "flat"])
 def test_weights_of_tokens_are_refused_with_a_remedy(weights):
-    crf = ChainCRF("linear")
+    crf = ChainCRF("linear", C=1.0)
     expected = rf"expected \({len(X)},\), .* for each sequence; .*to leave out single tokens, pass None as their labels"
     for method in (crf.fit, crf.fit(X, Y).score):
         with pytest.raises(ValueError, match=expected):
@@ -122,13 +122,13 @@ def test_a_class_weight_of_rows_that_is_none_is_refused_by_name(weight):
 @pytest.mark.parametrize("engine", [None, Local()])
 def test_a_class_weight_that_is_none_is_refused_by_name(weight, engine):
     with pytest.raises(ValueError, match=r"^class_weight"):
-        ChainCRF("linear", class_weight={0: 1.0, 1: weight}, engine=engine).fit(X, Y)
+        ChainCRF("linear", class_weight={0: 1.0, 1: weight}, engine=engine, C=1.0).fit(X, Y)
 
 
 def test_class_weights_that_leave_nothing_are_refused():
     for engine in (None, Local()):
         with pytest.raises(ValueError, match="class_weight gives every sequence the weight 0"):
-            ChainCRF("linear", class_weight=dict.fromkeys(range(3), 0.0), engine=engine).fit(X, Y)
+            ChainCRF("linear", class_weight=dict.fromkeys(range(3), 0.0), engine=engine, C=1.0).fit(X, Y)
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -189,23 +189,23 @@ def test_a_row_of_class_weight_0_is_a_row_less():
 
 def test_labels_of_weight_0_are_classes_still():
     labels = [*Y[:-1], ["new"] * len(Y[-1])]
-    crf = ChainCRF("linear").fit(X, labels, sample_weight=[1.0] * (len(X) - 1) + [0.0])
+    crf = ChainCRF("linear", C=1.0).fit(X, labels, sample_weight=[1.0] * (len(X) - 1) + [0.0])
     assert "new" in crf.classes_.tolist()
     with pytest.raises(ValueError, match=r"y\[13\] has 1 labels"):
-        ChainCRF("linear").fit(X, [*Y[:-1], ["a"]], sample_weight=[1.0] * (len(X) - 1) + [0.0])
+        ChainCRF("linear", C=1.0).fit(X, [*Y[:-1], ["a"]], sample_weight=[1.0] * (len(X) - 1) + [0.0])
 
 
 def test_weights_go_by_position():
     weights = np.linspace(0.1, 2.0, len(X))
     shuffled = pd.Series(weights, index=np.random.default_rng(0).permutation(len(X)))
-    known = ChainCRF("linear").fit(X, Y, sample_weight=weights)
-    fitted = ChainCRF("linear").fit(X, Y, sample_weight=shuffled)
+    known = ChainCRF("linear", C=1.0).fit(X, Y, sample_weight=weights)
+    fitted = ChainCRF("linear", C=1.0).fit(X, Y, sample_weight=shuffled)
     np.testing.assert_array_equal(known.model_.theta, fitted.model_.theta)
     assert known.score(X, Y, sample_weight=shuffled) == known.score(X, Y, sample_weight=weights)
 
 
 def test_a_score_of_nothing_is_refused():
-    crf = ChainCRF("linear").fit(X, Y)
+    crf = ChainCRF("linear", C=1.0).fit(X, Y)
     for y in ([None] * len(own) for own in Y[:1]):
         with pytest.raises(ValueError, match="no token with a known label"):
             crf.score(X[:1], [y])

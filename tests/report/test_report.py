@@ -54,7 +54,7 @@ def nasty():
     names = ["B-<i>x</i>", f"B-{SCRIPT}", "O"]
     y = [[names[label] for label in labels] for labels in data.y]
     tokens = [[NASTY[t % len(NASTY)] for t in range(len(labels))] for labels in y]
-    crf = ChainCRF(n_components=20, random_state=0, solver="lbfgs").fit(data.X, y)
+    crf = ChainCRF(n_components=20, random_state=0, solver="lbfgs", C=1.0).fit(data.X, y)
     return crf, data.X, y, tokens
 
 
@@ -154,7 +154,7 @@ def test_features_labels_that_are_new_or_missing_and_many_labels():
     rng = np.random.default_rng(0)
     y = [[names[j] for j in rng.integers(40, size=5)] for _ in range(40)]
     X = [[[f"w={label}", "<u>"] for label in labels] for labels in y]
-    crf = ChainCRF("linear", tol=1e-2).fit(X, y)
+    crf = ChainCRF("linear", tol=1e-2, C=1.0).fit(X, y)
     y[0] = ["new", None, *y[0][2:]]
     y[1] = [None] * 5
     html = make_report(crf, X, y, decisions=[(0, 0)])

@@ -31,7 +31,7 @@ CHAINS = make_sequences(12, random_state=0)
 ROWS = RNG.normal(size=(30, 2))
 GRAPHS = [(x, [(i, i + 1) for i in range(len(x) - 1)]) for x in CHAINS.X]
 PROBLEMS = {
-    "chain": (ChainCRF("rbf", n_components=8, random_state=0), CHAINS.X, CHAINS.y),
+    "chain": (ChainCRF("rbf", n_components=8, random_state=0, C=1.0), CHAINS.X, CHAINS.y),
     "classifier": (KernelClassifier(n_components=8, random_state=0), ROWS, ROWS[:, 0] > 0),
     "graph": (GraphCRF("linear"), GRAPHS, CHAINS.y),
     "multilabel": (MultiLabelCRF("linear"), ROWS, (ROWS > 0).astype(int)),
@@ -53,11 +53,11 @@ def test_a_solver_object_fits_every_estimator(kind):
 @pytest.mark.parametrize("solver", [NewtonCG, object(), "adam", None])
 def test_anything_else_is_refused(solver):
     with pytest.raises(ValueError, match=r"solver=.*expected 'auto', 'newton-cg'.*a solver such as NewtonCG"):
-        ChainCRF(solver=solver).fit(CHAINS.X, CHAINS.y)
+        ChainCRF(solver=solver, C=1.0).fit(CHAINS.X, CHAINS.y)
 
 
 def test_a_model_with_a_solver_object_is_saved_once_the_solver_has_a_name(tmp_path):
-    crf = ChainCRF("linear", solver=NewtonCG()).fit(CHAINS.X, CHAINS.y)
+    crf = ChainCRF("linear", solver=NewtonCG(), C=1.0).fit(CHAINS.X, CHAINS.y)
     with pytest.raises(TypeError, match=r"solver=NewtonCG\(.*cannot be written to a file"):
         crf.save(tmp_path / "model.kcrf")
     crf.set_params(solver="auto").save(tmp_path / "model.kcrf")

@@ -47,14 +47,14 @@ def models() -> dict[str, tuple[Any, Any]]:
     X, y = case
     sparse, dicts = [sp.csr_array(x) for x in X], [[{f"f{j}": v for j, v in enumerate(row)} for row in x] for x in X]
     return {
-        "ChainCRF, landmarks": (ChainCRF(n_components=60, random_state=0).fit(X, y), X),
-        "ChainCRF, n_jobs=2": (ChainCRF(n_components=60, random_state=0, n_jobs=2).fit(X, y), X),
+        "ChainCRF, landmarks": (ChainCRF(n_components=60, random_state=0, C=1.0).fit(X, y), X),
+        "ChainCRF, n_jobs=2": (ChainCRF(n_components=60, random_state=0, n_jobs=2, C=1.0).fit(X, y), X),
         "ChainCRF, float32": (
-            ChainCRF(n_components=60, random_state=0).fit([x.astype(np.float32) for x in X], y),
+            ChainCRF(n_components=60, random_state=0, C=1.0).fit([x.astype(np.float32) for x in X], y),
             [x.astype(np.float32) for x in X],
         ),
-        "ChainCRF, sparse": (ChainCRF("linear").fit(sparse, y), sparse),
-        "ChainCRF, dicts": (ChainCRF("linear").fit(dicts, y), dicts),
+        "ChainCRF, sparse": (ChainCRF("linear", C=1.0).fit(sparse, y), sparse),
+        "ChainCRF, dicts": (ChainCRF("linear", C=1.0).fit(dicts, y), dicts),
         "KernelClassifier": (
             KernelClassifier(n_components=60, random_state=0).fit(*cases.rows(case)),
             np.concatenate(X),
@@ -125,7 +125,7 @@ def fits(n_threads: int, rounds: int) -> Trial:
 
     def fit(k: int) -> bytes:
         kernel, n_jobs = ("linear", "rbf")[k % 2], 1 + k // 2 % 2
-        return bits(ChainCRF(kernel, n_components=10, random_state=0, n_jobs=n_jobs).fit(X, y), X)
+        return bits(ChainCRF(kernel, n_components=10, random_state=0, n_jobs=n_jobs, C=1.0).fit(X, y), X)
 
     expected = [fit(k) for k in range(n_threads)]
     for _ in range(rounds):
@@ -153,7 +153,9 @@ def started(bound: tuple[str, ...] = (), **others: str) -> subprocess.Popen[str]
 def processes(folder: Path, n: int, rounds: int) -> Iterator[Trial]:
     """Start processes that compile at the same time into one cache."""
     X, y = cases.plain(m=20)
-    expected = np.concatenate(ChainCRF(n_components=10, random_state=0).fit(X, y).predict_proba(X)).tobytes().hex()
+    expected = (
+        np.concatenate(ChainCRF(n_components=10, random_state=0, C=1.0).fit(X, y).predict_proba(X)).tobytes().hex()
+    )
     shared = Trial(
         f"fits in {n} processes at once, which compile into one empty cache of Numba's, and {n} more on the full one",
         "the same bits from all, no error",
@@ -201,12 +203,12 @@ def forked(rounds: int) -> Trial:
         "the bits of the parent, no hang",
     )
     X, y = cases.plain(m=20)
-    model = ChainCRF(n_components=10, random_state=0, n_jobs=2).fit(X, y)
+    model = ChainCRF(n_components=10, random_state=0, n_jobs=2, C=1.0).fit(X, y)
     expected = bits(model, X)
     context = get_context("fork")
 
     def child(answers: Any) -> None:
-        again = ChainCRF(n_components=10, random_state=0, n_jobs=2).fit(X, y)
+        again = ChainCRF(n_components=10, random_state=0, n_jobs=2, C=1.0).fit(X, y)
         answers.put((bits(model, X), bits(again, X)))
 
     for _ in range(rounds):
@@ -275,11 +277,11 @@ def limits(
 def added_threads(n_jobs: int, limit: int) -> str:
     """Return how many threads a fit adds, and whether BLAS has as many after it as before."""
     X, y = cases.plain(m=200, longest=40, d=8)
-    ChainCRF(n_components=50, random_state=0).fit(X, y)
+    ChainCRF(n_components=50, random_state=0, C=1.0).fit(X, y)
     with threadpool_limits(limit or None):
         before = blas_threads()
         with Watch() as watch:
-            ChainCRF(n_components=200, random_state=0, n_jobs=n_jobs).fit(X, y).predict(X)
+            ChainCRF(n_components=200, random_state=0, n_jobs=n_jobs, C=1.0).fit(X, y).predict(X)
         return f"{watch.threads} {blas_threads() == before}"
 
 
@@ -294,8 +296,8 @@ def memory(n_fits: int, n_predictions: int, most: float = 5.0) -> Iterator[Trial
     """Measure memory over many fits and predictions, after the first tenth of them."""
     X, y = cases.plain(m=10)
     estimators: dict[str, Callable[[], Any]] = {
-        "ChainCRF": lambda: ChainCRF(n_components=10, random_state=0).fit(X, y),
-        "ChainCRF, linear, n_jobs=2": lambda: ChainCRF("linear", n_jobs=2).fit(X, y),
+        "ChainCRF": lambda: ChainCRF(n_components=10, random_state=0, C=1.0).fit(X, y),
+        "ChainCRF, linear, n_jobs=2": lambda: ChainCRF("linear", n_jobs=2, C=1.0).fit(X, y),
         "KernelClassifier": lambda: KernelClassifier(n_components=10, random_state=0).fit(*cases.rows((X, y))),
         "GraphCRF": lambda: GraphCRF(n_components=10, random_state=0).fit(*cases.graphs((X, y))),
         "MarkovNetwork": lambda: MarkovNetwork(structure="tree").fit(cases.table((X, y))),

@@ -38,8 +38,8 @@ from trials import cases
 
 COMMAND = "from kernelcrf.cli import main; import os, sys; os.write(3, b'.'); main()"
 ESTIMATORS: dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[Any, Any]]]] = {
-    "ChainCRF": (lambda: ChainCRF(n_components=8, random_state=0), lambda case: case),
-    "ChainCRF linear": (lambda: ChainCRF("linear", n_jobs=2), lambda case: case),
+    "ChainCRF": (lambda: ChainCRF(n_components=8, random_state=0, C=1.0), lambda case: case),
+    "ChainCRF linear": (lambda: ChainCRF("linear", n_jobs=2, C=1.0), lambda case: case),
     "ChainCRF evidence": (lambda: ChainCRF(C="evidence", n_components=8, random_state=0), lambda case: case),
     "KernelClassifier": (lambda: KernelClassifier(laplace=True, random_state=0), cases.rows),
     "MultiLabelCRF": (lambda: MultiLabelCRF(random_state=0), cases.labelled_sets),
@@ -188,7 +188,7 @@ def full_disk(folder: Path, n: int) -> Trial:
         "the old file as it was, no partial one, an OSError that names the file",
     )
     X, y = cases.plain(m=40)
-    model = ChainCRF("linear").fit(X, y)
+    model = ChainCRF("linear", C=1.0).fit(X, y)
     vectors, words = folder / "vectors.jsonl", folder / "words.txt"
     write(str(vectors), (Record("vectors", x, own.tolist(), None, "here") for x, own in zip(X, y, strict=True)))
     words.write_text(sentences(40))

@@ -32,12 +32,12 @@ def makers() -> dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[
     found: dict[str, tuple[Callable[[], Any], Callable[[cases.Case], tuple[Any, Any]]]] = {}
     common: dict[str, Any] = {"random_state": 0, "max_iter": 100}
     for kernel in ("linear", "rbf", "poly", "cosine", "laplacian"):
-        found[f"ChainCRF {kernel}"] = (lambda k=kernel: ChainCRF(k, **common)), lambda case: case
-    found["ChainCRF few landmarks"] = (lambda: ChainCRF(n_components=5, **common)), lambda case: case
-    found["ChainCRF auto"] = (lambda: ChainCRF(n_components="auto", **common)), lambda case: case
+        found[f"ChainCRF {kernel}"] = (lambda k=kernel: ChainCRF(k, C=1.0, **common)), lambda case: case
+    found["ChainCRF few landmarks"] = (lambda: ChainCRF(C=1.0, n_components=5, **common)), lambda case: case
+    found["ChainCRF auto"] = (lambda: ChainCRF(C=1.0, n_components="auto", **common)), lambda case: case
     found["ChainCRF evidence"] = (lambda: ChainCRF(C="evidence", n_components=10, **common)), lambda case: case
     found["ChainCRF edges, Laplace"] = (
-        (lambda: ChainCRF(edge_kernel="linear", laplace=True, n_components=5, **common)),
+        (lambda: ChainCRF(C=1.0, edge_kernel="linear", laplace=True, n_components=5, **common)),
         lambda case: case,
     )
     for kernel in ("linear", "rbf", "poly"):
@@ -152,7 +152,7 @@ def kernels() -> Iterator[Trial]:
         for n in (500, 5, "auto"):
             for case in (small, large):
                 for make, data in (
-                    (lambda n=n, f=function: ChainCRF(f, n_components=n, random_state=0, max_iter=50), case),
+                    (lambda n=n, f=function: ChainCRF(f, n_components=n, random_state=0, max_iter=50, C=1.0), case),
                     (lambda n=n, f=function: KernelClassifier(f, n_components=n, random_state=0, max_iter=50),
                      cases.rows(case)),
                 ):  # fmt: skip
@@ -202,7 +202,7 @@ def landmarks() -> Iterator[Trial]:
             for n in (1, 3, 1000):
                 said = probe(
                     lambda rule=rule, n=n: ChainCRF(
-                        pivots=rule, n_components=n, random_state=0, gamma=1.0, max_iter=50
+                        pivots=rule, n_components=n, random_state=0, gamma=1.0, max_iter=50, C=1.0
                     ),
                     *cases.CASES[name](),
                 )
@@ -220,7 +220,7 @@ def new_inputs() -> Iterator[Trial]:
         new = [x * factor for x in X]
         for kernel in ("linear", "rbf", "poly", "laplacian", "cosine"):
             models = {
-                "ChainCRF": (lambda k=kernel: ChainCRF(k, random_state=0, max_iter=50), (X, y), new),
+                "ChainCRF": (lambda k=kernel: ChainCRF(k, random_state=0, max_iter=50, C=1.0), (X, y), new),
                 "KernelClassifier": (
                     lambda k=kernel: KernelClassifier(k, random_state=0, max_iter=50),
                     cases.rows((X, y)),
@@ -240,10 +240,12 @@ def new_inputs() -> Iterator[Trial]:
             for name, (make, data, other) in models.items():
                 judged(trial, f"{factor:.0e}, {kernel}, {name}", probe(make, *data, other))
         for name, form in (("sparse", sparse), ("dicts", dicts)):
-            linear = lambda: ChainCRF("linear", random_state=0, max_iter=50)  # noqa: E731
+            linear = lambda: ChainCRF("linear", random_state=0, max_iter=50, C=1.0)  # noqa: E731
             judged(trial, f"{factor:.0e}, {name}, new", probe(linear, form(X), y, form(new)))
             judged(trial, f"{factor:.0e}, {name}, fit", probe(linear, form(new), y))
-        judged(trial, f"{factor:.0e}, sparse rbf", probe(lambda: ChainCRF("rbf", random_state=0), sparse(new), y))
+        judged(
+            trial, f"{factor:.0e}, sparse rbf", probe(lambda: ChainCRF("rbf", random_state=0, C=1.0), sparse(new), y)
+        )
     yield trial
 
 
@@ -267,8 +269,8 @@ def long_sequences(n_tokens: int) -> Iterator[Trial]:
     X = np.eye(3)[y] + 0.7 * rng.normal(size=(n_tokens, 3))
 
     def action() -> None:
-        ask_long(ChainCRF("linear", max_iter=100).fit([X], [y]), [X], [y])
-        ask_long(ChainCRF("rbf", n_components=20, random_state=0, max_iter=100).fit([X], [y]), [X], [y])
+        ask_long(ChainCRF("linear", max_iter=100, C=1.0).fit([X], [y]), [X], [y])
+        ask_long(ChainCRF("rbf", n_components=20, random_state=0, max_iter=100, C=1.0).fit([X], [y]), [X], [y])
 
     judged(trial, f"{n_tokens} tokens", outcome(action))
     yield trial

@@ -7,7 +7,7 @@ task needs the inputs of only two parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import cast
@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from kernelcrf.arrays import Array, Config, Floats, Inputs, Places, UserData, is_sparse
 from kernelcrf.basis.choice import capacity_for, find_rule
 from kernelcrf.basis.distinct import Distinct, distinct, each
-from kernelcrf.basis.factor import Basis, row_blocks
+from kernelcrf.basis.factor import Basis, row_blocks, stack
 from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap, zero_kernel
 from kernelcrf.basis.growth import Rule
 from kernelcrf.basis.panels import in_double
@@ -31,8 +31,8 @@ from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Corpus, WholeGap, atom_scores, input_of, out_of_span, residual_of, size_of
 from kernelcrf.fitting.digest import digest_legal, digest_texts
-from kernelcrf.fitting.sequences import LabelledSequences, nearest
-from kernelcrf.graphs.structure import Legal
+from kernelcrf.fitting.sequences import LabelledSequences, divide, nearest
+from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.partitions.chains import ChainPartition
@@ -140,6 +140,11 @@ class DistributedSequences(Corpus):
             parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(names,))
         return [DistributedPartition(self.cluster, parts)]
 
+    def hold_out(self, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
+        """Fetch about `n_tokens` tokens, the same as for data in one process, and divide them in this process."""
+        drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
+        return divide(_join([part for part, _ in drawn]), np.concatenate([keys for _, keys in drawn]), n_tokens)
+
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         """Return the optimality gap over all functions of the kernels' spaces, not only over those of the landmarks.
 
@@ -189,6 +194,23 @@ class DistributedSequences(Corpus):
         found = self.cluster.fetch(pairs)
         best = np.stack([distances for _, distances in found]).argmin(axis=0)
         return np.asarray(np.stack([places for places, _ in found])[best, np.arange(len(best))])
+
+
+def _join(parts: Sequence[LabelledSequences]) -> LabelledSequences:
+    """Return all sequences of the parts."""
+    chains = Chains.from_lengths(np.concatenate([part.chains.lengths for part in parts]))
+    labels, n_labels = np.concatenate([part.labels for part in parts]), parts[0].n_labels
+    allowed = [np.eye(n_labels, dtype=bool)[part.labels] if part.allowed is None else part.allowed for part in parts]
+    weights = [np.ones(part.chains.n_samples) if part.weights is None else part.weights for part in parts]
+    return LabelledSequences(
+        stack([part.X for part in parts]),
+        replace(chains, numbers=np.concatenate([part.chains.numbers for part in parts])),
+        labels,
+        n_labels,
+        None if (labels >= 0).all() else np.concatenate(allowed),
+        None if all(part.weights is None for part in parts) else np.concatenate(weights),
+        parts[0].legal,
+    )
 
 
 # A worker calls the functions below with one part.

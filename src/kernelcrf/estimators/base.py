@@ -59,6 +59,7 @@ POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
+PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
 LIKELY_LANDMARKS = 500
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 
@@ -96,7 +97,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
     _: KW_ONLY
-    C: Annotated[float | str, either(*PRIOR_VARIANCE.constraints, one_of("evidence"))] = 1.0
+    C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = 1.0
     laplace: Annotated[bool, FLAG] = False
     solver: Annotated[str | Solver, SOLVER] = "auto"
     tol: Annotated[float, POSITIVE] = 1e-4
@@ -157,13 +158,13 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _by_evidence(self) -> bool:
-        return isinstance(self.C, str)
+        return isinstance(self.C, str) and self.C == "evidence"
 
     def _first_C(self) -> float:
         """Return the prior variance C at the start of a fit, before a search changes it."""
-        if not self._by_evidence:
+        if not isinstance(self.C, str):
             return float(self.C)
-        return FIRST_C if self._earlier is None else float(self.C_)
+        return FIRST_C if self._earlier is None or not self._by_evidence else float(self.C_)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -190,20 +191,21 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     def _train(
         self,
         problem: Problem,
-        by_evidence: Collection[str],
+        with_C: Collection[str],
         start: Start | None,
         seed: int,
         structure: SearchSettings | None = None,
     ) -> Trained:
         """Fit a problem with the settings that the parameters define; warn if the fit does not reach `tol`.
 
-        by_evidence : the names of the terms whose prior variance is C.
+        with_C : the names of the terms whose prior variance is C.
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
         """
         optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
         plan = Plan(
-            by_evidence=by_evidence if self._by_evidence else (),
+            by_evidence=with_C if self._by_evidence else (),
+            by_held_out=with_C if isinstance(self.C, str) and self.C == "auto" else (),
             kernel_terms=[term.name for term in optimized],
             n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
             laplace=bool(self.laplace),

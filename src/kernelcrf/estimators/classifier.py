@@ -46,9 +46,10 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
         Kernel of rows. gamma="scale" uses the variance of X weighted by `sample_weight`.
-    C : float or "evidence"
+    C : float, "auto" or "evidence"
         The prior covariance of the latent function of each class is C times the kernel. With two classes this is
-        GaussianProcessClassifier with the kernel 2 C k. "evidence" chooses the C that maximises the evidence.
+        GaussianProcessClassifier with the kernel 2 C k. "auto" chooses a power of 10 on held-out rows, and "evidence"
+        maximises the evidence.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     label_kernel : "delta", "centred" or (L, L) array
         Kernel on classes. A positive semi-definite matrix lets similar classes learn from each other.

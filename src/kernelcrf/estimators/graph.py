@@ -66,8 +66,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
         Kernel of the node features.
-    C, C_label : float or "evidence", float
-        Prior variances of the weights of inputs, and of constants; "evidence" chooses C to maximise the evidence.
+    C, C_label : float, "auto" or "evidence"; float
+        Prior variances of the weights of inputs, and of constants. "auto" chooses C on held-out graphs, as a power of
+        10; "evidence" maximises the evidence.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel of the edge features or, if there are none, of the features of both nodes; None ignores inputs of edges.
     directed : bool

@@ -54,8 +54,9 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         Kernel on the values of a variable: "delta" treats all values as unrelated; the others need numbers.
     gamma : float or None
         Gamma of the kernel, if it has one.
-    C : float or "evidence"
-        Prior variance of all potentials; "evidence" chooses the C that maximises the evidence.
+    C : float, "auto" or "evidence"
+        Prior variance of all potentials. "auto" chooses a power of 10 on held-out rows; "evidence" maximises the
+        evidence.
     structure : "auto", "full", "tree", "none" or pairs of column numbers
         Pairs of variables that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the
         pairs of a Chow-Liu tree, "none" no pair; or a list of pairs.

@@ -44,8 +44,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     Parameters
     ----------
     kernel, gamma, degree, coef0 : as in ChainCRF
-    C, C_label : float or "evidence", float
-        Prior variances of the weights of inputs, and of constants; "evidence" chooses C to maximise the evidence.
+    C, C_label : float, "auto" or "evidence"; float
+        Prior variances of the weights of inputs, and of constants. "auto" chooses C on held-out rows, as a power of 10;
+        "evidence" maximises the evidence.
     structure : "auto", "full", "tree", "none" or pairs of label numbers
         Pairs of labels that interact: "auto" learns them by structure search, "full" uses all pairs, "tree" the pairs
         of a Chow-Liu tree, "none" no pair; or a list of pairs.

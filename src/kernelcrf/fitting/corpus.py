@@ -29,6 +29,9 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import Partition, RowPartition
 from kernelcrf.terms import Term
 
+# One of this many samples is held out to choose C.
+HELD_OUT = 5
+
 
 @dataclass(frozen=True, eq=False)
 class WholeGap:
@@ -81,6 +84,13 @@ class Corpus(ABC):
     @abstractmethod
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
         """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
+
+    @abstractmethod
+    def hold_out(self, n_tokens: int) -> tuple[Corpus, Corpus] | None:
+        """Return most samples for training, and the others to be held out; None if there are too few samples.
+
+        If there are more than `n_tokens` tokens, some of them may be left out.
+        """
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         """Return the indices of the sequence and the token of each landmark, one row per landmark.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Labels
 from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus
+from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, LocalCorpus
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
@@ -53,6 +53,15 @@ class LabelledGraphs(LocalCorpus):
         if self.weights is not None:
             return float(self.weights.sum())
         return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
+
+    def hold_out(self, n_tokens: int) -> tuple[LabelledGraphs, LabelledGraphs] | None:
+        """Return all samples twice: with the weight 0 for every fifth sample, to train, and for the others, to test."""
+        n = len(self.labels) if self.samples is None else int(np.max(self.samples, initial=-1)) + 1
+        if n < HELD_OUT:
+            return None
+        weights = np.ones(n) if self.weights is None else self.weights
+        is_held_out = np.arange(n) % HELD_OUT == HELD_OUT - 1
+        return replace(self, weights=weights * ~is_held_out), replace(self, weights=weights * is_held_out)
 
     def entries(self, templates: Collection[str]) -> int:
         """Return the cost of exact inference with some kinds of cliques, the size of all tables of the clique tree."""

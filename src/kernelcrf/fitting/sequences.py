@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Flags, Floats, Inputs, Labels, Places, UserData
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import CliqueFeatures, Corpus, LocalCorpus, input_of
+from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, input_of
 from kernelcrf.fitting.digest import Words, digest_legal, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -34,6 +34,9 @@ from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
 from kernelcrf.terms import Term
+
+PIECE = 100
+GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +58,55 @@ class LabelledSequences(LocalCorpus):
 
     def only_weighted(self) -> LabelledSequences:
         """Return the data without sequences of weight 0; the other sequences keep their numbers."""
-        if self.weights is None or self.weights.all():
-            return self
-        kept = self.weights > 0
+        return self if self.weights is None or self.weights.all() else self.only(self.weights > 0)
+
+    def only(self, kept: Flags) -> LabelledSequences:
+        """Return the sequences for which `kept` is True; they keep their numbers."""
         nodes = np.repeat(kept, self.chains.lengths)
         labels = self.labels[nodes]
         allowed = None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes]
-        weights = self.weights[kept]
+        weights = None if self.weights is None else self.weights[kept]
         return replace(
             self, X=self.X[nodes], chains=self.chains.only(kept), labels=labels, allowed=allowed, weights=weights
         )
+
+    def draw(self, n_tokens: int) -> tuple[LabelledSequences, Array]:
+        """Draw pieces of sequences, evenly from all data: at most PIECE tokens each, and about `n_tokens` in total.
+
+        Return the pieces, and the key of each piece. Keys depend only on the numbers of the sequences, and pieces with
+        small keys are drawn first. A piece may start and end with any label.
+        """
+        offsets, numbers = self.chains.offsets, self.chains.numbers
+        counts = -(-self.chains.lengths // PIECE)
+        sequence = np.repeat(np.arange(len(counts)), counts)
+        place = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
+        start = offsets[sequence] + PIECE * place
+        lengths = np.minimum(start + PIECE, offsets[sequence + 1]) - start
+        number = sequence if numbers is None else numbers[sequence]
+        # Multiples of the golden ratio are spread evenly, modulo 1.
+        keys = (number.astype(np.uint64) + STRIDE * place.astype(np.uint64)) * GOLDEN
+        drawn = _smallest(keys, lengths, n_tokens)
+        chains = replace(Chains.from_lengths(lengths[drawn]), numbers=number[drawn])
+        nodes = np.arange(chains.n_nodes) + np.repeat(start[drawn] - chains.offsets[:-1], lengths[drawn])
+        every = np.ones(self.n_labels, bool)
+        pieces = replace(
+            self,
+            X=self.X[nodes],
+            chains=chains,
+            labels=self.labels[nodes],
+            allowed=None if self.allowed is None else self.allowed[nodes],
+            weights=None if self.weights is None else self.weights[sequence[drawn]],
+            legal=None if self.legal is None else replace(self.legal, first=every, last=every),
+        )
+        return pieces, keys[drawn]
+
+    def hold_out(self, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
+        """Draw about `n_tokens` tokens; return four fifths of the sequences for training, and one to be held out.
+
+        If there are fewer than five sequences, their pieces are divided. If there are fewer than five pieces too,
+        return None.
+        """
+        return divide(*self.draw(n_tokens), n_tokens)
 
     def rows(self, name: str) -> Inputs:
         """Return the inputs of all tokens; `name` is not used, since sequences have one input."""
@@ -105,6 +147,25 @@ class LabelledSequences(LocalCorpus):
         if indices is None:
             indices = nearest(input_of(term)[1], features.basis.landmarks, found.inputs, engine)[0]
         return self.places(found.first[indices])
+
+
+def divide(pieces: LabelledSequences, keys: Array, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
+    """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does."""
+    kept = _smallest(keys, pieces.chains.lengths, n_tokens)
+    pieces, keys = pieces.only(kept), keys[kept]
+    _, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
+    if groups.max(initial=0) < HELD_OUT - 1:
+        groups = np.argsort(np.argsort(keys))
+    held_out = np.asarray(groups % HELD_OUT == HELD_OUT - 1)
+    return (pieces.only(~held_out), pieces.only(held_out)) if held_out.any() else None
+
+
+def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
+    """Return which pieces have the smallest keys, as many as have `n_tokens` tokens together."""
+    order = np.argsort(keys, kind="stable")
+    kept = np.zeros(len(keys), bool)
+    kept[order[: 1 + np.searchsorted(np.cumsum(lengths[order]), n_tokens)]] = True
+    return kept
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.evidence import choose_C, choose_kernel, shared_variance
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
+from kernelcrf.fitting.held_out import choose_held_out_C
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 
@@ -25,6 +26,7 @@ class Plan:
     """The options of training beyond a single fit.
 
     by_evidence : names of the terms that share one C, which the evidence chooses.
+    by_held_out : names of the terms that share one C, which held-out samples choose before the fit.
     kernel_terms : names of the terms that share one kernel, whose hyperparameters the evidence chooses.
     n_restarts : number of further searches for hyperparameters after the first.
     laplace : whether the posterior of the weights is kept.
@@ -33,6 +35,7 @@ class Plan:
     """
 
     by_evidence: Collection[str] = ()
+    by_held_out: Collection[str] = ()
     kernel_terms: Collection[str] = ()
     n_restarts: int = 0
     laplace: bool = False
@@ -52,6 +55,9 @@ class Trained:
 def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None = None) -> Trained:
     """Fit a problem with the options of `plan`, starting from the feature maps and weights of `start`, if any."""
     found: Search | None = None
+    if plan.by_held_out:
+        simple = problem if plan.structure is None else problem.only(plan.structure.present)
+        problem = problem.changed(plan.by_held_out, C=choose_held_out_C(simple, plan.by_held_out, settings, start))
     if plan.structure is not None:
         fitted, found = search(problem, settings, plan.structure, start)
     elif plan.checkpoint is not None:

@@ -1,0 +1,103 @@
+"""C="auto": the power of 10 with which held-out samples are likeliest, against fits and likelihoods of its own."""
+
+import numpy as np
+import pytest
+
+from clusters import Inline
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import make_sequences
+from kernelcrf.fitting import held_out
+from kernelcrf.fitting.sequences import PIECE, LabelledSequences, divide
+from kernelcrf.graphs.structure import Chains
+
+SETTINGS = {"kernel": "rbf", "gamma": 0.5, "n_components": None, "tol": 1e-9, "random_state": 0}
+
+
+@pytest.fixture
+def data():
+    return make_sequences(30, random_state=0)
+
+
+def sequences(lengths, n_features=2, n_labels=3):
+    chains, rng = Chains.from_lengths(lengths), np.random.default_rng(0)
+    n = chains.n_nodes
+    return LabelledSequences(rng.normal(size=(n, n_features)), chains, rng.integers(n_labels, size=n), n_labels)
+
+
+def test_the_chosen_C_is_the_best_of_its_neighbours(data, monkeypatch):
+    monkeypatch.setattr(held_out, "SEARCH_TOL", 1e-9)
+    C = ChainCRF(C="auto", **SETTINGS).fit(data.X, data.y).C_
+    own = np.arange(30) % 5 == 4
+    train = [(x, y) for x, y, hold in zip(data.X, data.y, own, strict=True) if not hold]
+    test = [(x, y) for x, y, hold in zip(data.X, data.y, own, strict=True) if hold]
+
+    def likelihood(C):
+        crf = ChainCRF(**{**SETTINGS, "C": C}).fit(*zip(*train, strict=True))
+        return crf.log_prob(*zip(*test, strict=True)).sum()
+
+    values = {factor: likelihood(C * factor) for factor in (0.1, 1.0, 10.0)}
+    assert max(values, key=values.get) == 1.0
+
+
+def test_the_log_likelihood_of_the_ladder_is_that_of_the_held_out_sequences(data, monkeypatch):
+    seen = {}
+    highest = held_out._Ladder.highest
+    monkeypatch.setattr(held_out, "SEARCH_TOL", 1e-9)
+    monkeypatch.setattr(held_out._Ladder, "highest", lambda self: seen.update(ladder=self) or highest(self))
+    ChainCRF(C="auto", **SETTINGS).fit(data.X, data.y)
+    own = np.arange(30) % 5 == 4
+    crf = ChainCRF(C=10.0, **SETTINGS).fit(
+        [x for x, k in zip(data.X, own, strict=True) if not k], [y for y, k in zip(data.y, own, strict=True) if not k]
+    )
+    held = crf.log_prob(*([a for a, k in zip(part, own, strict=True) if k] for part in (data.X, data.y))).sum()
+    assert seen["ladder"].value(1) == pytest.approx(held, rel=1e-4)
+
+
+def test_pieces_do_not_depend_on_how_the_data_are_divided():
+    whole = sequences([3, 250, 0, 90, 1, 120, 40, 7])
+    everything = whole.draw(300)
+    parts = [whole.only(np.arange(8) < 3), whole.only(np.arange(8) >= 3)]
+    drawn = [part.draw(300) for part in parts]
+    keys = np.concatenate([keys for _, keys in drawn])
+    assert set(everything[1]) <= set(keys)
+    assert max(everything[0].chains.lengths) <= PIECE
+    assert 300 <= everything[0].chains.n_nodes < 300 + PIECE
+    train, test = divide(*everything, 300)
+    assert not set(train.chains.numbers) & set(test.chains.numbers)
+    assert train.chains.n_nodes + test.chains.n_nodes == everything[0].chains.n_nodes
+
+
+@pytest.mark.parametrize(("lengths", "n_held_out"), [([4] * 4, None), ([1000], 200), ([20] * 10, 40)])
+def test_few_sequences_are_divided_into_pieces_and_too_few_are_not(lengths, n_held_out):
+    found = sequences(lengths).hold_out(10_000)
+    assert (None if found is None else found[1].chains.n_nodes) == n_held_out
+
+
+def test_with_too_few_sequences_C_is_1():
+    data = make_sequences(3, random_state=0)
+    assert ChainCRF(C="auto", random_state=0).fit(data.X, data.y).C_ == 1.0
+
+
+def test_a_cluster_finds_the_same_C(data):
+    here = ChainCRF(C="auto", **SETTINGS).fit(data.X, data.y)
+    there = ChainCRF(C="auto", **SETTINGS, engine=Inline(forgetful=False)).fit(data.X, data.y)
+    assert there.C_ == here.C_
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-8)
+
+
+def test_an_interrupted_fit_goes_on_with_the_same_C(data, tmp_path):
+    settings = {**SETTINGS, "n_components": 20, "checkpoint": tmp_path / "run"}
+    whole = ChainCRF(**{**settings, "checkpoint": None}).fit(data.X, data.y)
+    with pytest.warns(UserWarning, match="max_iter"):
+        ChainCRF(**settings, max_iter=4).fit(data.X, data.y)
+    again = ChainCRF(**settings).fit(data.X, data.y)
+    assert again.C_ == whole.C_ != 1.0
+    assert again.certificate_.objective == pytest.approx(whole.certificate_.objective, rel=1e-8)
+
+
+def test_constraints_hold_within_pieces():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(150, 2)) for _ in range(8)]
+    y = [["B" if t % 3 == 0 else "I" for t in range(150)] for _ in X]
+    crf = ChainCRF(constraints="BIO", n_components=10, random_state=0).fit(X, y)
+    assert crf.certificate_.status == "optimal"
