@@ -220,7 +220,7 @@ def centred_score(model, x, t, label):
 def test_the_effect_of_a_column_is_the_change_of_the_score(data, kernel, monkeypatch):
     monkeypatch.setattr(explanation, "BLOCK", 2)
     X = [pd.DataFrame(x, columns=["a", "b"]).assign(c=x[:, 0] * x[:, 1]) for x in data.X]
-    model = ChainCRF(kernel, n_components=30, random_state=0).fit(X, data.y)
+    model = ChainCRF(kernel, n_components=30, random_state=0, C=1.0).fit(X, data.y)
     for t in range(3):
         found = model.explain(X[0], t)
         assert {effect.column for effect in found.columns} == {"a", "b", "c"}

@@ -95,7 +95,7 @@ def last_column(text):
 def test_three_lines_from_text_to_scores_equal_the_library(folder):
     templates = default_templates(2)
     train, test = (list(read(folder / name)) for name in ("train.txt", "test.txt"))
-    crf = ChainCRF("linear", random_state=0, solver="lbfgs", C=1.0)
+    crf = ChainCRF("linear", random_state=0, solver="lbfgs")
     crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
     X, y = templates.features([one.x for one in test]), [one.labels for one in test]
     expected = [labels.tolist() for labels in crf.predict(X)]
@@ -117,7 +117,7 @@ def test_three_lines_from_text_to_scores_equal_the_library(folder):
 def test_a_pipeline_is_used_like_its_last_step(tmp_path):
     data, model, file = make_sequences(20, random_state=0), tmp_path / "pipe.kcrf", tmp_path / "data.jsonl"
     X, y = [x * [1.0, 1000.0] for x in data.X], [list(map(str, labels)) for labels in data.y]
-    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=10, random_state=0))
+    pipe = make_pipeline(PerToken(StandardScaler()), ChainCRF(n_components=10, random_state=0, C=1.0))
     kernelcrf.save(pipe.fit([pd.DataFrame(x, columns=["a", "b"]) for x in X], y), model)
     write(file, [Record("vectors", x, labels, None, "") for x, labels in zip(X, y, strict=True)])
     result = run("tag", model, file, "--marginals", "--n-best", 2)
@@ -145,7 +145,7 @@ def test_public_data_from_the_shell_score_as_in_the_library(data_folder, tmp_pat
     scores = json.loads(run("evaluate", model, test, "--json").stdout)["scores"]
     train, held = list(read(tmp_path / "train.txt")), list(read(test))
     templates = default_templates(len(train[0].x[0]))
-    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs", C=1.0)
+    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs")
     crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
     predicted = [labels.tolist() for labels in crf.predict(templates.features([one.x for one in held]))]
     assert tagged == predicted
@@ -440,7 +440,7 @@ def test_help_fits_a_screen_and_its_example_runs(folder, tmp_path, monkeypatch, 
 def test_defaults_and_names_of_the_options_are_those_of_the_library():
     defaults = {name: parameter.default for name, parameter in inspect.signature(training.ChainCRF).parameters.items()}
     own = {name: parameter.default for name, parameter in inspect.signature(cli.fit).parameters.items()}
-    own["C"] = float(own.pop("c"))
+    own["C"] = own.pop("c")
     own["random_state"] = defaults["random_state"] = own.pop("seed")
     shared = defaults.keys() & own.keys()
     assert {"kernel", "C", "gamma", "n_components", "tol", "max_iter", "n_jobs"} < shared

@@ -63,7 +63,9 @@ def fit(
             autocompletion=lambda: ["auto", *KERNELS],
         ),
     ] = "auto",
-    c: Annotated[str, typer.Option("--C", "-C", metavar="X", help="Prior variance; evidence chooses it.")] = "1.0",
+    c: Annotated[
+        str, typer.Option("--C", "-C", metavar="X", help="Prior variance: a number, auto or evidence.")
+    ] = "auto",
     gamma: Annotated[str, typer.Option(metavar="X", help="Of the kernel: a number, scale or auto.")] = "scale",
     n_components: Annotated[int, typer.Option(metavar="N", help="Number of landmarks.")] = 500,
     constraints: Annotated[

@@ -26,8 +26,8 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.parameters import ValidatedEstimator, set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Problem, sharing_inputs
-from kernelcrf.fitting.evidence import FIRST_C
 from kernelcrf.fitting.fit import Callback, Settings, Start
+from kernelcrf.fitting.held_out import FIRST_C
 from kernelcrf.fitting.structure_search import SearchSettings
 from kernelcrf.fitting.training import Plan, Trained, train
 from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel

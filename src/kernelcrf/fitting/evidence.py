@@ -6,7 +6,8 @@ The prior variance C is found by MacKay's fixed point. With the notation of `lap
 
 The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, which is exact for
 a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, and without delta C would be too
-small. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous fit.
+small. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous fit. If
+determinants are estimated, the search starts at the C that `held_out` chooses, because each of its steps is expensive.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
 within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts
@@ -32,6 +33,7 @@ from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
+from kernelcrf.fitting.held_out import FIRST_C, choose_held_out_C
 from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
@@ -39,9 +41,8 @@ from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.linear_systems import solve_cg
 from kernelcrf.solvers.preconditioners import Preconditioning, has_single_nodes
 
-FIRST_C = 1.0
 LEAST_C, MOST_C = 1e-6, 1e6
-CLOSE, MOST_STEPS, LONGEST_STEP, C_RANGE = 0.03, 30, np.log(30.0), 100.0
+CLOSE, CLOSE_BY_DRAWS, MOST_STEPS, LONGEST_STEP, C_RANGE = 0.03, 0.1, 30, np.log(30.0), 100.0
 EXACT_IN_SEARCH, SEARCH_DRAWS, VALUE_DRAWS, SEARCH_RTOL = 1000, 4, 16, 1e-2
 PATH_RTOL, PATH_STEPS = 1e-2, 100
 DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
@@ -52,21 +53,25 @@ def shared_variance(fitted: Fit, free: Collection[str]) -> float:
     return next(term.C for term in fitted.layout.terms if term.name in free)
 
 
-def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, bool]:
+def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, Laplace | None]:
     """Find the C that maximises the evidence, by MacKay's fixed point.
 
-    Return the fit with this C, and whether the search converged. The search starts from `fitted`.
+    Return the fit with this C, and its evidence, or None if the search did not converge. It starts from `fitted`.
 
     free : names of the terms that share this C; all other terms keep their C.
     """
     settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
     known = None if is_exact else Preconditioning.of(fitted.objective)
+    if not is_exact and shared_variance(fitted, free) == FIRST_C:
+        C = choose_held_out_C(fitted.problem, free, settings, Start(fitted.maps))
+        fitted = solve(fitted.problem.changed(free, C=C), fitted.features, settings, Start(weights=fitted.weights))
     x, before = float(np.log(shared_variance(fitted, free))), None
     for _ in range(MOST_STEPS):
-        move = float(np.log(_fixed_point(fitted, free, known))) - x
-        if abs(move) <= CLOSE:
-            return fitted, True
+        found = _approximate(fitted, SEARCH_DRAWS, known)
+        move = float(np.log(_fixed_point(fitted, free, known, found))) - x
+        if abs(move) <= (CLOSE if is_exact else CLOSE_BY_DRAWS):
+            return fitted, found
         step = _secant(x, move, before)
         before = x, move
         x = float(np.clip(x + step, np.log(LEAST_C), np.log(MOST_C)))
@@ -74,15 +79,14 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
             break
         problem = fitted.problem.changed(free, C=float(np.exp(x)))
         fitted = solve(problem, fitted.features, settings, Start(weights=fitted.weights))
-    return fitted, False
+    return fitted, None
 
 
-def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None) -> float:
+def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None, found: Laplace) -> float:
     """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms.
 
     The result is between LEAST_C and MOST_C. The head of this module defines gamma and delta.
     """
-    found = _approximate(fitted, SEARCH_DRAWS, known)
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
     gamma = found.n_effective if chosen.all() else found.determined(chosen)

@@ -25,7 +25,7 @@ from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of
 FIRST_C = 1.0
 MOST_TOKENS, MOST_LANDMARKS = 10_000, 500
 LEAST_POWER, MOST_POWER = -3, 4
-SEARCH_TOL = 1e-2
+SEARCH_TOL, SEARCH_ITERATIONS = 1e-2, 200
 LEAST_GAIN = 1e-6
 
 
@@ -42,6 +42,7 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
         settings,
         n_components=n if isinstance(n, int) else MOST_LANDMARKS,
         tol=max(settings.tol, SEARCH_TOL),
+        max_iter=SEARCH_ITERATIONS,
         certify_full=False,
         random_state=0,
         callback=None,

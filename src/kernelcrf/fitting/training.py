@@ -64,23 +64,30 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
         fitted = plan.checkpoint.resume(problem, settings, start)
     else:
         fitted = fit(problem, settings, start)
+    around = None
     if plan.by_evidence or plan.kernel_terms:
-        fitted = _choose_by_evidence(fitted, settings, plan)
+        fitted, around = _choose_by_evidence(fitted, settings, plan)
     elif not plan.laplace:
         return Trained(fitted, None, found)
-    n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
-    around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws)
+    if around is None or plan.laplace:
+        n_draws = N_DRAWS if plan.laplace else N_DRAWS // 4
+        around = laplace(fitted.objective, fitted.solution.evaluation, n_draws=n_draws)
     return Trained(fitted, around if plan.laplace else replace(around, posterior=None), found)
 
 
-def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> Fit:
-    """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge."""
+def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace | None]:
+    """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge.
+
+    Return the fit, and its evidence if the search has computed it.
+    """
     present = {term.name for term in fitted.layout.terms}
     free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
+    around = None
     if names:
         fitted, converged = choose_kernel(fitted, names, free, settings, plan.n_restarts)
     else:
-        fitted, converged = choose_C(fitted, free, settings)
+        fitted, around = choose_C(fitted, free, settings)
+        converged = around is not None
     if not converged:
         ended = [f"C={shared_variance(fitted, free):.3g}"] if free else []
         ended += [str(term.kernel) for term in fitted.layout.terms if term.name in names][:1]
@@ -92,5 +99,5 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> Fit:
         )
     if settings.n_components == "auto":
         # How many landmarks `tol` needs depends on C and the kernel.
-        return fit(fitted.problem, settings)
-    return with_gap_full(fitted) if settings.certify_full else fitted
+        return fit(fitted.problem, settings), None
+    return with_gap_full(fitted) if settings.certify_full else fitted, around
