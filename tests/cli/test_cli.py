@@ -285,6 +285,20 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
     assert not model.exists()
 
 
+def test_held_out_data_choose_C(folder, tmp_path):
+    train, dev, model = folder / "train.txt", folder / "test.txt", tmp_path / "m.kcrf"
+    head, *rows, last = run("fit", train, model, "--dev", dev, "--set", "solver=lbfgs").stdout.splitlines()
+    assert head.split() == ["C", "span", "F1", "seconds"]
+    scores = {float(C): float(f1) for C, f1, _ in map(str.split, rows)}
+    crf = kernelcrf.load(model)
+    assert max(scores, key=scores.get) == crf.C_
+    assert f"; C={crf.C_:g};" in last
+    assert not crf.warm_start
+    own = json.loads(run("evaluate", model, dev, "--json").stdout)["scores"]["span_f1"]["value"]
+    assert scores[crf.C_] == pytest.approx(own, abs=1e-4)
+    assert "-C 3 cannot be combined with --dev" in run("fit", train, model, "--dev", dev, "-C", 3).stderr
+
+
 def test_a_fit_with_missing_labels_says_that_it_has_no_certificate(tmp_path):
     lines = [
         {"tokens": [["the"], ["dog"]], "labels": ["D", None]},

@@ -66,6 +66,7 @@ def fit(
     c: Annotated[
         str, typer.Option("--C", "-C", metavar="X", help="Prior variance: a number, auto or evidence.")
     ] = "auto",
+    dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data that choose C.")] = None,
     gamma: Annotated[str, typer.Option(metavar="X", help="Of the kernel: a number, scale or auto.")] = "scale",
     n_components: Annotated[int, typer.Option(metavar="N", help="Number of landmarks.")] = 500,
     constraints: Annotated[
@@ -97,7 +98,7 @@ def fit(
         "n_jobs": n_jobs,
         "random_state": seed,
     }
-    run(data, model, format, templates, named, settings or [])
+    run(data, model, format, templates, named, settings or [], dev)
 
 
 @app.command()

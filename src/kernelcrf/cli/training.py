@@ -8,39 +8,52 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
+from copy import copy
+from itertools import takewhile
 
 import typer
 
 from kernelcrf import ChainCRF
+from kernelcrf.arrays import UserData
 from kernelcrf.cli.files import check_apart, inputs, read_templates
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import FormatError, read
+from kernelcrf.formats import FormatError, Record, read
+from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.solvers.loop import INTERRUPTED
+
+POWERS = (1, 2, 3, 4)
 
 
 def fit(
-    data: str, model: str, format: str | None, templates: str | None, named: Mapping[str, object], settings: list[str]
+    data: str,
+    model: str,
+    format: str | None,
+    templates: str | None,
+    named: Mapping[str, object],
+    settings: list[str],
+    dev: str | None,
 ) -> None:
     """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
 
     named, settings : parameters of ChainCRF, from options of their own and from --set NAME=VALUE.
+    dev : a file of held-out sequences that choose C, or None.
     """
     started = time.perf_counter()
-    check_apart(model, [data, templates])
-    records = list(read(data, format))
-    unlabelled = next((record for record in records if record.labels is None), None)
-    if unlabelled is not None:
-        raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
+    check_apart(model, [data, templates, dev])
+    records = _read_labelled(data, format)
     made = read_templates(records[0], templates)
     parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings)
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
-    y = [record.labels for record in records]
-    with warnings.catch_warnings(record=True) as caught:
-        crf.fit(inputs(records, made), y, None if set(weights) == {1.0} else weights)
+    train = inputs(records, made), [record.labels for record in records], None if set(weights) == {1.0} else weights
+    if dev is None:
+        caught = _fit(crf, train)
+    elif crf.C != "auto":
+        raise typer.BadParameter(f"-C {crf.C} cannot be combined with --dev, which chooses C: omit one of them")
+    else:
+        held_out = _read_labelled(dev, format)
+        crf, caught = _climb(crf, train, inputs(held_out, made), [record.labels for record in held_out])
     certificate = crf.certificate_
-    if certificate.status == INTERRUPTED:
-        raise KeyboardInterrupt
     if made is not None:
         made.attach(crf)
     # verbose is reset, so that the model file is the same with and without a terminal.
@@ -48,7 +61,7 @@ def fit(
     for warning in caught:
         warnings.warn(f"{model}: {warning.message}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
-    chosen = f"; C={crf.C_:.3g}, by {crf.C}" if isinstance(crf.C, str) else ""
+    chosen = f"; C={crf.C_:.3g}, by {crf.C}" if isinstance(crf.C, str) else f"; C={crf.C_:g}" if dev else ""
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
@@ -56,6 +69,56 @@ def fit(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
         f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s"
     )
+
+
+def _read_labelled(path: str, format: str | None) -> list[Record]:
+    records = list(read(path, format))
+    unlabelled = next((record for record in records if record.labels is None), None)
+    if unlabelled is not None:
+        raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
+    return records
+
+
+def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:
+    """Fit to inputs, labels and weights, and return the warnings of the fit."""
+    with warnings.catch_warnings(record=True) as caught:
+        crf.fit(*train)
+    if crf.certificate_.status == INTERRUPTED:
+        raise KeyboardInterrupt
+    return caught
+
+
+def _climb(
+    crf: ChainCRF, train: tuple[UserData, ...], X: UserData, y: list[UserData]
+) -> tuple[ChainCRF, list[warnings.WarningMessage]]:
+    """Fit with C = 1, and with larger or smaller powers of 10 while the score on X and y increases.
+
+    Print a table of the scores, and return the best model with the warnings of its fit. The score is F1 if the labels
+    are spans, else the fraction of correct tokens. Each fit uses the vocabulary and the weights of the one before it.
+    """
+    crf.set_params(warm_start=True)
+    best: tuple[float, ChainCRF, list[warnings.WarningMessage]] | None = None
+
+    def improves(power: int) -> bool:
+        nonlocal best
+        started = time.perf_counter()
+        caught = _fit(crf.set_params(C=10.0**power), train)
+        is_span = are_spans(crf.classes_.tolist())
+        score = float(span_f1(y, crf.predict(X), zero_division=0)) if is_span else crf.score(X, y)
+        if best is None:
+            echo(f"{'C':>8}  {'span F1' if is_span else 'accuracy'}  seconds")
+        echo(f"{crf.C:>8g}  {score:8.4f}  {time.perf_counter() - started:7.1f}")
+        if best is not None and score <= best[0]:
+            return False
+        best = score, copy(crf), caught
+        return True
+
+    improves(0)
+    for direction in (1, -1):
+        if list(takewhile(improves, [direction * power for power in POWERS])):
+            break
+    assert best is not None
+    return best[1].set_params(warm_start=False), best[2]
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
