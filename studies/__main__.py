@@ -35,7 +35,7 @@ STUDIES = {
         "label_efficiency_letters active_learning evidence calibration | pictures"
     ),
     "speed": (
-        "training tagging streaming evaluation letters classifier growth graphs startup getting_started "
+        "training penalties tagging streaming evaluation letters classifier growth graphs startup getting_started "
         "chain_inference missing_labels | solvers basis cluster commits"
     ),
     "reliability": (

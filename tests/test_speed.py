@@ -1,10 +1,11 @@
-"""Guard against slowness: the ratios of studies/speed/evaluation.py at small size, with bounds above the noise."""
+"""Guard against slowness: ratios and numbers of studies/speed at small size, with bounds above the noise."""
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from studies.speed import evaluation
+from kernelcrf import ChainCRF
+from studies.speed import evaluation, penalties
 
 
 @pytest.mark.skipif(
@@ -22,3 +23,11 @@ def test_an_evaluation_stays_close_to_the_bare_products(n_labels, bound):
             return
     assert best["evaluate"] < bound
     assert best["hessian"] < bound
+
+
+def test_a_large_C_needs_a_limited_number_of_passes(data_folder):
+    X, y = penalties.data("WNUT-17", 200)
+    for C, most in ((1.0, 30), (100.0, 150)):
+        crf = ChainCRF("linear", C=C, tol=1e-3, random_state=0).fit(X, y)
+        assert crf.certificate_.status == "optimal"
+        assert crf.gap_curve_[-1, 1] < most
