@@ -31,7 +31,7 @@ from studies.common import ROOT
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
 STUDIES = {
     "accuracy": (
-        "figure_1 prosody letters gpstruct tagging_tasks proteins multilabel structure "
+        "figure_1 defaults prosody letters gpstruct tagging_tasks proteins multilabel structure "
         "label_efficiency_letters active_learning evidence calibration | pictures"
     ),
     "speed": (
