@@ -41,5 +41,5 @@ def test_facts_are_those_of_the_model():
 def test_facts_of_a_model_with_a_kernel_of_several_parts():
     X, y = [np.eye(3)] * 3, [["a", "b", "a"]] * 3
     crf = ChainCRF(ConstantKernel(2.0) * RBF(0.5), C=1.0).fit(X, y)
-    assert summarise(crf)["settings"] == {"kernel": "1.41**2 * RBF(length_scale=0.5)"}
+    assert summarise(crf)["settings"] == {"C": 1.0, "kernel": "1.41**2 * RBF(length_scale=0.5)"}
     assert "RBF(length_scale=0.5)" in crf._repr_html_()

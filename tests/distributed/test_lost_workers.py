@@ -173,10 +173,10 @@ def test_data_larger_than_memory_are_spilled():
                 spilled.append(sum(client.run(lambda dask_worker: dask_worker.data.spilled_total.disk).values()))
 
         engine = Watched(client, told, n_partitions=10)
-        there = ChainCRF(**LINEAR, C=1e-3, engine=engine).fit(SequenceSources(sources))
+        there = ChainCRF(**{**LINEAR, "C": 1e-3}, engine=engine).fit(SequenceSources(sources))
     assert max(spilled) > 15e6
     parts = [source() for source in sources]
     X = [x for part in parts for x in np.split(part.X, 200)]
     y = [part.y[low : low + 20] for part in parts for low in range(0, 4000, 20)]
-    same(there, ChainCRF(**LINEAR, C=1e-3).fit(X, y), X[:200])
+    same(there, ChainCRF(**{**LINEAR, "C": 1e-3}).fit(X, y), X[:200])
     assert repr(there.engine) == "DaskEngine()"

@@ -105,7 +105,7 @@ def test_newton_cg_solves_as_far_as_it_pays(objective, monkeypatch, gap, tol, ex
 
 def test_the_record_keeps_the_best_point_and_the_greatest_bound(objective):
     n, seen = objective.layout.size, []
-    progress = Progress(objective, 1e-4, 2, seen.append)
+    progress = Progress(objective, 1e-4, 2, lambda history: seen.append(history[-1]))
     near = minimise(objective, Newton(), np.zeros(n), tol=1e-2).theta
     points = [objective.evaluate(theta) for theta in (np.zeros(n), near, np.ones(n), near * 1.01)]
     for k, at in enumerate(points):
