@@ -3,6 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelcrf.solvers import Newton
+from kernelcrf.solvers.loop import minimise
 from objectives import enumerated_value, random_objective
 
 KINDS = {
@@ -138,3 +140,12 @@ def test_noise_is_estimated_at_scores_of_any_size(objective, size):
     sizes = np.concatenate([partition.score_sizes(objective.layout, state) for partition, state in pairs])
     expected = np.finfo(np.float64).eps * (sizes.sum() + 8 * sizes.max() * np.linalg.norm(sizes / sizes.max()))
     assert objective.noise(at) == pytest.approx(expected, rel=1e-10, abs=0)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9, 1e12])
+def test_no_bound_exceeds_the_optimum_however_far_the_point(size):
+    objective = random_objective(5)
+    best = minimise(objective, Newton(), np.zeros(objective.layout.size), tol=1e-9).certificate.objective
+    rng = np.random.default_rng(1)
+    points = [size * rng.normal(size=objective.layout.size) for _ in range(50)]
+    assert max(objective.evaluate(theta).lower_bound for theta in points) <= best

@@ -37,6 +37,8 @@ from kernelcrf.engines.local import LocalEngine, Total
 from kernelcrf.partitions.partition import LinearBound, Partition, PartitionState, RowPartition, Scores, Sums
 from kernelcrf.terms import Layout
 
+ROUNDING = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -135,9 +137,10 @@ class Objective:
         """
         if not self.is_convex:
             return -np.inf
-        if bound is None:
-            return value - 0.5 * sum(self.layout.squared_dual_norms(gradient).values())
-        return bound.constant - 0.5 * sum(self.layout.squared_dual_norms(bound.slope).values())
+        constant, slope = (value, gradient) if bound is None else (bound.constant, bound.slope)
+        # Far from the optimum both numbers are huge, and the rounding of their difference may exceed the optimum.
+        half = 0.5 * sum(self.layout.squared_dual_norms(slope).values())
+        return constant - half * (1 + ROUNDING * float(np.finfo(self.dtype).eps))
 
     def gap(self, at: Evaluation) -> float:
         """Return the objective minus its lower bound at an evaluated point.
