@@ -73,11 +73,6 @@ class Certificate:
             if gap is not None and gap < -self.rounding * max(1.0, abs(self.objective)):
                 raise ArithmeticError(f"{name} is {gap:.3g}: expected at least 0; please report this bug")
 
-    @classmethod
-    def of_tempered(cls) -> Certificate:
-        """Return a certificate without bounds, for a model whose weights were divided by a temperature."""
-        return cls(np.nan, -np.inf, TEMPERED)
-
     @property
     def is_certified(self) -> bool:
         """Return whether the certificate has a bound on the distance to the optimum."""

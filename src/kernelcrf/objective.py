@@ -161,25 +161,18 @@ class Objective:
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
         """Return the objective along a direction from an evaluated point, for a line search. It costs half a pass."""
-        n_jobs = self.engine.n_jobs
-        scores = self.engine.map(
-            lambda partition: partition.direction(self.layout, direction, n_jobs), self.partitions, self.costs
-        )
+        layout, n_jobs = self.layout, self.engine.n_jobs
+        scores = self.engine.map(lambda own: own.direction(layout, direction, n_jobs), self.partitions, self.costs)
         return Ray(self, start, direction, tuple(scores))
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:
         """Return the product of the Hessian with v. It costs one pass; `at` must be evaluated with curvature=True."""
-        n_jobs = self.engine.n_jobs
-        total = self.sum(lambda k: self.partitions[k].hessian_product(self.layout, at.parts[k], v, n_jobs))
+        total = self.sum(lambda k: self.partitions[k].hessian_product(self.layout, at.parts[k], v, self.engine.n_jobs))
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
-
-        It keeps covariances within cliques and omits covariances between cliques.
-        """
-        n_jobs = self.engine.n_jobs
-        total = self.sum(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, n_jobs))
+        """Return the product of v with the approximation (30) of the Hessian, without covariances between cliques."""
+        total = self.sum(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, self.engine.n_jobs))
         return total + self.layout.times_lam(v)
 
     def entropy(self, at: Evaluation) -> float:

@@ -9,6 +9,7 @@ from kernelcrf.answers.selection import draw_batch
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.inference import chain
+from kernelcrf.models.base import rng_of
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_features_never_seen_have_their_prior(most_exact, monkeypatch, tmp_path)
     rows = [sp.csr_array(new[0])]
     n = 32 if most_exact == 0 else 400
     spread = [
-        np.std([s[0, 0] for s, _ in model.model_.draw_scores(x[0], n, 1.0, 0, LocalEngine())])
+        np.std([s[0, 0] for s, _ in model.model_.score_posterior.draws(x[0], n, rng_of(0), 1.0, LocalEngine())])
         for model, x in ((dense, new), (sparse, rows))
     ]
     np.testing.assert_allclose(spread, np.sqrt(3.0), rtol=0.15 if most_exact else 0.5)

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelcrf import KernelClassifier
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.models.base import rng_of
 
 DEFAULT = KernelClassifier(random_state=0)
 SPARSE = {
@@ -214,7 +215,7 @@ def test_variances_are_those_of_draws(label_kernel):
     X, y = problem(80, 3)
     model = KernelClassifier(gamma=0.5, n_components=10, label_kernel=label_kernel, laplace=True, random_state=0)
     model.fit(X, y)
-    draws = np.stack([s for s, _ in model.model_.draw_scores(X[:5], 4000, 1.0, 0, LocalEngine())])
+    draws = np.stack([s for s, _ in model.model_.score_posterior.draws(X[:5], 4000, rng_of(0), 1.0, LocalEngine())])
     mean, variance = model.latent_mean_and_variance(X[:5])
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.1)
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)

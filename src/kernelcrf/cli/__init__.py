@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-ENDED = 128 + signal.SIGTERM
-INTERRUPTED = 128 + signal.SIGINT
-
 _received: list[int] = []
 
 
@@ -30,7 +27,9 @@ def main() -> None:
     except BaseException as error:
         # The error may be caused by a signal: extension modules turn its exception into an ImportError.
         if _received and not isinstance(error, SystemExit):
-            _end_by(_received[0])
+            if _received[0] == signal.SIGINT:
+                sys.stderr.write("error: interrupted\n")
+            sys.exit(128 + _received[0])
         if isinstance(error, ModuleNotFoundError) and error.name == "typer":
             sys.exit("error: the command line needs typer, which is not installed: pip install 'kernelcrf[cli]'")
         raise
@@ -43,7 +42,7 @@ def main() -> None:
 def _unwind(number: int, frame: object) -> NoReturn:
     """Raise an exception for a signal, so that cleanup code runs and no partial file remains."""
     _received.append(number)
-    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(ENDED)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _send_again(lost: UnraisableHookArgs) -> None:
@@ -60,10 +59,3 @@ def _to_main_thread(number: int) -> None:
         signal.pthread_kill(main_thread().ident or 0, number)
     else:
         signal.raise_signal(number)
-
-
-def _end_by(number: int) -> NoReturn:
-    if number == signal.SIGTERM:
-        sys.exit(ENDED)
-    sys.stderr.write("error: interrupted\n")
-    sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Define the commands and their options; each command imports its module only when it runs, so that --help is fast."""
+"""Define the commands and their options; `run_by` names the module that runs a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kernelcrf.cli.outcome import command
+from kernelcrf.cli.outcome import run_by
 
 app = typer.Typer(
     name="kernelcrf",
@@ -49,7 +49,7 @@ def about(
 
 
 @app.command()
-@command
+@run_by("training")
 def fit(
     data: DataFile,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
@@ -63,7 +63,7 @@ def fit(
             autocompletion=lambda: ["auto", *KERNELS],
         ),
     ] = "auto",
-    c: Annotated[
+    C: Annotated[
         str, typer.Option("--C", "-C", metavar="X", help="Prior variance: a number, auto or evidence.")
     ] = "auto",
     dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data that choose C.")] = None,
@@ -76,7 +76,7 @@ def fit(
     tol: Annotated[float, typer.Option(metavar="X", help="Relative certified gap to reach.")] = 1e-4,
     max_iter: Annotated[int, typer.Option(metavar="N", help="Largest number of iterations.")] = 1000,
     n_jobs: Annotated[int, typer.Option(metavar="N", help="Threads; -1 for all cores.")] = 1,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed for the landmarks.")] = 0,
+    random_state: Annotated[int, typer.Option("--seed", metavar="N", help="Seed for the landmarks.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of ChainCRF.")
     ] = None,
@@ -85,24 +85,10 @@ def fit(
 
     Example: kernelcrf fit train.txt chunks.kcrf --constraints BIO
     """
-    from kernelcrf.cli.training import fit as run
-
-    named = {
-        "kernel": kernel,
-        "C": c,
-        "gamma": gamma,
-        "n_components": n_components,
-        "constraints": constraints,
-        "tol": tol,
-        "max_iter": max_iter,
-        "n_jobs": n_jobs,
-        "random_state": seed,
-    }
-    run(data, model, format, templates, named, settings or [], dev)
 
 
 @app.command()
-@command
+@run_by("tagging")
 def tag(
     model: ModelFile,
     data: Annotated[
@@ -114,7 +100,7 @@ def tag(
     ] = None,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add a column label:probability per label.")] = False,
     n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next best labellings.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
 ) -> None:
     """Write the input with the predicted label as a new last column.
 
@@ -123,13 +109,10 @@ def tag(
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
-    from kernelcrf.cli.tagging import tag as run
-
-    run(model, data or ["-"], format, output, marginals, n_best, json)
 
 
 @app.command()
-@command
+@run_by("evaluation")
 def evaluate(
     model: ModelFile,
     data: DataFile,
@@ -142,35 +125,29 @@ def evaluate(
             autocompletion=lambda: [*SCHEMES],
         ),
     ] = None,
-    json: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a model on labelled sequences, with 95 % intervals.
 
     Example: kernelcrf evaluate chunks.kcrf test.txt
     """
-    from kernelcrf.cli.evaluation import evaluate as run
-
-    run(model, data, format, scheme, json)
 
 
 @app.command()
-@command
+@run_by("inspection")
 def inspect(
     model: ModelFile,
     n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Transitions, and terms per label.")] = 5,
-    json: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Describe a model: labels, transitions, features or landmarks, certificate.
 
     Example: kernelcrf inspect chunks.kcrf -n 3
     """
-    from kernelcrf.cli.inspection import inspect as run
-
-    run(model, n_terms, json)
 
 
 @app.command()
-@command
+@run_by("evaluation")
 def report(
     model: ModelFile,
     data: DataFile,
@@ -188,18 +165,15 @@ def report(
 
     Example: kernelcrf report chunks.kcrf test.txt report.html
     """
-    from kernelcrf.cli.evaluation import report as run
-
-    run(model, data, target, format, train, explain or [], n_hardest)
 
 
 @app.command()
-@command
+@run_by("files")
 def convert(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
-    source_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
-    target_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
+    from_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
+    to_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:
@@ -210,6 +184,3 @@ def convert(
 
     Example: kernelcrf convert train.txt train.crfsuite
     """
-    from kernelcrf.cli.files import convert as run
-
-    run(source, target, source_format, target_format, templates, not no_labels)

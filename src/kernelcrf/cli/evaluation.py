@@ -18,8 +18,6 @@ from kernelcrf.report import make_report, write_report
 from kernelcrf.report.sections import TITLES
 from kernelcrf.terminal import printable
 
-DECISION = re.compile(r"(\d+):(\d+)")
-
 
 def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_json: bool) -> None:
     """Print the scores of a model on the labelled sequences of a file, with 95 % confidence intervals."""
@@ -69,15 +67,13 @@ def _one_cell(label: object) -> object:
 
 
 def report(
-    model: str, data: str, target: str, format: str | None, train: str | None, explain: list[str], n_hardest: int
+    model: str, data: str, target: str, format: str | None, train: str | None, explain: list[str] | None, n_hardest: int
 ) -> None:
     """Write an HTML report about a model and its predictions for the labelled sequences of a file."""
-    decisions = None
-    if explain:
-        matches = [DECISION.fullmatch(one) for one in explain]
-        decisions = [(int(match[1]), int(match[2])) for match in matches if match is not None]
-        if len(decisions) != len(explain):
-            raise typer.BadParameter(f"--explain {' '.join(explain)}: expected SEQUENCE:TOKEN, such as 12:3")
+    matches = [re.fullmatch(r"(\d+):(\d+)", one) for one in explain or []]
+    decisions = [(int(match[1]), int(match[2])) for match in matches if match is not None]
+    if len(decisions) != len(matches):
+        raise typer.BadParameter(f"--explain {' '.join(explain or [])}: expected SEQUENCE:TOKEN, such as 12:3")
     check_apart(target, [model, data, train])
     loaded = Model.load(model)
     records, X, y = loaded.read_labelled(data, format)
@@ -88,7 +84,7 @@ def report(
         tokens=_tokens(records),
         train_tokens=None if train is None else _tokens(list(read(train, format))),
         title=f"{PurePath(model).name} on {display_name(PurePath(data).name)}",
-        decisions=decisions,
+        decisions=decisions or None,
         n_hardest=n_hardest,
     )
     write_report(target, html)

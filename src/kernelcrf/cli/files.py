@@ -146,7 +146,7 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
 
 
 def _status(name: str, stream: TextIO) -> os.stat_result | None:
-    """Return the status of a file, or of `stream` if the name is "-"; None if it is not an existing regular file."""
+    """Return the status of a regular file, or of `stream` if the name is "-"; None if there is no such file."""
     try:
         found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
     except (OSError, ValueError, UnsupportedOperation):
@@ -155,14 +155,14 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
 
 
 def convert(
-    source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, labels: bool
+    source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, no_labels: bool
 ) -> None:
     """Write the sequences of a file in another format; turn text into features if the format needs features."""
     wanted = format_of(target, to_format)
     if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
         raise FormatError(f"{target}: {wanted} files cannot store features: drop --templates, or write .jsonl")
     check_apart(target, [source, templates])
-    batches = read_batches(source, from_format, labels=labels)
+    batches = read_batches(source, from_format, labels=not no_labels)
     featured = templates is not None or wanted == "crfsuite"
     write(target, _replace_text(batches, templates) if featured else chain.from_iterable(batches), to_format)
 

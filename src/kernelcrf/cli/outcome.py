@@ -1,4 +1,4 @@
-"""End a command with an exit code that scripts can rely on; an error is one line on standard error.
+"""Run a command, and end it with an exit code that scripts can rely on; an error is one line on standard error.
 
 0      the command is done
 1      a file, a model or a value is wrong; the message names it, and the line of the file if there is one
@@ -15,54 +15,61 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import NoReturn, ParamSpec
+from importlib import import_module
+from typing import NoReturn
 
 import typer
 
 from kernelcrf.terminal import printable
 
-P = ParamSpec("P")
-
 WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
-def command(body: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command, so that errors and interrupts end it with the exit codes that the docstring of this module lists.
+def run_by(module: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a function that declares the options of a command; it adds what the command does.
 
+    The command calls the function of the same name in `module`, which is imported only then, so that --help is fast.
     Errors and warnings are printed as one line each on standard error.
     """
 
-    @wraps(body)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        # Text is UTF-8 in every locale.
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(encoding="utf-8")
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            for silent in (DeprecationWarning, ResourceWarning):
-                warnings.simplefilter("ignore", silent)
-            # Files of vectors have no column names, but a model may have been fitted to data frames in Python.
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            warnings.showwarning = _warn
-            try:
-                body(*args, **kwargs)
-                sys.stdout.flush()
-            except KeyboardInterrupt:
-                _end("interrupted", INTERRUPTED)
-            except BrokenPipeError:
-                _forget_output()
-                raise typer.Exit(CLOSED) from None
-            except OSError as error:
-                # Errors about files have a file name; an error without one is about standard output.
-                name = error.filename2 or error.filename or "standard output"
-                if name == "standard output":
-                    _forget_output()
-                _end(f"{name}: {error.strerror}" if error.strerror else str(error), WRONG)
-            except (ValueError, TypeError) as error:
-                _end(str(error), WRONG)
+    def decorate(declared: Callable[..., None]) -> Callable[..., None]:
+        @wraps(declared)
+        def run(**options: object) -> None:
+            _run(lambda: getattr(import_module(f"kernelcrf.cli.{module}"), declared.__name__)(**options))
 
-    return run
+        return run
+
+    return decorate
+
+
+def _run(body: Callable[[], None]) -> None:
+    # Text is UTF-8 in every locale.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for silent in (DeprecationWarning, ResourceWarning):
+            warnings.simplefilter("ignore", silent)
+        # Files of vectors have no column names, but a model may have been fitted to data frames in Python.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        warnings.showwarning = _warn
+        try:
+            body()
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            _end("interrupted", INTERRUPTED)
+        except BrokenPipeError:
+            _forget_output()
+            raise typer.Exit(CLOSED) from None
+        except OSError as error:
+            # Errors about files have a file name; an error without one is about standard output.
+            name = error.filename2 or error.filename or "standard output"
+            if name == "standard output":
+                _forget_output()
+            _end(f"{name}: {error.strerror}" if error.strerror else str(error), WRONG)
+        except (ValueError, TypeError) as error:
+            _end(str(error), WRONG)
 
 
 def _forget_output() -> None:

@@ -10,9 +10,9 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path, PurePath
+from typing import TypeAlias
 
 from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart
@@ -27,28 +27,26 @@ from kernelcrf.terminal import printable, printable_json
 NOTHING = "_"
 
 
-@dataclass(frozen=True, eq=False)
-class Tags:
-    """The predicted labels of one sequence.
-
-    labels : one label per token.
-    marginals : one dict per token, from labels to probabilities; None if they were not requested.
-    best : the most probable labellings with their log probabilities; None if they were not requested.
-    """
-
-    labels: Sequence[object]
-    marginals: Sequence[Mapping[object, float]] | None
-    best: Sequence[tuple[Array, float]] | None
+# Per token, a dict from labels to probabilities; and the likeliest labellings with their log-probabilities.
+Marginals: TypeAlias = Sequence[Mapping[object, float]]
+Best: TypeAlias = Sequence[tuple[Array, float]]
 
 
 def tag(
-    model: str, data: list[str], format: str | None, output: str | None, marginals: bool, n_best: int, as_json: bool
+    model: str,
+    data: list[str] | None,
+    format: str | None,
+    output: str | None,
+    marginals: bool,
+    n_best: int,
+    as_json: bool,
 ) -> None:
     """Write the sequences of files or streams, with their predicted labels, to standard output or to a folder.
 
     output : the folder, which gets one file per file of `data`; None means standard output.
     """
-    forms = ["jsonl" if as_json else _form(name, format) for name in data]
+    data = data or [STDIN]
+    forms = ["jsonl" if as_json or format_of(name, format) == "jsonl" else "columns" for name in data]
     targets = _targets(data, forms, output)
     for target in targets:
         check_apart(target, [model, *data])
@@ -57,17 +55,12 @@ def tag(
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
         with _collect_seldom() as collect, _writer(target) as write:
             for batch in loaded.batches(source, format):
-                found = _tags(loaded, batch, marginals, n_best)
-                write("".join(line_of(record, tags, n_best) for record, tags in zip(batch, found, strict=True)))
+                found = _predict(loaded, batch, marginals, n_best)
+                write("".join(line_of(*one, n_best) for one in zip(batch, *found, strict=True)))
                 n_sequences += len(batch)
                 collect()
         if target != STDIN:
             echo(f"{target}: {n_sequences:,} sequences")
-
-
-def _form(source: str, format: str | None) -> str:
-    """Return the format of the output for a file: "jsonl" or "columns"."""
-    return "jsonl" if format_of(source, format) == "jsonl" else "columns"
 
 
 def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]:
@@ -136,40 +129,45 @@ def _collect_seldom() -> Iterator[Callable[[], None]]:
         gc.unfreeze()
 
 
-def _tags(model: Model, batch: list[Record], marginals: bool, n_best: int) -> Iterator[Tags]:
+def _predict(
+    model: Model, batch: list[Record], marginals: bool, n_best: int
+) -> tuple[Sequence[Array], Sequence[Marginals | None], Sequence[Best | None]]:
+    """Return labels, marginals and the best labellings of each record; the last two are None if not requested."""
     try:
         X, lengths = model.flat_inputs(batch)
-        labels = model.crf.predict(X, lengths)
-        probabilities = model.crf.predict_marginals(X, lengths) if marginals else [None] * len(batch)
-        best = model.crf.decode(X, n_best, lengths) if n_best > 1 else [None] * len(batch)
+        none = [None] * len(batch)
+        probabilities = model.crf.predict_marginals(X, lengths) if marginals else none
+        return (
+            model.crf.predict(X, lengths),
+            probabilities,
+            model.crf.decode(X, n_best, lengths) if n_best > 1 else none,
+        )
     except FormatError:
         raise
     except (TypeError, ValueError) as error:
         raise FormatError(f"{batch[0].place} or a later sequence: {error}") from None
-    return map(Tags, (own.tolist() for own in labels), probabilities, best)
 
 
-def _columns(record: Record, tags: Tags, n_best: int) -> str:
+def _columns(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
     """Return the lines of the input with cells added at their end.
 
     The cells are the label, the labels of the next best labellings, and one cell label:probability per label.
     """
-    extra: list[Sequence[object]] = [tags.labels]
-    if tags.best is not None:
-        ranks = [labels.tolist() for labels, _ in tags.best[1:]]
-        absent = [[NOTHING] * len(record)] * (n_best - 1)
-        extra += [own or other for own, other in zip_longest(ranks, absent)]
-    if tags.marginals is not None:
-        extra += zip(*([f"{label}:{p:.4f}" for label, p in token.items()] for token in tags.marginals), strict=True)
+    extra: list[Sequence[object]] = [labels.tolist()]
+    if best is not None:
+        extra += [other.tolist() for other, _ in best[1:]]
+        extra += [[NOTHING] * len(record)] * (n_best - len(best))
+    if marginals is not None:
+        extra += zip(*([f"{label}:{p:.4f}" for label, p in token.items()] for token in marginals), strict=True)
     return "\n".join(lines_of(record, extra)) + "\n\n"
 
 
-def _object(record: Record, tags: Tags, n_best: int) -> str:
+def _object(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
     """Return a JSON line: the object of the input, with the entries `predicted`, `marginals` and `n_best` added."""
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
-    found["predicted"] = list(map(plain_label, tags.labels))
-    if tags.marginals is not None:
-        found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in tags.marginals]
-    if tags.best is not None:
-        found["n_best"] = [{"labels": labels.tolist(), "log_prob": log_p} for labels, log_p in tags.best]
+    found["predicted"] = list(map(plain_label, labels.tolist()))
+    if marginals is not None:
+        found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in marginals]
+    if best is not None:
+        found["n_best"] = [{"labels": other.tolist(), "log_prob": log_p} for other, log_p in best]
     return printable_json(found) + "\n"

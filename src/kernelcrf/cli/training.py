@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import sys
 import time
 import warnings
-from collections.abc import Mapping
 from copy import copy
-from itertools import takewhile
 
 import typer
 
@@ -21,28 +20,25 @@ from kernelcrf.formats import FormatError, Record, read
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.solvers.loop import INTERRUPTED
 
-POWERS = (1, 2, 3, 4)
-
 
 def fit(
     data: str,
     model: str,
     format: str | None,
     templates: str | None,
-    named: Mapping[str, object],
-    settings: list[str],
     dev: str | None,
+    settings: list[str] | None,
+    **named: object,
 ) -> None:
     """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
 
-    named, settings : parameters of ChainCRF, from options of their own and from --set NAME=VALUE.
-    dev : a file of held-out sequences that choose C, or None.
+    settings, named : parameters of ChainCRF, from --set NAME=VALUE and from options of their own.
     """
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])
     records = _read_labelled(data, format)
     made = read_templates(records[0], templates)
-    parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings)
+    parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings or [])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     train = inputs(records, made), [record.labels for record in records], None if set(weights) == {1.0} else weights
@@ -97,28 +93,21 @@ def _climb(
     are spans, else the fraction of correct tokens. Each fit uses the vocabulary and the weights of the one before it.
     """
     crf.set_params(warm_start=True)
-    best: tuple[float, ChainCRF, list[warnings.WarningMessage]] | None = None
-
-    def improves(power: int) -> bool:
-        nonlocal best
-        started = time.perf_counter()
+    best, highest, kept = crf, -math.inf, list[warnings.WarningMessage]()
+    powers = [0, 1, 2, 3, 4]
+    while powers:
+        power, started = powers.pop(0), time.perf_counter()
         caught = _fit(crf.set_params(C=10.0**power), train)
         is_span = are_spans(crf.classes_.tolist())
         score = float(span_f1(y, crf.predict(X), zero_division=0)) if is_span else crf.score(X, y)
-        if best is None:
+        if power == 0:
             echo(f"{'C':>8}  {'span F1' if is_span else 'accuracy'}  seconds")
         echo(f"{crf.C:>8g}  {score:8.4f}  {time.perf_counter() - started:7.1f}")
-        if best is not None and score <= best[0]:
-            return False
-        best = score, copy(crf), caught
-        return True
-
-    improves(0)
-    for direction in (1, -1):
-        if list(takewhile(improves, [direction * power for power in POWERS])):
-            break
-    assert best is not None
-    return best[1].set_params(warm_start=False), best[2]
+        if score > highest:
+            best, highest, kept = copy(crf), score, caught
+        else:
+            powers = [-1, -2, -3, -4] if power == 1 else []
+    return best.set_params(warm_start=False), kept
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:

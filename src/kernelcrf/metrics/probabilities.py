@@ -64,7 +64,6 @@ def brier(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weig
     return float(np.average(np.square(P).sum(1), weights=w))
 
 
-@validated(n_bins=BINS)
 def expected_calibration_error(
     y_true: UserData, y_proba: UserData, classes: UserData, *, n_bins: int = 15, sample_weight: UserData = None
 ) -> float:

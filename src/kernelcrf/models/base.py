@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -12,11 +12,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
+from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import Weights, fold
-from kernelcrf.certificate import Certificate
-from kernelcrf.engines.local import LocalEngine
+from kernelcrf.certificate import TEMPERED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
@@ -31,7 +30,6 @@ from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
 from kernelcrf.validation import shown
 
-N_SAMPLES = 100
 # The number of labels in a clique of each term of a chain.
 NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
 # By term: the parameter that sets its kernel, and the names of its feature map and weights in files.
@@ -138,29 +136,22 @@ class KernelModel(FittedModel):
     @property
     def feature_names(self) -> list[str]:
         """Return the names of the columns of the inputs; columns without names are called "x0", "x1", ..."""
-        known = self.reader.feature_names
-        return [f"x{f}" for f in range(self.reader.n_features)] if known is None else list(known)
+        names = self.reader.feature_names
+        return [f"x{f}" for f in range(self.reader.n_features)] if names is None else list(names)
 
     @property
     def term_names(self) -> list[str]:
         """Return a name for each row of `dual_coef`: "landmark 0", ..., or the name of a feature."""
-        has_landmarks = isinstance(self.map, WhitenedMap)
-        return [f"landmark {b}" for b in range(self.map.n)] if has_landmarks else self.feature_names
+        return self.feature_names if self.landmarks is None else [f"landmark {b}" for b in range(self.map.n)]
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return, for each term that depends on inputs, weights that apply to kernel values instead of features.
-
-        Predictions are faster with these weights. With the linear kernel they apply to the inputs themselves.
-        """
+        """Return, for each term that depends on inputs, weights of kernel values, with which predictions are faster."""
         return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
     @property
     def dual_coef(self) -> Floats:
-        """Return the coefficients a_b of the scores f(x) = sum_b k(x, b) a_b, one row per landmark b.
-
-        For the linear kernel, return `coef`.
-        """
+        """Return a_b in the scores f(x) = sum_b k(x, b) a_b, one row per landmark b; for the linear kernel, `coef`."""
         if not isinstance(self.map, WhitenedMap):
             return self.coef
         return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
@@ -183,21 +174,9 @@ class KernelModel(FittedModel):
             self,
             theta=self.theta / temperature,
             coefs={name: W / temperature for name, W in self.coefs.items()},
-            certificate=Certificate.of_tempered(),
+            certificate=Certificate(np.nan, -np.inf, TEMPERED),
             laplace=None,
         )
-
-    def draw_scores(
-        self, X: Inputs, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield token scores and transition scores of the inputs X for each draw from the posterior.
-
-        `temperature` multiplies the covariance of the posterior.
-        """
-        posterior = self.score_posterior
-        if n_samples is None:
-            n_samples = posterior.posterior.n_kept or N_SAMPLES
-        return posterior.draws(X, n_samples, rng_of(random_state), temperature, engine)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as values for JSON and named arrays, which `from_arrays` reads."""

@@ -23,7 +23,7 @@ from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
 from kernelcrf.models import stored_parts as parts
-from kernelcrf.models.base import KernelModel
+from kernelcrf.models.base import KernelModel, rng_of
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array
 from kernelcrf.readers.labels import LabelReader, flat_labels
@@ -58,10 +58,7 @@ class ChainDistribution:
         return chain.edge_marginals(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def best(self, rule: str = "viterbi") -> Array:
-        """Return the labels of the likeliest labelling of each sequence, one per token.
-
-        With rule="marginal", return the label that is likeliest at each token by itself.
-        """
+        """Return the likeliest labelling of each sequence; for rule="marginal", the likeliest label of each token."""
         if rule == "marginal":
             return np.asarray(self.marginals().argmax(axis=1))
         return decoding.viterbi(self.s, self.w, self.chains, n_threads=self.n_threads)[0]
@@ -77,10 +74,9 @@ class ChainDistribution:
         return chain.log_partition(self.s, self.w, self.chains, n_threads=self.n_threads)
 
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
-        """Return log p(y|x) of the labels of each sequence.
+        """Return the log-probability of the labels of each sequence.
 
-        With `allowed`, which says for each token which labels are allowed, ignore `labels`: return the log-probability
-        that all labels of a sequence are allowed.
+        With `allowed`, an array [token, label], ignore `labels`: return that of all labels being allowed.
         """
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
@@ -141,10 +137,7 @@ class ChainModel(KernelModel):
 
     @property
     def edge_coef(self) -> Floats | None:
-        """Return the weights of transitions that depend on inputs, as an array [feature, from label, to label].
-
-        Return None if the model was fitted without `edge_kernel`.
-        """
+        """Return the weights of `edge_kernel` as an array [feature, from label, to label]; None without this kernel."""
         return self.coefs.get(STEP_TERM)
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
@@ -166,7 +159,7 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities of all tokens."""
-        for s, w in self.draw_scores(flat, n_samples, temperature, random_state, engine):
+        for s, w in self.score_posterior.draws(flat, n_samples, rng_of(random_state), temperature, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
     def _legal_distribution(self, s: Array, w: Array, chains: Chains, engine: LocalEngine) -> ChainDistribution:

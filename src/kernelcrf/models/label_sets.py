@@ -25,26 +25,14 @@ BLOCK_ENTRIES = 2**22
 LOG_ODDS_RATIO = np.array([1, -1, -1, 1])
 
 
-def label_name(j: int) -> str:
-    """Return the name of the clique that consists of label j alone."""
-    return f"label {j}"
-
-
-def variable_name(v: int) -> str:
-    """Return the name of the clique that consists of variable v alone."""
-    return f"variable {v}"
-
-
-def pair_name(u: int, v: int) -> str:
-    """Return the name of the clique of the two labels (or variables) u and v."""
-    return f"edge {u} {v}"
+# The names of cliques, also in model files: one label, one variable, and a pair of labels or of variables.
+label_name = "label {}".format
+variable_name = "variable {}".format
+pair_name = "edge {} {}".format
 
 
 def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
-    """Return the graph whose node v has `cards[v]` values and whose `edges` are pairs of nodes.
-
-    `name` returns the name of the clique of a single node.
-    """
+    """Return the graph whose node v has `cards[v]` values and the clique name(v), and whose edges are pairs."""
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 

@@ -76,17 +76,11 @@ class NetworkDistribution:
         return self.inference.moments(self.tables, self.n_threads).cliques
 
     def best(self) -> Array:
-        """Return the likeliest labelling, with one row per row of `tables` and one column per node.
-
-        If inference is not exact, return the likeliest label of each node instead.
-        """
+        """Return the likeliest labelling of each row of `tables`, or of each node alone if inference is not exact."""
         return self.inference.best(self.tables, self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
-        """Yield, for each row of `tables`, the k likeliest labellings and their log-probabilities.
-
-        Raise ValueError if inference is not exact.
-        """
+        """Yield, for each row of `tables`, the k likeliest labellings and their log-probabilities."""
         if not isinstance(self.inference, Exact):
             raise ValueError("the k likeliest labellings need exact inference: pass inference='exact'")
         log_z = self.inference.log_partition(self.tables, self.n_threads)[:, 0]
@@ -94,10 +88,7 @@ class NetworkDistribution:
             yield labels, [float(score - z) for score in scores]
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return the log-probability of the labels of each sample; labels of -1 are unknown and are summed over.
-
-        With loopy inference, return a lower bound on the log-probability.
-        """
+        """Return log p(y|x) of each sample, or a lower bound for loopy inference; labels of -1 are summed over."""
         if isinstance(self.inference, Gibbs):
             raise ValueError(
                 "log_prob is not available with inference='gibbs': pass inference='exact', or 'loopy' for a lower bound"
@@ -116,10 +107,7 @@ class NetworkDistribution:
         return self._by_sample(self.inference.entropy(self.tables, self.n_threads))
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Return labels drawn from p(y|x) as an array [row of `tables`, draw, node].
-
-        If inference is not exact, Gibbs sampling draws the labels.
-        """
+        """Draw labels from p(y|x), by Gibbs sampling if inference is not exact; return an array [row, draw, node]."""
         if isinstance(self.inference, Exact):
             return self.inference.calibrate(self.tables).sample(n_samples, rng)
         return Gibbs(self.inference.graph).sample(self.tables, n_samples, rng)

@@ -29,7 +29,7 @@ from kernelcrf.terms import TOKEN_TERM, TOKENS, Layout, Term
 
 GROUP_VALUES = 2**22
 ROWS = 2048
-N_DRAWS = 1000
+N_SAMPLES, N_DRAWS = 100, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +45,7 @@ class ScorePosterior:
     maps: Mapping[str, FeatureMap]
 
     def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
-        """Return the variance of the inner product of b and the token scores s(x).
-
-        The result has one row for each row x of X, and one column for each row b of `contrasts`.
-        """
+        """Return the variances of the inner products <s(x), b> for all rows x of X and b of `contrasts`."""
         term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
@@ -58,10 +55,7 @@ class ScorePosterior:
         return np.asarray(found + outside)
 
     def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the variances of F_x W c, with one row per row F_x of F, and one column per row c of `weights`.
-
-        W has the posterior of the weights of `term`, whose covariance is known exactly.
-        """
+        """Return the variances of F_x W c for all rows F_x of F and c of `weights`; W are the weights of `term`."""
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
         covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
@@ -85,13 +79,14 @@ class ScorePosterior:
         return found
 
     def draws(
-        self, X: Inputs, n_samples: int, rng: np.random.Generator, temperature: float, engine: LocalEngine
+        self, X: Inputs, n_samples: int | None, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield `n_samples` draws of token scores and transition scores.
+        """Yield `n_samples` draws of token scores and transition scores; None means all draws that were kept, or 100.
 
         With N rows in X and L labels, token scores have the shape (N, L). Transition scores have the shape (L, L), or
         (N, L, L) if they depend on inputs. `temperature` multiplies the covariance of the posterior.
         """
+        n_samples = n_samples or self.posterior.n_kept or N_SAMPLES
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
         features = {name: own.transform(X, engine) for name, own in self.maps.items()}
         L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)

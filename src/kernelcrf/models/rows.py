@@ -12,7 +12,7 @@ from scipy.special import softmax
 from kernelcrf.arrays import Array, Arrays, Config, Floats, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
-from kernelcrf.models.base import KernelModel
+from kernelcrf.models.base import KernelModel, rng_of
 from kernelcrf.models.chain import TINY
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.rows import RowReader, read_classes
@@ -39,7 +39,8 @@ class RowModel(KernelModel):
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior, the probabilities of the classes, one column per class."""
-        for scores, _ in self.draw_scores(self.reader.read(X), n_samples, temperature, random_state, engine):
+        X, rng = self.reader.read(X), rng_of(random_state)
+        for scores, _ in self.score_posterior.draws(X, n_samples, rng, temperature, engine):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:

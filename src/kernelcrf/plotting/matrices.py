@@ -57,16 +57,13 @@ class MatrixDisplay(Display):
         matrix_ticks(ax, self.labels, self.labels)
         ax.set(xlabel=names[2], ylabel=names[1])
         if len(self.labels) <= WRITTEN_UP_TO:
-            self._write_cells(np.nan_to_num(values), texts)
+            size = min(9.0, 72 * ax.get_window_extent().width / self.figure_.dpi / len(values) / 4)
+            for (i, j), value in np.ndenumerate(np.nan_to_num(values)):
+                r, g, b, _ = self.im_.cmap(self.im_.norm(value))
+                is_dark = 0.299 * r + 0.587 * g + 0.114 * b < 0.55
+                color = "white" if is_dark else "black"
+                ax.text(j, i, texts[i][j], ha="center", va="center", fontsize=size, color=color)
         return ax
-
-    def _write_cells(self, values: Array, texts: list[list[str]]) -> None:
-        """Write a text into each cell, in black on light colours and in white on dark colours."""
-        size = min(9.0, 72 * self.ax_.get_window_extent().width / self.figure_.dpi / len(values) / 4)
-        for (i, j), value in np.ndenumerate(values):
-            r, g, b, _ = self.im_.cmap(self.im_.norm(value))
-            color = "white" if 0.299 * r + 0.587 * g + 0.114 * b < 0.55 else "black"
-            self.ax_.text(j, i, texts[i][j], ha="center", va="center", fontsize=size, color=color)
 
 
 class ConfusionDisplay(MatrixDisplay):
