@@ -46,7 +46,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.terminal import printable
-from kernelcrf.validation import is_whole, shown
+from kernelcrf.validation import is_whole, shown, shown_list
 
 BLOCK = 256  # columns whose effects are computed at once
 
@@ -285,9 +285,9 @@ def _index(label: UserData, classes: list[UserData]) -> int:
     try:
         return {known: j for j, known in enumerate(classes)}[label]
     except Exception:  # A label that cannot be hashed or compared is not a class.
-        listing = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        known = shown_list(classes)
         raise ValueError(
-            f"label={shown(label)}: expected one of the classes {listing}, or None for the predicted label"
+            f"label={shown(label)}: expected one of the classes {known}, or None for the predicted label"
         ) from None
 
 

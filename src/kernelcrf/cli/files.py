@@ -50,10 +50,9 @@ class Model:
         return cls(estimator, crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
-        """Return the inputs of the records for `crf`, and the number of tokens of each record.
+        """Return the inputs of the records for `crf`: a list with one entry per record, and None.
 
-        For text, the inputs are one sparse matrix with the tokens of all records, which makes predictions faster. In
-        other cases, the inputs are a list with one entry per record, and None is returned instead of the numbers.
+        For text, predictions are faster with one sparse matrix of all tokens and the number of tokens of each record.
         """
         if self._columns is None or records[0].kind != "text":
             return transform_inputs(self.estimator, inputs(records, self.templates))[1], None
@@ -78,10 +77,7 @@ class Model:
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the records of a file, their inputs for `estimator` and their labels; raise if a record has no labels.
-
-        Labels that are read as text are converted to the type of the model's classes.
-        """
+        """Return the records of a file, their inputs for `estimator`, and their labels in the type of the classes."""
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
         y = []
@@ -93,10 +89,7 @@ class Model:
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
-    """Return the templates in the file `path`, or default templates if `path` is None, for text like this record.
-
-    Return None if the input of the record is not text.
-    """
+    """Return the templates in a file, or default templates, for text like this record; None if it is not text."""
     if record.kind != "text":
         if path is not None:
             raise FormatError(f"{record.place}: the file has {record.kind}, but --templates need text: drop the option")
@@ -127,10 +120,9 @@ def _check_text(record: Record, templates: Templates | None) -> Templates:
 
 
 def check_apart(target: str, sources: Iterable[str | None]) -> None:
-    """Raise if the output file `target` cannot be written, or if it is the same file as one of the inputs `sources`.
+    """Raise if the output file `target` cannot be written, or is the same file as an input, even under another name.
 
-    Files are compared even if their names differ. "-" means standard output for the target and standard input for a
-    source; the shell may redirect both to files.
+    "-" means standard output for the target and standard input for a source; the shell may redirect both to files.
     """
     if target != STDIN:
         check_target(target)

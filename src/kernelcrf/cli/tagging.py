@@ -10,7 +10,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path, PurePath
 from typing import TypeAlias
 
@@ -53,12 +52,13 @@ def tag(
     loaded = Model.load(model)
     for source, form, target in zip(data, forms, targets, strict=True):
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
-        with _collect_seldom() as collect, _writer(target) as write:
-            for batch in loaded.batches(source, format):
+        with _no_garbage_collection(), _writer(target) as write:
+            for number, batch in enumerate(loaded.batches(source, format), 1):
                 found = _predict(loaded, batch, marginals, n_best)
                 write("".join(line_of(*one, n_best) for one in zip(batch, *found, strict=True)))
                 n_sequences += len(batch)
-                collect()
+                if number % 100 == 0:
+                    gc.collect()
         if target != STDIN:
             echo(f"{target}: {n_sequences:,} sequences")
 
@@ -108,22 +108,12 @@ def _writer(target: str) -> Iterator[Callable[[str], object]]:
 
 
 @contextmanager
-def _collect_seldom() -> Iterator[Callable[[], None]]:
-    """Switch off automatic garbage collection; yield a function that must be called once per batch instead.
-
-    The function collects garbage in every hundredth call. Batches have many small objects without reference cycles;
-    searching them for cycles would take a third of the time.
-    """
-    batches = count(1)
-
-    def collect() -> None:
-        if next(batches) % 100 == 0:
-            gc.collect()
-
+def _no_garbage_collection() -> Iterator[None]:
+    """Switch off garbage collection, which would take a third of the time to search many small objects for cycles."""
     gc.freeze()
     gc.disable()
     try:
-        yield collect
+        yield
     finally:
         gc.enable()
         gc.unfreeze()

@@ -64,7 +64,10 @@ def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str 
         raise ValueError(f"no token of y_true ({len(y_true)} sequences) has a known label: expected at least one")
     if name == "y_pred":
         check_same_type(chain.from_iterable(true), chain.from_iterable(pred), "y_true", name)
-    return Pairs(true, pred, _weights(sample_weight, true))
+    weight = read_weights(sample_weight, len(true), "sequence", part=True)
+    if weight is not None and not weight[[bool(labels) for labels in true]].any():
+        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a weight above 0")
+    return Pairs(true, pred, weight)
 
 
 def is_missing(label: object) -> bool:
@@ -118,10 +121,3 @@ def _check_hashable(labels: list[Hashable], name: str) -> None:
             f"{name} has a label that is not hashable ({shown(str(error))}): expected one label per "
             "token, such as a string or an integer; pass None to ignore a token"
         ) from None
-
-
-def _weights(sample_weight: UserData, true: list[list[Hashable]]) -> Floats | None:
-    weight = read_weights(sample_weight, len(true), "sequence", part=True)
-    if weight is not None and not weight[[bool(labels) for labels in true]].any():
-        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a weight above 0")
-    return weight

@@ -55,9 +55,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "
 
     Cells are escaped unless they are `Markup`; `kind` is the CSS class of the table.
     """
-    cells = "".join(f'<th{_number(j)} scope="col">{text(name)}</th>' for j, name in enumerate(header))
+    kinds = ["", *[' class="number"'] * (len(header) - 1)]
+    cells = "".join(f'<th{own} scope="col">{text(name)}</th>' for own, name in zip(kinds, header, strict=True))
     lines = "".join(
-        "<tr>" + "".join(f"<td{_number(j)}>{_cell(value)}</td>" for j, value in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(f"<td{own}>{_cell(value)}</td>" for own, value in zip(kinds, row, strict=True)) + "</tr>"
         for row in rows
     )
     return (
@@ -72,10 +73,6 @@ class Markup(str):
 def _cell(value: object) -> str:
     # <bdi> keeps right-to-left text from changing the direction of the text after it.
     return str(value) if isinstance(value, Markup) else f"<bdi>{text(value)}</bdi>"
-
-
-def _number(column: int) -> str:
-    return ' class="number"' if column else ""
 
 
 def reliability_chart(bins: Reliability) -> str:
