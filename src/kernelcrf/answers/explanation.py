@@ -85,10 +85,8 @@ class Explanation:
     p_alone : the probability of the label, given only the scores of this token.
     p : the probability of the label, given the whole sequence.
     neighbours : log p - log p_alone; -inf if constraints forbid the label.
-    columns : the columns of the input with the largest effects on the score; empty for the linear kernel, whose
-        contributions are those of columns.
-    nearest : the landmarks that are most similar to the token, with the label that has the largest score at each;
-        empty for the linear kernel.
+    columns : the columns of the input with the largest effects on the score; empty for the linear kernel.
+    nearest : the landmarks most similar to the token, with their likeliest labels; empty for the linear kernel.
 
     Examples
     --------
@@ -117,10 +115,9 @@ class Explanation:
     nearest: tuple[NearToken, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return a dict of columns, which have one entry per term.
+        """Return a dict of columns with one entry per term, and a last entry for all terms that are not listed.
 
-        If some terms are not listed, a last entry has the sum of their contributions. Its sequence and token are -1,
-        and its value and weight are NaN.
+        The last entry has the sum of their contributions, sequence and token -1, and value and weight NaN.
         """
         columns: dict[str, list[Any]] = {"term": list(self.terms)}
         if self.positions is not None:
@@ -154,12 +151,7 @@ class Explanation:
 def explain(
     model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
 ) -> Explanation:
-    """Explain the score of a label at token t of the sequence x.
-
-    label : the label to explain; None means the predicted label.
-    n_terms : the number of terms to list.
-    rule : how labels are predicted, "viterbi" or "marginal".
-    """
+    """Explain the score of a label at token t of the sequence x; None means the label that `rule` predicts."""
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     found = model.distribution([x], None, engine)
@@ -207,17 +199,12 @@ def explain(
 
 
 def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
-    """Return the names, the values and the weights of the terms in the scores of a token; skip features that are 0.
-
-    The weights have one row per term and one column per label; the scores are values @ weights.
-    """
+    """Return names, values and weights of the terms in the scores, values @ weights, of a token; skip zero features."""
     if isinstance(model.map, WhitenedMap):
         return model.term_names, _gram(model, row)[0], model.dual_coef
-    dense = row.toarray()[0] if is_sparse(row) else row[0]
+    dense, names = row.toarray()[0] if is_sparse(row) else row[0], model.term_names
     present = np.flatnonzero(dense)
-    names = model.term_names
-    terms = [names[f] for f in present.tolist()]
-    return terms, dense[present], model.coef[present].astype(np.float64)
+    return [names[f] for f in present.tolist()], dense[present], model.coef[present].astype(np.float64)
 
 
 def _gram(model: ChainModel, rows: Inputs) -> Floats:

@@ -27,12 +27,7 @@ ELSEWHERE = "the model has no templates for text"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The model of a file.
-
-    estimator : a ChainCRF, or a Pipeline that ends with one.
-    crf : the ChainCRF.
-    templates : templates for text, or None if the file has no templates.
-    """
+    """The model of a file: a ChainCRF or a Pipeline that ends with one, the ChainCRF itself, and templates for text."""
 
     estimator: Any
     crf: ChainCRF

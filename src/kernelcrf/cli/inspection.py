@@ -16,18 +16,14 @@ from kernelcrf.preprocessing.files import split_pipeline
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
-    """Print the sizes and the certificate of a model, its strongest transitions, and its strongest terms per label.
-
-    Terms are features, or landmarks if the model has landmarks.
-    """
+    """Print the sizes and certificate of a model, its strongest transitions, and its strongest terms per label."""
     loaded = Model.load(model)
     crf = loaded.crf
     facts = summarise(crf)
     steps_before, _ = split_pipeline(loaded.estimator)
     if steps_before is not None:
         facts = {"preprocessing": " ".join(repr(list(steps_before.named_steps.values())).split()), **facts}
-    steps = strongest_steps(crf, n_terms)
-    terms = strongest_terms(crf, n_terms)
+    steps, terms = strongest_steps(crf, n_terms), strongest_terms(crf, n_terms)
     if as_json:
         typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
         return
@@ -59,15 +55,12 @@ def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
 
 
 def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
-    """Return the n features or landmarks with the largest weights for each label, with their weights.
-
-    The mean weight over all labels is subtracted first.
-    """
-    columns = top_terms(crf.model_, crf.classes_.tolist(), n, crf.landmark_positions_)
+    """Return the n features or landmarks with the largest weights for each label, with these weights."""
+    columns = top_terms(crf.model_, list(map(str, crf.classes_.tolist())), n, crf.landmark_positions_)
     names = columns["feature"]
     if crf.landmark_positions_ is not None:
         names = [f"{sequence}:{token}" for sequence, token in zip(columns["sequence"], columns["token"], strict=True)]
-    terms: dict[str, list[tuple[str, float]]] = {str(label): [] for label in crf.classes_.tolist()}
+    terms: dict[str, list[tuple[str, float]]] = {label: [] for label in columns["label"]}
     for label, name, weight in zip(columns["label"], names, columns["weight"], strict=True):
-        terms[str(label)].append((name, weight))
+        terms[label].append((name, weight))
     return terms

@@ -24,10 +24,7 @@ SEQUENCES = "a list of sequences; pass [y] for a single sequence y"
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """True labels and predictions, one list per sequence, for the tokens whose true label is not missing.
-
-    `sample_weight` has one weight per sequence; None means that all weights are 1.
-    """
+    """True labels and predictions of tokens with a true label, and weights (None if all are 1), one per sequence."""
 
     true: list[list[Hashable]]
     pred: list[list[Any]]
@@ -92,14 +89,11 @@ class Codes:
 def encode(
     true: Iterable[Hashable], pred: Iterable[Hashable], weight: Floats | None, labels: Iterable[Hashable] = ()
 ) -> Codes:
-    """Replace each label by its index among the sorted labels of `true`, `pred` and `labels`.
-
-    Labels that cannot be compared are sorted by their type and text.
-    """
+    """Replace each label by its index among the sorted labels of `true`, `pred` and `labels`."""
     distinct = {*true, *pred, *labels}
     try:
         ordered = sorted(distinct)  # type: ignore[type-var]
-    except TypeError:
+    except TypeError:  # Labels of different types cannot be compared.
         ordered = sorted(distinct, key=lambda label: (type(label).__name__, repr(label)))
     code = {label: number for number, label in enumerate(ordered)}
     return Codes(code, [code[label] for label in true], [code[label] for label in pred], weight)

@@ -69,8 +69,7 @@ def expected_calibration_error(
 ) -> float:
     """Return the expected calibration error: the mean of |accuracy - mean confidence| over bins, weighted by tokens.
 
-    The confidence of a token is its largest probability; it determines the bin of the token. The `n_bins` bins have
-    equal width.
+    The confidence of a token, its largest probability, determines to which of `n_bins` bins of equal width it belongs.
 
     y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
 

@@ -25,10 +25,9 @@ Scorer = Callable[..., float]
 
 @dataclass
 class NegativeLoss:
-    """A scorer that returns - metric(y, estimator.predict_proba(X), estimator.classes_).
+    """A scorer of probabilities, because scikit-learn's `make_scorer` does not support those of sequences.
 
-    scikit-learn's `make_scorer` does not support probabilities of sequences. The attribute `sample_weight` is not an
-    array of weights, but the value that `set_score_request` stores for scikit-learn's metadata routing.
+    The attribute `sample_weight` is not an array of weights, but the value that `set_score_request` stores.
     """
 
     metric: Callable[..., float]

@@ -117,11 +117,10 @@ class ScorePosterior:
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
     ) -> Floats:
-        """Return the scores of one term for several draws `theta` of the weights, before the label kernel is applied.
+        """Return the scores of one term, [token, draw, column], for draws `theta`, before the label kernel is applied.
 
-        The result has the axes [token, draw, column]. `rest` is, for each token, the standard deviation of the process
-        that is orthogonal to the features F; one value of this process is added to each score. If the term has no
-        inputs, return its weights with the axes [draw, column].
+        `rest` is, for each token, the standard deviation of the process that is orthogonal to the features F; one draw
+        of it is added to each score. If the term has no inputs, return its weights with the axes [draw, column].
         """
         W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
         if F is None or rest is None:

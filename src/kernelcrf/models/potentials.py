@@ -76,10 +76,7 @@ class Potentials:
         return tables
 
     def start(self, terms: Iterable[Term]) -> Start:
-        """Return the feature maps and weights from which a later fit of `terms` can start.
-
-        Terms that these potentials do not have, or that have another number of labellings, are left out.
-        """
+        """Return maps and weights from which a fit of `terms` can start, without those that these potentials lack."""
         sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
         for term in terms:
             if sizes.get(term.name) == term.k_y.L:

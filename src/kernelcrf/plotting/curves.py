@@ -92,9 +92,8 @@ class GapDisplay(CurveDisplay):
         """
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
-        return cls(gap, passes, seconds, estimator.tol, estimator.certificate_.measure).plot(
-            ax, against=against, name=name
-        )
+        display = cls(gap, passes, seconds, estimator.tol, estimator.certificate_.measure)
+        return display.plot(ax, against=against, name=name)
 
     @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:

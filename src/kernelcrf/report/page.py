@@ -91,10 +91,7 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float, measure: str) -> str:
-    """Return an SVG chart of the relative gap, on a logarithmic scale, against passes over the data.
-
-    measure : what the gap is, such as "certified gap".
-    """
+    """Return an SVG chart of the relative gap, which `measure` names, on a logarithmic scale, against passes."""
     keep = gap > 0
     passes, levels = passes[keep], np.log10(gap[keep])
     if not len(passes):
