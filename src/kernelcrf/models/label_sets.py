@@ -144,10 +144,9 @@ class TableModel(NetworkModel):
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
         """Return the log-probability of each row of `labels`; values of -1 are unknown and are summed over."""
         log_z = float(self.exact.log_partition(self.tables)[0, 0])
-        tables = np.repeat(self.tables, len(labels), axis=0)
         if (labels >= 0).all():
-            return np.asarray(labelling_scores(self.exact.graph, tables, labels)[:, 0] - log_z)
-        agreeing = self.exact.log_partition(clamp_labels(self.exact.graph, tables, labels), engine.n_threads)
+            return np.asarray(labelling_scores(self.exact.graph, self.tables, labels)[:, 0] - log_z)
+        agreeing = self.exact.log_partition(self.distribution(labels, engine).tables, engine.n_threads)
         return np.asarray(agreeing[:, 0] - log_z)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Labels:
@@ -162,10 +161,8 @@ class TableModel(NetworkModel):
     def to_arrays(self) -> tuple[Config, Arrays]:
         """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
         config, _ = super().to_arrays()
-        return config | {"estimator": "MarkovNetwork"} | self.reader.to_config(), {
-            "edges": self.edges,
-            "tables": self.tables,
-        }
+        config |= {"estimator": "MarkovNetwork"} | self.reader.to_config()
+        return config, {"edges": self.edges, "tables": self.tables}
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:

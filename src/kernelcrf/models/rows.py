@@ -44,7 +44,7 @@ class RowModel(KernelModel):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
-        """Return means and variances of the scores f_l(x), one column per class, or of f_1(x) - f_0(x) for two classes."""
+        """Return means and variances of the scores f_l(x), one column per class; of f_1(x) - f_0(x) for two classes."""
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
