@@ -75,12 +75,21 @@ class Model:
         """Return the records of a file, their inputs for `estimator`, and their labels in the type of the classes."""
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
-        y = []
-        for record in records:
-            if record.labels is None:
-                raise FormatError(f"{record.place}: the sequence has no labels: expected the true labels")
-            y.append([classes.get(label, label) if isinstance(label, str) else label for label in record.labels])
+        y = [
+            [classes.get(label, label) if isinstance(label, str) else label for label in labels]
+            for labels in labels_of(records, "the true labels")
+        ]
         return records, inputs(records, self.templates), y
+
+
+def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:
+    """Return the labels of each record; raise if a record has none, and say what was `expected`."""
+    y = []
+    for record in records:
+        if record.labels is None:
+            raise FormatError(f"{record.place}: the sequence has no labels: expected {expected}")
+        y.append(record.labels)
+    return y
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:

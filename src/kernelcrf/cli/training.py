@@ -14,9 +14,9 @@ import typer
 
 from kernelcrf import ChainCRF
 from kernelcrf.arrays import UserData
-from kernelcrf.cli.files import check_apart, inputs, read_templates
+from kernelcrf.cli.files import check_apart, inputs, labels_of, read_templates
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import FormatError, Record, read
+from kernelcrf.formats import read
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.solvers.loop import INTERRUPTED
 
@@ -36,19 +36,20 @@ def fit(
     """
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])
-    records = _read_labelled(data, format)
+    records = list(read(data, format))
+    y = labels_of(records, "labels for training")
     made = read_templates(records[0], templates)
     parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings or [])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
-    train = inputs(records, made), [record.labels for record in records], None if set(weights) == {1.0} else weights
+    train = inputs(records, made), y, None if set(weights) == {1.0} else weights
     if dev is None:
         caught = _fit(crf, train)
     elif crf.C != "auto":
         raise typer.BadParameter(f"-C {crf.C} cannot be combined with --dev, which chooses C: omit one of them")
     else:
-        held_out = _read_labelled(dev, format)
-        crf, caught = _climb(crf, train, inputs(held_out, made), [record.labels for record in held_out])
+        held_out = list(read(dev, format))
+        crf, caught = _climb(crf, train, inputs(held_out, made), labels_of(held_out, "labels for training"))
     certificate = crf.certificate_
     if made is not None:
         made.attach(crf)
@@ -67,14 +68,6 @@ def fit(
     )
 
 
-def _read_labelled(path: str, format: str | None) -> list[Record]:
-    records = list(read(path, format))
-    unlabelled = next((record for record in records if record.labels is None), None)
-    if unlabelled is not None:
-        raise FormatError(f"{unlabelled.place}: the sequence has no labels: expected labels for training")
-    return records
-
-
 def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:
     """Fit to inputs, labels and weights, and return the warnings of the fit."""
     with warnings.catch_warnings(record=True) as caught:
@@ -85,7 +78,7 @@ def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMes
 
 
 def _climb(
-    crf: ChainCRF, train: tuple[UserData, ...], X: UserData, y: list[UserData]
+    crf: ChainCRF, train: tuple[UserData, ...], X: UserData, y: UserData
 ) -> tuple[ChainCRF, list[warnings.WarningMessage]]:
     """Fit with C = 1, and with larger or smaller powers of 10 while the score on X and y increases.
 

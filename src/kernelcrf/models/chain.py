@@ -206,11 +206,8 @@ class ChainModel(KernelModel):
         shared = cls._read_fields(config, arrays, reader.n_features, L, names)
         legal = positions = None
         if "legal.steps" in arrays:
-            legal = Legal(
-                read_array(arrays, "legal.steps", (L, L), "b"),
-                read_array(arrays, "legal.first", (L,), "b"),
-                read_array(arrays, "legal.last", (L,), "b"),
-            )
+            shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
+            legal = Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
         if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
             positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
         if not isinstance(config["metadata"], dict):

@@ -84,32 +84,30 @@ def reliability_chart(bins: Reliability) -> str:
         f'height="{_y(0) - _y(share[b]):.1f}"/>'
         for b in np.flatnonzero(filled).tolist()
     )
-    points = list(zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True))
-    guide = f'<line class="guide" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}"/>'
-    ticks = [(value, f"{value:g}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    return _chart("confidence", "accuracy", ticks, ticks, bars + guide + _curve(points), "Reliability diagram")
+    curve = _curve(bins.confidence[filled], bins.accuracy[filled])
+    ticks = {value: f"{value:g}" for value in (0.0, 0.25, 0.5, 0.75, 1.0)}
+    guide = _line("guide", (0, 0), (1, 1))
+    return _chart("Reliability diagram", ("confidence", ticks), ("accuracy", ticks), bars + guide + curve)
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float, measure: str) -> str:
     """Return an SVG chart of the relative gap, which `measure` names, on a logarithmic scale, against passes."""
-    keep = gap > 0
-    passes, levels = passes[keep], np.log10(gap[keep])
+    passes, levels = passes[gap > 0], np.log10(gap[gap > 0])
     if not len(passes):
         return ""
     low, high = np.floor(min(levels.min(), np.log10(tol))), np.ceil(levels.max())
-    high = max(high, low + 1)
-    most = max(float(passes.max()), 1.0)
-    points = list(zip((passes / most).tolist(), ((levels - low) / (high - low)).tolist(), strict=True))
-    step = max(1, int((high - low) // 6) or 1)
-    rows = [((level - low) / (high - low), f"1e{int(level):+d}") for level in np.arange(low, high + 1, step).tolist()]
-    columns = [(share, f"{share * most:.0f}") for share in (0.0, 0.5, 1.0)]
-    at = _y(float((np.log10(tol) - low) / (high - low)))
-    guide = (
-        f'<line class="guide" x1="{_x(0)}" y1="{at:.1f}" x2="{_x(1)}" y2="{at:.1f}"/>'
-        f'<text x="{_x(0) + 4}" y="{at - 4:.1f}">tol {tol:g}</text>'
-    )
-    name = f"{measure.capitalize()} during the fit"
-    return _chart("passes over the data", f"relative {measure}", columns, rows, guide + _curve(points), name)
+    high, most = max(high, low + 1), max(float(passes.max()), 1.0)
+
+    def height(level: Floats) -> Floats:
+        return np.asarray((level - low) / (high - low))
+
+    columns = {share: f"{share * most:.0f}" for share in (0.0, 0.5, 1.0)}
+    step = max(1, int((high - low) // 6))
+    rows = {float(height(level)): f"1e{int(level):+d}" for level in np.arange(low, high + 1, step)}
+    at = float(height(np.log10(tol)))
+    guide = _line("guide", (0, at), (1, at)) + _text(_x(0) + 4, _y(at) - 4, f"tol {tol:g}", "start")
+    axes = ("passes over the data", columns), (f"relative {measure}", rows)
+    return _chart(f"{measure.capitalize()} during the fit", *axes, guide + _curve(passes / most, height(levels)))
 
 
 def _x(share: float) -> float:
@@ -120,35 +118,29 @@ def _y(share: float) -> float:
     return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> str:
-    path = " ".join(f"{_x(x):.1f},{_y(y):.1f}" for x, y in points)
-    dots = "".join(f'<circle class="dot" cx="{_x(x):.1f}" cy="{_y(y):.1f}" r="3"/>' for x, y in points)
-    return f'<polyline class="curve" points="{path}"/>{dots if len(points) <= 40 else ""}'
+def _line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    (x1, y1), (x2, y2) = ((_x(x), _y(y)) for x, y in (start, end))
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _chart(
-    xlabel: str,
-    ylabel: str,
-    xticks: Sequence[tuple[float, str]],
-    yticks: Sequence[tuple[float, str]],
-    inner: str,
-    name: str,
-) -> str:
-    axes = (
-        f'<line class="axis" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(0)}"/>'
-        f'<line class="axis" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(0)}" y2="{_y(1)}"/>'
-    )
-    below = "".join(
-        f'<text x="{_x(share):.1f}" y="{_y(0) + 15}" text-anchor="middle">{text(tick)}</text>' for share, tick in xticks
-    )
-    beside = "".join(
-        f'<text x="{_x(0) - 6}" y="{_y(share) + 4:.1f}" text-anchor="end">{text(tick)}</text>' for share, tick in yticks
-    )
-    titles = (
-        f'<text x="{(_x(0) + _x(1)) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{text(xlabel)}</text>'
-        f'<text transform="translate(12 {(_y(0) + _y(1)) / 2}) rotate(-90)" text-anchor="middle">{text(ylabel)}</text>'
-    )
+def _text(x: float, y: float, words: str, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text(words)}</text>'
+
+
+def _curve(x: Floats, y: Floats) -> str:
+    points = [f"{_x(a):.1f},{_y(b):.1f}" for a, b in zip(x, y, strict=True)]
+    dots = ['<circle class="dot" cx="{}" cy="{}" r="3"/>'.format(*point.split(",")) for point in points]
+    return f'<polyline class="curve" points="{" ".join(points)}"/>{"".join(dots) if len(dots) <= 40 else ""}'
+
+
+def _chart(name: str, across: tuple[str, dict[float, str]], up: tuple[str, dict[float, str]], inner: str) -> str:
+    """Return a chart with the content `inner`; `across` and `up` are the title and the ticks of an axis."""
+    (xlabel, xticks), (ylabel, yticks) = across, up
+    axes = _line("axis", (0, 0), (1, 0)) + _line("axis", (0, 0), (0, 1))
+    below = "".join(_text(_x(share), _y(0) + 15, tick) for share, tick in xticks.items())
+    beside = "".join(_text(_x(0) - 6, _y(share) + 4, tick, "end") for share, tick in yticks.items())
+    title = f'<text transform="translate(12 {_y(0.5)}) rotate(-90)" text-anchor="middle">{text(ylabel)}</text>'
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(name)}">'
-        f"{axes}{below}{beside}{titles}{inner}</svg>"
+        f"{axes}{below}{beside}{_text(_x(0.5), HEIGHT - 6, xlabel)}{title}{inner}</svg>"
     )
