@@ -19,6 +19,7 @@ the strict mode of seqeval.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from kernelcrf.validation import either, one_of, shown, validated
@@ -95,17 +96,15 @@ def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags"
     """
     rule = SCHEMES[scheme]
     outside = Tag("O", "_")
-    row = [*(_tag(tag, rule, scheme, name) for tag in tags), outside]
-    found = []
-    previous, t = outside, 0
-    while t < len(row):
-        start, t = t, t + 1
-        if _starts(rule, previous, row[start]):
-            while row[t - 1].letter in "BI" and row[t].letter in "IE" and row[t - 1].type == row[t].type:
-                t += 1
-            if _is_complete(rule, row[t - 1], row[t]):
-                found.append(Span(row[start].type, start, t))
-        previous = row[t - 1]
+    row = [outside, *(_tag(tag, rule, scheme, name) for tag in tags), outside]
+    found, start = [], None
+    for t, (previous, tag) in enumerate(pairwise(row)):
+        if start is not None:
+            if previous.letter in "BI" and tag.letter in "IE" and previous.type == tag.type:
+                continue
+            if _is_complete(rule, previous, tag):
+                found.append(Span(previous.type, start, t))
+        start = t if _starts(rule, previous, tag) else None
     return found
 
 
