@@ -64,31 +64,22 @@ class DistributedGrowth(Growth):
 
     @property
     def n_inputs(self) -> int:
-        """Return the number of distinct inputs in all parts together."""
         return int(self._offsets[-1])
 
     @property
     def remaining(self) -> float:
-        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
         return float(sum(self._left))
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Fetch the inputs with the given indices, or all inputs, one per row."""
         return self._fetch(InputRows.inputs, indices)
 
     def features(self, indices: Places, n: int) -> Array:
-        """Fetch the first n features of the inputs with the given indices, one row per input."""
         return np.asarray(self._fetch(InputRows.features, indices, n))
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Fetch the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
         return np.asarray(self._fetch(InputRows.residuals, indices))
 
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
-
-        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
-        """
         sums = np.cumsum(self._left)
         levels = shares * sums[-1]
         part = passed(sums, levels)
@@ -96,7 +87,6 @@ class DistributedGrowth(Growth):
         return np.asarray(self._offsets[part] + places)
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the indices of the `count` largest residuals, and the largest of all other residuals."""
         found = self.cluster.fetch(self.cluster.each(_largest, self._parts, shared=(count,)))
         places = np.concatenate([self._offsets[k] + own for k, (own, *_) in enumerate(found)])
         values = np.concatenate([values for _, values, _ in found])
@@ -105,33 +95,22 @@ class DistributedGrowth(Growth):
         return places[order[:count]], float(others)
 
     def exhaust(self, indices: Places) -> None:
-        """Set the residuals of the given inputs to 0, so that none of them is chosen as a landmark."""
         if len(indices):
             part = self._part_of(indices)
             own = [indices[part == k] - self._offsets[k] for k in range(len(self._parts))]
             self._change(InputRows.exhaust, own)
 
     def extend(self, panels: Panels) -> Floats:
-        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
-
-        Return, for each new feature, the sum of its squares over all inputs.
-        """
         return np.asarray(sum(self._change(InputRows.extend, shared=(panels,))))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
         self._change(InputRows.refine, shared=(panels, kept))
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
-
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
-        """
         found = self.cluster.fetch(self.cluster.each(InputRows.sound_columns, self._parts, shared=(n, kept, excess)))
         return min(least for least, _ in found), min(sound for _, sound in found)
 
     def recompute(self, n: int) -> None:
-        """Recompute the residuals of all inputs from their first n features."""
         self._change(InputRows.recompute, shared=(n,))
 
     def release(self) -> tuple[Value, Value]:

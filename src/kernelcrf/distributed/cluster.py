@@ -63,7 +63,6 @@ class Cluster(Protocol):
 
         Entries and shared arguments may be handles or values.
         """
-        ...
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
         """Call a function on a worker and return a handle of the result.
@@ -72,30 +71,24 @@ class Cluster(Protocol):
 
         place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
         """
-        ...
 
     def sum(self, handles: Sequence[Handle]) -> Value:
         """Return the sum of the values of handles, added in an order that does not depend on the workers."""
-        ...
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         """Load each source of data on a worker, and return one handle per source.
 
-        A source is a function without arguments, or a lazy value that the engine can compute.
+        A source is a function without arguments, or a lazy value that the engine can compute, such as a Dask delayed.
         """
-        ...
 
     def parts_of(self, n_bytes: int, most: int) -> int:
         """Return the number of parts into which to divide data of `n_bytes` bytes; it is at most `most`."""
-        ...
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
         """Fetch the values of the handles from the workers."""
-        ...
 
     def status(self) -> str:
-        """Return a short description of the workers for progress messages."""
-        ...
+        """Return a short description of the workers for progress messages, such as "3 workers"."""
 
 
 METHODS = ("each", "call", "sum", "load", "parts_of", "fetch", "status")

@@ -65,16 +65,13 @@ class DistributedSequences(Corpus):
         return self.cluster.each(_find_distinct, self.parts)
 
     def n_columns(self, name: str) -> int:
-        """Return the number of columns of the inputs."""
         return self.n_features
 
     def digest(self) -> Config:
-        """Return digests of the data and of the constraints; the digest of the data is a sum over parts."""
         words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts))
         return {**digest_texts(words), "constraints": digest_legal(self.legal)}
 
     def where(self) -> str:
-        """Return a text for progress messages, with the numbers of parts and of workers."""
         return f"{len(self.parts)} parts on {self.cluster.status()}"
 
     @cached_property
@@ -93,16 +90,12 @@ class DistributedSequences(Corpus):
         return self.cluster.fetch(self.cluster.each(len, self.own))
 
     def n_inputs(self, term: Term) -> int:
-        """Return the number of distinct inputs in all parts together."""
         return sum(self.n_own)
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: UserData, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Choose landmarks and compute the features of all inputs.
-
-        The field F of the result is a list with one handle per part, or None if the features are the inputs.
-        """
+        # The field F of the result is a list with one handle per part, or INPUTS.
         kernel = input_of(term)[1]
         if kernel.is_linear:
             return Features(PrimalMap(self.n_features), INPUTS, None)
@@ -120,7 +113,6 @@ class DistributedSequences(Corpus):
         return Features(WhitenedMap(kernel, basis.landmarks, basis.R), basis.F, basis)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features of all inputs by the feature map of an earlier fit."""
         if not isinstance(earlier, WhitenedMap):
             return Features(earlier, INPUTS, None)
         F: Value = self.cluster.each(_transform, self.inputs, shared=(earlier,))
@@ -130,7 +122,6 @@ class DistributedSequences(Corpus):
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
-        """Return a list with one `DistributedPartition`, which has all parts of the data."""
         names = tuple(features)
         columns: list[Value] = [own.F for own in features.values()]
         if all(F is INPUTS for F in columns):
@@ -146,10 +137,6 @@ class DistributedSequences(Corpus):
         return divide(_join([part for part, _ in drawn]), np.concatenate([keys for _, keys in drawn]), n_tokens)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the optimality gap over all functions of the kernels' spaces, not only over those of the landmarks.
-
-        The kernel matrix is computed block by block, for each pair of parts.
-        """
         value, shares, scores = objective.gap(at), {}, {}
         partition = cast(DistributedPartition, objective.partitions[0])
         for term in objective.layout.terms:
@@ -177,10 +164,6 @@ class DistributedSequences(Corpus):
         return WholeGap(value, shares, scores)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return, for each landmark, the indices of the sequence and the token where it first occurs.
-
-        A landmark that is not an input is replaced by its nearest input. Without landmarks, return None.
-        """
         basis = features.basis
         if basis is None:
             return None

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcrf.distributed.cluster import Function, Handle, Value, register
+from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, register
 from kernelcrf.engines.local import single_threaded_blas
 from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, whole
 
@@ -55,7 +55,7 @@ PARAMETERS = {
 }
 
 
-class DaskEngine:
+class DaskEngine(Cluster):
     """Run `ChainCRF(engine=...)` on the workers of a Dask cluster.
 
     Parameters
@@ -112,7 +112,6 @@ class DaskEngine:
         return get_client() if self._client is None else self._client
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return the number of parts into which to divide data of `n_bytes` bytes; it is at most `most`."""
         if self.n_partitions is not None:
             return min(self.n_partitions, most)
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
@@ -122,10 +121,6 @@ class DaskEngine:
         return max(1, min(most, max(n_threads, int(by_memory))))
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
-        """Load each source of data on a worker, and return one handle per source.
-
-        A source is a function without arguments, or a Dask delayed value.
-        """
         delayed = [source for source in sources if dask.is_dask_collection(source)]
         computed = iter(self._keep(self.client.compute(delayed, retries=self.attempts, sync=False)) if delayed else [])
         workers = self._workers()
@@ -137,10 +132,6 @@ class DaskEngine:
         ]
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Call `function(*entries, *shared)` for each `entries` in zip(*parts), and return the handles of the results.
-
-        Entries and shared arguments may be handles or values. One message to the scheduler submits all calls.
-        """
         everywhere = [[self._broadcast(value)] * len(parts[0]) for value in shared]
         own = [[_seal(value) for value in column] for column in parts]
         run = functools.partial(_run_alone, _seal(function))
@@ -151,14 +142,9 @@ class DaskEngine:
         return self._keep(futures)
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker and return a handle of the result.
-
-        place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
-        """
         return self._submit(function, *arguments, **({} if place is None else _prefer(self._workers(), place)))
 
     def sum(self, handles: Sequence[Handle]) -> Value:
-        """Return the sum of the values of handles, added in an order that does not depend on the workers."""
         level = list(handles)
         if not level:
             raise ValueError("handles is empty: pass at least one handle to sum")
@@ -170,7 +156,6 @@ class DaskEngine:
         return total
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Fetch the values of the handles from the workers; retry tasks whose workers died."""
         for attempt in range(self.attempts):
             try:
                 self._wait(handles)
@@ -182,7 +167,6 @@ class DaskEngine:
         raise AssertionError("unreachable")
 
     def status(self) -> str:
-        """Return the number of workers as text for progress messages, such as "3 workers"."""
         count = len(self.client.nthreads())
         return f"{count} worker{'' if count == 1 else 's'}"
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from kernelcrf.arrays import DType, Floats, Places
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.partitions.chains import ChainPartition
-from kernelcrf.partitions.partition import PartitionState, Sums, Total
+from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
 from kernelcrf.terms import TOKENS, Layout, Term
 
 
@@ -53,7 +54,7 @@ class DistributedScores:
 
 
 @dataclass(frozen=True, eq=False)
-class DistributedPartition:
+class DistributedPartition(Partition):
     """Sequences with their features, divided among workers; each worker has one or more `ChainPartition` objects."""
 
     cluster: Cluster
@@ -63,8 +64,8 @@ class DistributedPartition:
     def _facts(self) -> list[tuple[int, DType, bool, dict[str, RemoteFeatures]]]:
         return self.cluster.fetch(self.cluster.each(_facts, self.parts))
 
-    @property
-    def features(self) -> Mapping[str, RemoteFeatures]:
+    @cached_property
+    def features(self) -> Mapping[str, RemoteFeatures]:  # type: ignore[override]
         """Return, for the name of each term that depends on inputs, whether its features are sparse."""
         return self._facts[0][3]
 
@@ -75,21 +76,17 @@ class DistributedPartition:
 
     @property
     def n_nodes(self) -> int:
-        """Return the number of tokens in all parts together."""
         return sum(n_nodes for n_nodes, *_ in self._facts)
 
     @property
     def is_convex(self) -> bool:
-        """Return whether the loss is convex, which is so if all labels are known."""
         return all(is_convex for _, _, is_convex, _ in self._facts)
 
     def with_columns(self, term: Term, columns: Places) -> DistributedPartition:
-        """Return a copy in which `term` has only the given columns of its features."""
         parts = self.cluster.each(ChainPartition.with_columns, self.parts, shared=(term, columns))
         return DistributedPartition(self.cluster, parts)
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return the loss and its gradient at the weights theta, and a state for later calls, kept on the workers."""
         method = partial(ChainPartition.evaluate, curvature=curvature)
         evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
@@ -97,53 +94,41 @@ class DistributedPartition:
         return self.sums(layout, theta, n_jobs), self._state(lambda: self.cluster.each(second, evaluate()))
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return the loss and its gradient at the weights theta."""
         total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
         return total
 
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return the loss and its gradient for given scores, and a state for later calls, kept on the workers."""
         direction = [None] * len(self.parts) if scores.direction is None else scores.direction.handles
         own = self.parts, scores.start.handles, direction
         return self._split(self.cluster.each(partial(_evaluate_at, curvature), *own, shared=(layout, scores.step)))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
-        """Return the change of the scores if the weights change by v."""
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
         return DistributedScores(LazyHandles(lambda: handles))
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at `scores`, and its derivative if the scores move along `direction`."""
         loss, slope = self._sum(_along, scores.start.handles, direction.start.handles, shared=(scores.step,))
         return float(loss), float(slope)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the Hessian times v; the state `at` must come from a call with curvature=True."""
         return self._product(ChainPartition.hessian_product, layout, at, v)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return an approximation of the Hessian times v, which has one block per kind of clique (equation 30)."""
         return self._product(ChainPartition.block_product, layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the sum of the entropies of p(y|x) over all sequences, each times the weight of the sequence."""
         return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether the variances p (1 - p) of the labels of a term are available, which is so for tokens."""
         return term.cliques == TOKENS
 
-    def total(
-        self, function: Callable[[ChainPartition, PartitionState | None], Total], at: PartitionState | None
-    ) -> Total:
-        """Return the sum of function(part, state of this part) over all parts; the states are None if `at` is None."""
+    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals.handles)
         return found
 
     def mass(self, term: Term) -> float:
-        """Return the number of tokens, each counted with the weight of its sequence."""
         return float(self._sum(ChainPartition.mass, shared=(term,)))
 
     def _sum(self, function: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> Value:

@@ -93,7 +93,7 @@ class Corpus(ABC):
         """
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return the indices of the sequence and the token of each landmark, one row per landmark.
+        """Return, for each landmark, the indices of the sequence and the token where it or its nearest input occurs.
 
         Return None if there are no landmarks, or if samples are not sequences.
         """
@@ -154,23 +154,19 @@ class LocalCorpus(Corpus):
         return self._distinct[name]
 
     def n_inputs(self, term: Term) -> int:
-        """Return the number of distinct inputs of a term."""
         return self.found(term).U
 
     def n_columns(self, name: str) -> int:
-        """Return the number of columns of the inputs called `name`."""
         return int(self.rows(name).shape[1])
 
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> CliqueFeatures:
-        """Choose n landmarks for a term, those of the basis `start` included, and return its features."""
         found, kernel = self.found(term), input_of(term)[1]
         made = features_of(kernel, found.inputs, n, rule, seed, engine, start)
         return CliqueFeatures(made.map, made.F, made.basis, found)
 
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> CliqueFeatures:
-        """Return the features of the inputs of a term by the feature map of an earlier fit."""
         found = self.found(term)
         F, basis = earlier.transform(found.inputs, engine), None
         if isinstance(earlier, WhitenedMap):
@@ -179,7 +175,6 @@ class LocalCorpus(Corpus):
         return CliqueFeatures(earlier, F, basis, found)
 
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
         value, shares, scores = objective.gap(at), {}, {}
         for terms in sharing_inputs(objective.layout.terms):
             own, kernel = features[terms[0].name], input_of(terms[0])[1]

@@ -44,7 +44,6 @@ class LabelledGraphs(LocalCorpus):
     pooled: bool = False
 
     def rows(self, name: str) -> Inputs:
-        """Return the inputs called `name`, with one row per clique of the terms that use them."""
         return self.inputs[name]
 
     @property
@@ -69,7 +68,6 @@ class LabelledGraphs(LocalCorpus):
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 
     def digest(self) -> dict[str, Any]:
-        """Return digests of the inputs, the labels, the weights and the graphs."""
         return {
             "inputs": digest_value({name: digest_array(X) for name, X in self.inputs.items()}),
             "labels": digest_array(self.labels),
@@ -78,7 +76,6 @@ class LabelledGraphs(LocalCorpus):
         }
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[GraphPartition]:
-        """Return a list with one partition, which has all samples, and the cliques and features of the given terms."""
         present = {term.cliques for term in terms}
         graph = Graph(self.cards, {name: own for name, own in self.cliques.items() if name in present}, self.samples)
         if self.pooled:

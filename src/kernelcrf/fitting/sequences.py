@@ -109,7 +109,6 @@ class LabelledSequences(LocalCorpus):
         return divide(*self.draw(n_tokens), n_tokens)
 
     def rows(self, name: str) -> Inputs:
-        """Return the inputs of all tokens; `name` is not used, since sequences have one input."""
         return self.X
 
     def digest_words(self) -> Words:
@@ -128,19 +127,13 @@ class LabelledSequences(LocalCorpus):
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:
-        """Return digests of inputs, labels and weights, of the three together, and of the constraints, as text."""
         return {**digest_texts(self.digest_words()), "constraints": digest_legal(self.legal)}
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        """Return the sequences, divided into partitions that threads can process in parallel."""
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
         return self.partition(rows).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return, for each landmark, the indices of the sequence and the token where it first occurs.
-
-        A landmark that is not an input is replaced by its nearest input. Without landmarks, return None.
-        """
         if features.basis is None:
             return None
         found, indices = self.found(term), features.basis.indices

@@ -13,14 +13,13 @@ If features are dense and inputs are distinct, the data are divided into several
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array, DType, Flags, Floats, Ints, Labels, Places
+from kernelcrf.arrays import Array, Flags, Floats, Ints, Labels, Places
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
@@ -29,7 +28,7 @@ from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.fused import ChainResiduals, ChainScores, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
-from kernelcrf.partitions.partition import PartitionState, Sums, Total
+from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
 from kernelcrf.terms import STEPS, TOKENS, Layout, Term
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
@@ -37,7 +36,7 @@ BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
 
 
 @dataclass(frozen=True, eq=False)
-class ChainPartition:
+class ChainPartition(RowPartition):
     """Some sequences with their features and labels: m sequences with N tokens in total, and L labels.
 
     features : the features of each term that has inputs, by the name of the term.
@@ -56,19 +55,11 @@ class ChainPartition:
     legal: Legal | None = None
 
     @property
-    def dtype(self) -> DType:
-        """Return the dtype of the scores: float32 if all features are float32, otherwise float64."""
-        dtypes = [features.F.dtype for features in self.features.values()]
-        return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
-
-    @property
     def n_nodes(self) -> int:
-        """Return the number of tokens."""
         return self.chains.n_nodes
 
     @property
     def is_convex(self) -> bool:
-        """Return whether the loss is convex, which is the case if all labels are observed."""
         return self.allowed is None
 
     def apply_weights(self, rows: Array) -> Array:
@@ -120,7 +111,6 @@ class ChainPartition:
         return layout.join({term.name: gradient(term) for term in layout.terms})
 
     def with_columns(self, term: Term, columns: Places) -> ChainPartition:
-        """Return the same sequences with only the given columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def _fused(self, layout: Layout) -> FusedChains | None:
@@ -139,10 +129,6 @@ class ChainPartition:
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and a state that holds the scores and the results of inference.
-
-        curvature : whether the state must contain what Hessian products need.
-        """
         fused = self._fused(layout)
         found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
         if found is None:
@@ -153,7 +139,6 @@ class ChainPartition:
         return found
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "nothing") if fused else None
         return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
@@ -161,17 +146,14 @@ class ChainPartition:
     def evaluate_at(
         self, layout: Layout, scores: ChainScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return loss, gradient and state, as `evaluate` does, from scores that are already computed."""
         result = self.residuals(scores, n_jobs, curvature=curvature)
         gradient = self.pull_back(layout, result.r, result.q, n_jobs)
         return Sums(result.loss, gradient), PartitionState(scores, result)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> ChainScores:
-        """Return the change of the scores if theta changes by v."""
         return ChainScores(*self.scores(layout, v, n_jobs))
 
     def along(self, scores: ChainScores, direction: ChainScores, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at the given scores, and its derivative along a direction of the scores."""
         result = self.residuals(scores, n_jobs, curvature=False)
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
@@ -214,13 +196,11 @@ class ChainPartition:
             target = moments.log_partition
             r -= moments.nodes
             q -= moments.edges
-        losses = model.log_partition - target
-        loss = losses.sum() if self.weights is None else np.dot(self.weights, losses)
+        loss = self.weighted_sum(model.log_partition - target)
         q = q if batch.tied else self.apply_weights(q)
-        return ChainResiduals(float(loss), self.apply_weights(r), q, model.nodes, linearisation if curvature else None)
+        return ChainResiduals(loss, self.apply_weights(r), q, model.nodes, linearisation if curvature else None)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v, computed from exact covariances as in (22)."""
         curvature = at.residuals.curvature
         if curvature is None:
             raise ValueError(
@@ -238,7 +218,6 @@ class ChainPartition:
         return self.pull_back(layout, self.apply_weights(tangents.nodes), dq, n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of v with a Hessian (30) that keeps only covariances within single tokens and steps."""
         p = at.residuals.nodes
         du, dw = self.scores(layout, v, n_jobs)
         dp = p * (du - np.einsum("tj,tj->t", p, du)[:, None])
@@ -259,46 +238,31 @@ class ChainPartition:
         return np.asarray(weighted.sum(axis=0) * dw - np.einsum("t,tij->ij", means, weighted))
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the sum of the entropies of p(y|x) over all sequences, each times its weight."""
         if not at.scores.w.size:
             return float(self.apply_weights(Softmax.of(at.scores.s).entropy).sum())
-        h = entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs)
-        return float(h.sum() if self.weights is None else np.dot(self.weights, h))
+        return self.weighted_sum(entropy(at.scores.s, at.scores.w, self.chains, n_threads=n_jobs))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the gradient for the scores of each token or step, times the factor of the term's label kernel."""
         residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
         return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return whether `spread` is available for a term, which is the case for terms of tokens."""
         return term.cliques == TOKENS
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the variance p (1 - p) of each label at each token, times the weight of the sequence."""
         p = at.residuals.nodes
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
         return self.apply_weights(np.maximum(p * (1 - p), 0))
 
     def mass(self, term: Term) -> float:
-        """Return the number of tokens, each counted with the weight of its sequence."""
-        lengths = self.chains.lengths
-        return float(lengths.sum() if self.weights is None else np.dot(self.weights, lengths))
-
-    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at), because this partition does not consist of other partitions."""
-        return function(self, at)
+        return self.weighted_sum(self.chains.lengths)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return the size of the scores at each token: the largest finite |score| of a label plus that of a step.
-
-        Each size is multiplied by the weight of the token's sequence.
-        """
+        # A token counts with the largest score of a label plus that of a step.
         sizes = _largest(at.scores.s, (1,)) + _largest(at.scores.w, (-2, -1))
         return self.apply_weights(sizes.astype(np.float64))
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight of each token's sequence, one number per token."""
         return self.apply_weights(np.ones(self.chains.n_nodes))
 
     @cached_property

@@ -11,18 +11,17 @@ Terms with the same features are computed by one matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from kernelcrf.arrays import Array, DType, Floats, Labels, Places
+from kernelcrf.arrays import Array, Floats, Labels, Places
 from kernelcrf.graphs.structure import Graph
-from kernelcrf.inference.loss import MISSING, InfeasibleSampleError, Inference, Loss, loss_of_statistics
+from kernelcrf.inference.loss import MISSING, Inference, Loss, loss_of_statistics
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.partitions.partition import LinearBound, PartitionState, Sums, Total
+from kernelcrf.partitions.partition import LinearBound, PartitionState, RowPartition, Sums
 from kernelcrf.terms import Layout, Term
 
 
@@ -38,7 +37,7 @@ class Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphPartition:
+class GraphPartition(RowPartition):
     """Some samples with their features and labels. All rows share one graph, which may contain several samples.
 
     labels : (m, number of nodes), MISSING if a label was not observed.
@@ -46,14 +45,12 @@ class GraphPartition:
         fraction of these samples whose labels select each table entry.
     features : the features of each term that has inputs, by the name of the term; one row per clique, sample by sample.
     weights : (m * n_samples,), the weight of each sample, or None if all weights are 1.
-    first : the index of the first sample in the user's data, for error messages.
     """
 
     inference: Inference
     labels: Labels
     features: Mapping[str, TokenFeatures] = field(default_factory=dict)
     weights: Floats | None = None
-    first: int = 0
     statistics: Floats | None = None
 
     @property
@@ -62,19 +59,11 @@ class GraphPartition:
         return self.inference.graph
 
     @property
-    def dtype(self) -> DType:
-        """Return the dtype of the features; tables are always float64."""
-        dtypes = [features.F.dtype for features in self.features.values()]
-        return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
-
-    @property
     def n_nodes(self) -> int:
-        """Return the number of label nodes of all samples."""
         return int(self.labels.size)
 
     @cached_property
     def is_convex(self) -> bool:
-        """Return whether the loss is convex, which is the case if all labels are observed."""
         return self.statistics is not None or not (self.labels == MISSING).any()
 
     def _place(self, term: Term) -> slice:
@@ -145,57 +134,37 @@ class GraphPartition:
         return tables if self._entry_weights is None else tables * self._entry_weights
 
     def _loss(self, tables: Floats, n_jobs: int, curvature: bool) -> tuple[float, Loss]:
-        try:
-            if self.statistics is None:
-                found = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
-            else:
-                found = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
-        except InfeasibleSampleError as error:
-            raise InfeasibleSampleError(self.first + error.sample) from None
-        losses = found.losses.ravel()
-        return float(losses.sum() if self.weights is None else np.dot(self.weights, losses)), found
+        if self.statistics is None:
+            found = self.inference.loss(tables, self.labels, n_jobs, curvature=curvature)
+        else:
+            found = loss_of_statistics(self.inference, tables, self.statistics, n_jobs, curvature=curvature)
+        return self.weighted_sum(found.losses.ravel()), found
 
     def with_columns(self, term: Term, columns: Places) -> GraphPartition:
-        """Return the same samples with only the given columns of a term's features."""
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and a state that holds the tables and the results of inference.
-
-        curvature : whether the state must contain what Hessian products need.
-        """
         return self.evaluate_at(layout, Tables(self.tables(layout, theta, n_jobs)), n_jobs, curvature=curvature)
-
-    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without keeping the tables and the results of inference."""
-        return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
 
     def evaluate_at(
         self, layout: Layout, scores: Tables, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        """Return loss, gradient and state, as `evaluate` does, from tables that are already computed."""
         loss, found = self._loss(scores.t, n_jobs, curvature)
         gradient = self.pull_back(layout, self._apply_weights(found.residual), n_jobs)
-        return Sums(loss, gradient, self._bound(layout, found, n_jobs)), PartitionState(scores, found)
-
-    def _bound(self, layout: Layout, found: Loss, n_jobs: int) -> LinearBound | None:
-        if found.dual is None:
-            return None
-        entropies = found.dual.entropy.ravel()
-        constant = float(entropies.sum() if self.weights is None else np.dot(self.weights, entropies))
-        return LinearBound(constant, self.pull_back(layout, self._apply_weights(found.dual.residual), n_jobs))
+        bound = None
+        if found.dual is not None:
+            slope = self.pull_back(layout, self._apply_weights(found.dual.residual), n_jobs)
+            bound = LinearBound(self.weighted_sum(found.dual.entropy.ravel()), slope)
+        return Sums(loss, gradient, bound), PartitionState(scores, found)
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Tables:
-        """Return the change of the tables if theta changes by v."""
         return Tables(self.tables(layout, v, n_jobs))
 
     def along(self, scores: Tables, direction: Tables, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at the given tables, and its derivative along a direction of the tables."""
         loss, found = self._loss(scores.t, n_jobs, curvature=False)
         return loss, float(np.vdot(self._apply_weights(found.residual), direction.t))
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v."""
         if at.residuals.curvature is None:
             raise ValueError(
                 "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
@@ -204,10 +173,6 @@ class GraphPartition:
         return self.pull_back(layout, self._apply_weights(tangents), n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
-
-        It keeps only covariances within single cliques.
-        """
         direction, p = self.tables(layout, v, n_jobs), at.residuals.marginals
         out = np.zeros_like(direction)
         for name, place in self.graph.slices.items():
@@ -218,49 +183,32 @@ class GraphPartition:
         return self.pull_back(layout, self._apply_weights(out), n_jobs)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
-        h = self.inference.entropy(at.scores.t, n_jobs).ravel()
-        return float(h.sum() if self.weights is None else np.dot(self.weights, h))
+        return self.weighted_sum(self.inference.entropy(at.scores.t, n_jobs).ravel())
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the gradient with respect to a term's tables, times the factor of its label kernel.
-
-        The result has one row per clique. If inference returned a linear lower bound on the loss, its coefficients
-        replace the gradient.
-        """
+        # If inference returned a linear lower bound on the loss, its coefficients replace the gradient.
         found = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
         return term.k_y.adjoint(self._rows(term, self._apply_weights(found)))
 
     def knows_spread(self, term: Term) -> bool:
-        """Return True, because the marginals of all cliques are kept."""
         return True
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample."""
         p = self._rows(term, at.residuals.marginals)
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
         return np.asarray(np.maximum(p * (1 - p), 0) * self.clique_weights(term)[:, None])
 
     def mass(self, term: Term) -> float:
-        """Return the number of cliques of a term, each counted with the weight of its sample."""
         return float(self.clique_weights(term).sum())
 
-    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return function(self, at), because this partition does not consist of other partitions."""
-        return function(self, at)
-
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return the largest finite |score| in the table of each clique, times the weight of the sample.
-
-        A clique counts once, even if several terms add to its table.
-        """
+        # A clique counts once, even if several terms add to its table.
         tables = self._apply_weights(np.where(np.isfinite(at.scores.t), np.abs(at.scores.t), 0.0))
         places = {(self._place(term).start, self._place(term).stop, term.k_y.L) for term in layout.terms}
         blocks = [tables[:, start:stop].reshape(-1, size).max(axis=1) for start, stop, size in sorted(places)]
         return np.concatenate([np.zeros(0), *blocks])
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight of each clique's sample, one number per clique of the term."""
         place, size = self._place(term), term.k_y.L
         n_cliques = (place.stop - place.start) // size
         if self._entry_weights is None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from kernelcrf.arrays import Array, DType, Floats, Places
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.terms import Layout, Term
@@ -61,20 +63,14 @@ class PartitionState:
     residuals: Any
 
 
-class FeatureKind(Protocol):
-    """Protocol of features whose values may be on another machine; only their storage format is known here."""
-
-    @property
-    def is_sparse(self) -> bool:
-        """Return whether the features are a sparse CSR matrix."""
-
-
 class Partition(Protocol):
-    """Protocol of samples with features and labels: computes loss, gradient and curvature, summed over the samples."""
+    """Samples with features and labels: computes loss, gradient and curvature, summed over the samples.
 
-    @property
-    def features(self) -> Mapping[str, FeatureKind]:
-        """Return the features of each term that has inputs, by the name of the term."""
+    features : the features of each term that has inputs, by the name of the term. If they are on another machine, only
+        `is_sparse` of each is known.
+    """
+
+    features: Mapping[str, Any]
 
     @property
     def dtype(self) -> DType:
@@ -132,11 +128,29 @@ class Partition(Protocol):
 
 
 class RowPartition(Partition, Protocol):
-    """Protocol of a partition in this process, whose arrays for a term have one row per clique."""
+    """A partition in this process, whose arrays for a term have one row per clique.
+
+    weights : the weight of each sample, or None if all weights are 1.
+    """
+
+    features: Mapping[str, TokenFeatures]
+    weights: Floats | None
 
     @property
-    def features(self) -> Mapping[str, TokenFeatures]:
-        """Return the features of each term that has inputs, by the name of the term."""
+    def dtype(self) -> DType:
+        """Return the dtype of the scores: float32 if all features are float32, otherwise float64."""
+        dtypes = [features.F.dtype for features in self.features.values()]
+        return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+
+    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
+
+    def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
+        return function(self, at)
+
+    def weighted_sum(self, numbers: Array) -> float:
+        """Return the sum of numbers, one per sample, each times the weight of the sample."""
+        return float(numbers.sum() if self.weights is None else np.dot(self.weights, numbers))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
         """Return the gradient with respect to a term's scores, times the factor of its label kernel.
