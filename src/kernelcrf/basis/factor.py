@@ -78,9 +78,10 @@ class Basis:
         return float(self.residual.sum() / self.trace) if self.trace > 0 else 0.0
 
 
-def row_blocks(rows: int) -> list[slice]:
-    """Return slices that divide the rows into blocks of `ROWS` rows."""
-    return [slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS)]
+def row_blocks(rows: int, size: int | None = None) -> list[slice]:
+    """Return slices that divide the rows into blocks of `size` rows, by default ROWS."""
+    size = size or ROWS
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def stack(parts: list[Inputs]) -> Inputs:

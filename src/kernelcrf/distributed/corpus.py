@@ -30,7 +30,7 @@ from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Corpus, WholeGap, atom_scores, input_of, out_of_span, residual_of, size_of
-from kernelcrf.fitting.digest import digest_legal, digest_texts
+from kernelcrf.fitting.digest import digest_texts
 from kernelcrf.fitting.sequences import LabelledSequences, divide, nearest
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.inputs import InputKernel
@@ -69,7 +69,7 @@ class DistributedSequences(Corpus):
 
     def digest(self) -> Config:
         words = self.cluster.sum(self.cluster.each(LabelledSequences.digest_words, self.parts))
-        return {**digest_texts(words), "constraints": digest_legal(self.legal)}
+        return digest_texts(words, self.legal)
 
     def where(self) -> str:
         return f"{len(self.parts)} parts on {self.cluster.status()}"
@@ -238,10 +238,8 @@ def _subtract_span(F: Array, weights: Floats) -> Floats:
 def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
     """Return ER + K R, where the kernel matrix K between X and `others` is computed block by block."""
     total = ER.copy()
-    for low in range(0, X.shape[0], GRAM_ROWS):
-        rows = slice(low, low + GRAM_ROWS)
-        for begin in range(0, others.shape[0], GRAM_ROWS):
-            columns = slice(begin, begin + GRAM_ROWS)
+    for rows in row_blocks(X.shape[0], GRAM_ROWS):
+        for columns in row_blocks(others.shape[0], GRAM_ROWS):
             total[rows] += kernel.gram(in_double(X[rows]), in_double(others[columns])) @ R[columns]
     return total
 

@@ -213,7 +213,8 @@ def read_parts(
     X: UserData,
     y: UserData,
     sample_weight: UserData,
-    cluster: Cluster,
+    lengths: UserData,
+    engine: Cluster | None,
     *,
     hash_features: int | None,
     n_components: Mapping[bool, int],
@@ -228,6 +229,9 @@ def read_parts(
         smaller if there are more features.
     earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
     """
+    if lengths is not None:
+        raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
+    cluster = engine or current_cluster()
     raw = load_sequences(X, y, sample_weight, cluster)
     firsts = np.concatenate([[0], np.cumsum(cluster.fetch(cluster.each(len, raw)))]).astype(int)[:-1]
 

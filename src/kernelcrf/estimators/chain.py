@@ -22,10 +22,12 @@ from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
+from kernelcrf.distributed.sources import is_distributed
+from kernelcrf.distributed.training_data import read_parts
 from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE, Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
-from kernelcrf.estimators.reading import read_sequences
+from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
@@ -107,8 +109,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     transitions_ : (L, L), scores of transitions, [from, to].
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
-    landmark_positions_ : (n_landmarks, 2), the sequence and token in X of each landmark or of the input nearest to it;
-        None for the linear kernel.
+    landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input; else None.
     C_, kernel_ : the prior variance and the input kernel of the fit.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : objective, bounds and status of the fit; with missing labels, "stationary" without a lower bound.
@@ -181,8 +182,11 @@ class ChainCRF(KernelEstimator[ChainModel]):
         earlier = self._earlier
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
-        expected = self._expected_features()
-        read = read_sequences(X, y, sample_weight, lengths, engine=self.engine, n_components=expected, **settings)
+        if self.engine is None and not is_distributed(X):
+            read = read_training_data(X, y, sample_weight, lengths, **settings)
+        else:
+            settings["n_components"] = self._expected_features()
+            read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
         reader, n_labels = read.reader, len(read.labels.classes)
         found = self._train_chain(read.data, n_labels, reader.n_features, reader.kind != "dense", read.by_scale)
         metadata = {} if earlier is None else earlier.metadata

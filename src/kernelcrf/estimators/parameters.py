@@ -77,26 +77,22 @@ OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
 STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of pairs of numbers", is_listed))
 
 
-def plain_parameters(model: BaseEstimator) -> Config:
-    """Return the parameters of an estimator as a dict for JSON, without `engine` and `checkpoint`.
+def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
+    """Return a fitted estimator as values for JSON and named arrays, the content of a model file.
 
-    A kernel that is an object becomes None, because the fitted model stores this object.
+    The parameters `engine` and `checkpoint` are left out. A kernel that is an object becomes None, because the fitted
+    model stores this object.
     """
-    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in OF_THE_RUN}
+    check_is_fitted(estimator, "model_")
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}
     for name in {"kernel", "edge_kernel"} & set(parameters):
         if not isinstance(parameters[name], str):
             parameters[name] = None
     weights = parameters.get("class_weight")
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
-    return {name: plain(value, name) for name, value in parameters.items()}
-
-
-def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
-    """Return a fitted estimator as values for JSON and named arrays, the content of a model file."""
-    check_is_fitted(estimator, "model_")
     config, arrays = estimator.model_.to_arrays()
-    return {"parameters": plain_parameters(estimator), **config}, arrays
+    return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
 
 
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:

@@ -85,7 +85,6 @@ class Checkpoint:
     @classmethod
     def of(cls, checkpoint: Any) -> Checkpoint | None:
         """Convert the parameter `checkpoint`, which may be a path, a Checkpoint or None, to a Checkpoint or None."""
-        CHECKPOINT.check("checkpoint", checkpoint)
         return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
     def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:

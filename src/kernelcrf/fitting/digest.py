@@ -58,14 +58,11 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
     return np.asarray(words.sum(axis=0, dtype=np.uint64))
 
 
-def digest_texts(words: Words) -> dict[str, str]:
-    """Return the digests that `digest_words` computed as hexadecimal text, by kind."""
-    return {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
-
-
-def digest_legal(legal: Legal | None) -> str | None:
-    """Return a digest of the constraints on labellings, or None if there are no constraints."""
-    return None if legal is None else digest_value([legal.steps, legal.first, legal.last])
+def digest_texts(words: Words, legal: Legal | None) -> dict[str, Any]:
+    """Return the digests that `digest_words` computed as hexadecimal text, by kind, and a digest of the constraints."""
+    texts = {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
+    constraints = None if legal is None else digest_value([legal.steps, legal.first, legal.last])
+    return {**texts, "constraints": constraints}
 
 
 def digest_value(value: Any) -> str:

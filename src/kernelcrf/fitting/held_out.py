@@ -15,11 +15,11 @@ repeated and resumed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
 
-from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import Problem, sharing_inputs
+from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
 
 FIRST_C = 1.0
@@ -49,57 +49,31 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
     )
     training, held_out = (replace(problem, corpus=part) for part in parts)
     features = choose_features(training, settings, start)
-    ladder = _Ladder(training, held_out, free, settings, features, _transfer(held_out, features, settings))
-    return float(10.0 ** ladder.highest())
+    own = choose_features(held_out, settings, Start({name: one.map for name, one in features.items()}))
+    latest: Start | None = None
+
+    @cache
+    def likelihood(power: int) -> float:
+        """Return the log-likelihood of the held-out samples with C = 10 ** power; each fit starts from the last."""
+        nonlocal latest
+        C = 10.0**power
+        fitted = solve(training.changed(free, C=C), features, settings, latest)
+        latest = Start(weights=fitted.weights)
+        objective = objective_of(held_out.changed(free, C=C), own, settings.engine)
+        return 0.5 * objective.layout.squared_norm(fitted.theta) - objective.evaluate(fitted.theta).value
+
+    return float(10.0 ** highest(likelihood))
 
 
-def _transfer(held_out: Problem, features: dict[str, Features], settings: Settings) -> dict[str, Features]:
-    """Return the features of held-out samples by the feature maps of the training samples."""
-    found: dict[str, Features] = {}
-    for terms in sharing_inputs(held_out.terms):
-        own = held_out.corpus.apply_map(terms[0], features[terms[0].name].map, settings.engine)
-        found |= {term.name: own for term in terms}
-    return found
-
-
-@dataclass(eq=False)
-class _Ladder:
-    """The log-likelihood of held-out samples at powers of 10 of C.
-
-    features, own : the features of the training samples and of the held-out samples, by the names of terms.
-    found : the log-likelihoods that are known, by powers.
-    start : the weights of the last fit, from which the next fit starts.
-    """
-
-    training: Problem
-    held_out: Problem
-    free: Collection[str]
-    settings: Settings
-    features: dict[str, Features]
-    own: dict[str, Features]
-    found: dict[int, float] = field(default_factory=dict)
-    start: Start | None = None
-
-    def value(self, power: int) -> float:
-        """Return the log-likelihood of the held-out samples with C = 10 ** power."""
-        if power not in self.found:
-            C = 10.0**power
-            fitted = solve(self.training.changed(self.free, C=C), self.features, self.settings, self.start)
-            self.start = Start(weights=fitted.weights)
-            objective = objective_of(self.held_out.changed(self.free, C=C), self.own, self.settings.engine)
-            penalty = 0.5 * objective.layout.squared_norm(fitted.theta)
-            self.found[power] = penalty - objective.evaluate(fitted.theta).value
-        return self.found[power]
-
-    def highest(self) -> int:
-        """Return the power with the largest log-likelihood."""
-        power = 0
-        for step in (1, -1):
-            while LEAST_POWER <= power + step <= MOST_POWER and self._improves(power, power + step):
-                power += step
-            if power:
+def highest(likelihood: Callable[[int], float]) -> int:
+    """Return the power of 10 with the largest log-likelihood; climb from 0 while it increases, or else descend."""
+    power = 0
+    for step in (1, -1):
+        while LEAST_POWER <= power + step <= MOST_POWER:
+            there, here = likelihood(power + step), likelihood(power)
+            if there <= here + LEAST_GAIN * abs(here):
                 break
-        return power
-
-    def _improves(self, here: int, there: int) -> bool:
-        return self.value(there) > self.value(here) + LEAST_GAIN * abs(self.value(here))
+            power += step
+        if power:
+            break
+    return power

@@ -23,7 +23,7 @@ from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, input_of
-from kernelcrf.fitting.digest import Words, digest_legal, digest_texts, digest_words
+from kernelcrf.fitting.digest import Words, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
@@ -127,7 +127,7 @@ class LabelledSequences(LocalCorpus):
         return np.asarray(places, np.intp)
 
     def digest(self) -> dict[str, Any]:
-        return {**digest_texts(self.digest_words()), "constraints": digest_legal(self.legal)}
+        return digest_texts(self.digest_words(), self.legal)
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
         rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}

@@ -94,11 +94,6 @@ def search(
 ) -> tuple[Fit, Search]:
     """Fit with the templates `rule.present`, and add the best absent templates until no other lowers P enough."""
     data = _graphs(problem)
-    if isinstance(settings.n_components, str):
-        raise ValueError(
-            f"n_components={settings.n_components!r}, but a structure search needs the number of landmarks: expected a "
-            "number or None"
-        )
     inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
     features = choose_features(problem, settings, start)
     rounds: list[Round] = []
@@ -163,8 +158,7 @@ def _best(
 
 
 def _graphs(problem: Problem) -> LabelledGraphs:
-    if not isinstance(problem.corpus, LabelledGraphs):
-        raise TypeError(f"problem.corpus is a {type(problem.corpus).__name__}: expected LabelledGraphs")
+    assert isinstance(problem.corpus, LabelledGraphs)
     return problem.corpus
 
 

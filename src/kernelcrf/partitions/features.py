@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.distinct import Distinct, add_rows
+from kernelcrf.basis.factor import row_blocks
 from kernelcrf.engines.local import LocalEngine
 
 ROWS = 4096
@@ -57,7 +58,7 @@ class TokenFeatures:
             # If k is small, the transposed product is up to twice as fast.
             Z[rows] = self.F[rows] @ W if self.is_sparse else (W.T @ self.F[rows].T).T
 
-        LocalEngine(n_jobs).map(fill, _row_blocks(len(Z)))
+        LocalEngine(n_jobs).map(fill, row_blocks(len(Z), ROWS))
         return Z if self.index is None else Z[self.index]
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
@@ -72,9 +73,9 @@ class TokenFeatures:
             def fill(rows: slice) -> None:
                 out[rows] = self.transposed[rows] @ R
 
-            LocalEngine(n_jobs).map(fill, _row_blocks(len(out)))
+            LocalEngine(n_jobs).map(fill, row_blocks(len(out), ROWS))
             return out
-        blocks = _row_blocks(len(R))
+        blocks = row_blocks(len(R), ROWS)
         total = np.zeros((R.shape[1], self.F.shape[1]))
         for part in LocalEngine(n_jobs).map(lambda rows: R[rows].T @ self.F[rows], blocks):
             total += part
@@ -99,7 +100,3 @@ class TokenFeatures:
         if self.index is None:
             return TokenFeatures(self.F[nodes])
         return TokenFeatures(self.F, self.index[nodes])
-
-
-def _row_blocks(n_rows: int) -> list[slice]:
-    return [slice(low, min(low + ROWS, n_rows)) for low in range(0, n_rows, ROWS)]
