@@ -46,10 +46,7 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Let the surrounding `with releasing():` block release these handles at its end.
-
-    An engine calls this function for each handle that it creates.
-    """
+    """Let the surrounding `with releasing():` block release these handles; an engine calls it for each new handle."""
     own = _HANDLES.get()
     if own is not None:
         own.update(handles)
@@ -65,9 +62,7 @@ class Cluster(Protocol):
         """
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker and return a handle of the result.
-
-        Arguments may be values, handles, or lists of handles.
+        """Call a function on a worker, with values, handles or lists of handles; return a handle of the result.
 
         place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
         """

@@ -197,10 +197,7 @@ class DaskEngine(Cluster):
                     )
 
     def _retry(self) -> None:
-        """Retry all failed tasks.
-
-        Client.retry cannot be used, because it fails if the client has no future for one of the tasks.
-        """
+        """Retry all failed tasks; Client.retry would fail if the client has no future for one of them."""
         client = self.client
         # The scheduler does not know released tasks any more, even if an error still refers to their futures.
         failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
@@ -230,10 +227,7 @@ class DaskEngine(Cluster):
 
 
 def _size_of(value: object) -> int:
-    """Return the size of a value in bytes, attributes included.
-
-    Dask alone does not count attributes. It would consider large objects as small, and never move them to disk.
-    """
+    """Return the size of a value with its attributes: Dask does not count them, and would never move them to disk."""
     own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, own.values())))
 
@@ -273,10 +267,7 @@ def _run_alone(function: Value, *arguments: Value) -> Value:
 
 
 class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
-    """Let a task run on any worker if its preferred worker is lost.
-
-    Dask would wait for the preferred worker, which may never come back.
-    """
+    """Let a task run on any worker if its preferred worker is lost; Dask would wait for that worker forever."""
 
     name = "kernelcrf-any-worker"
     idempotent = True

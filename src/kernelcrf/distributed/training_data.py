@@ -65,10 +65,7 @@ class DataSummary:
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
-        """Return the summary of one part, or raise if its data are invalid.
-
-        first : the number of its first sequence in the whole data, for messages.
-        """
+        """Return the summary of one part, whose first sequence is number `first`; raise if its data are invalid."""
         if part.y is None:
             raise ValueError("y is None in a part of the data: expected labels for all sequences")
         if not len(part):
@@ -134,10 +131,7 @@ class DataSummary:
         )
 
     def check_tokens(self, weight: str) -> None:
-        """Raise if there is no token to fit.
-
-        weight : the parameter that the message blames if all weights are 0, such as "class_weight".
-        """
+        """Raise if there is no token to fit; if all weights are 0, the message blames the parameter `weight`."""
         if self.counted == 0 and self.sequences:
             raise ValueError(f"{weight} gives every sequence the weight 0: expected at least one weight above 0")
         if not any(self.tokens):
@@ -281,10 +275,7 @@ def _read(
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
-    """Convert parts to arrays and join them to one part; a worker calls this function.
-
-    firsts : for each part, the number of its first sequence in the whole data.
-    """
+    """Convert parts, whose first sequences have the numbers `firsts`, to arrays, and join them to one part."""
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
     numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]

@@ -7,7 +7,7 @@ An estimator holds its parameters and, once it is fitted, one frozen model. `fit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
@@ -23,7 +23,7 @@ from kernelcrf.arrays import Arrays, Config, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.parameters import ValidatedEstimator, set_parameters, to_stored
+from kernelcrf.estimators.parameters import PRIOR_VARIANCE_OR_RULE, ValidatedEstimator, set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Problem, sharing_inputs
 from kernelcrf.fitting.fit import Callback, Settings, Start
@@ -36,32 +36,10 @@ from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
-from kernelcrf.terms import PRIOR_VARIANCE
-from kernelcrf.validation import (
-    COUNT,
-    FLAG,
-    N_JOBS,
-    PATH,
-    POSITIVE,
-    SEED,
-    SIZE,
-    either,
-    instance_of,
-    nothing,
-    one_of,
-    positive,
-    real,
-    validated,
-    whole,
-)
+from kernelcrf.validation import COUNT, FLAG, N_JOBS, PATH, POSITIVE, SEED, either, nothing, one_of, validated, whole
 
-POSTERIOR = either(one_of("map", "laplace"))
-DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
-OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
-PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
 LIKELY_LANDMARKS = 500
-CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=FittedModel)
@@ -264,7 +242,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 class InputEstimator(Estimator[Model]):
     """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
 
-    gamma: Annotated[float | str, either(one_of("scale", "auto"), positive)] = "scale"
+    gamma: Annotated[float | str, either(one_of("scale", "auto"), *POSITIVE.constraints)] = "scale"
     degree: Annotated[int, DEGREE] = 3
     coef0: Annotated[float, COEF0] = 1.0
     optimize_kernel: Annotated[bool, FLAG] = False

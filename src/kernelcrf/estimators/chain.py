@@ -24,9 +24,9 @@ from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.distributed.training_data import read_parts
-from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, PRIOR_VARIANCE_OR_RULE, Fitted
+from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL
+from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, OPTIONAL_KERNEL, POSTERIOR, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel

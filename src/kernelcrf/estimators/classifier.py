@@ -27,8 +27,9 @@ from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
-from kernelcrf.estimators.base import OF_POSTERIORS, POSTERIOR, Fitted
+from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
+from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.sequences import LabelledSequences
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import gamma_by_scale

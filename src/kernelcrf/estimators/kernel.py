@@ -11,7 +11,8 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from kernelcrf.answers.weights import data_frame, top_terms
 from kernelcrf.arrays import Array, Floats, UserData
-from kernelcrf.estimators.base import CLASS_WEIGHT, Fitted, InputEstimator
+from kernelcrf.estimators.base import Fitted, InputEstimator
+from kernelcrf.estimators.parameters import CLASS_WEIGHT
 from kernelcrf.fitting.corpus import Corpus, Problem
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel

@@ -19,15 +19,20 @@ from kernelcrf.kernels.inputs import KERNEL, InputKernel
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.labels import label_from_json, label_to_json
+from kernelcrf.terms import PRIOR_VARIANCE
 from kernelcrf.validation import (
+    SEED,
+    SIZE,
     Constraint,
     Parameter,
     ParameterError,
     check_parameters,
     either,
+    instance_of,
     is_listed,
     nothing,
     one_of,
+    real,
     shown,
 )
 
@@ -74,6 +79,11 @@ CLASSES = either(
     advice="None uses the labels of y",
 )
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
+PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
+CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
+POSTERIOR = either(one_of("map", "laplace"))
+DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
+OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
 STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of pairs of numbers", is_listed))
 
 

@@ -22,9 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Array, UserData
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.base import DRAWS, POSTERIOR
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import ValidatedEstimator
+from kernelcrf.estimators.parameters import DRAWS, POSTERIOR, ValidatedEstimator
 from kernelcrf.validation import either, instance_of
 
 COLDEST, HOTTEST = 0.05, 20.0

@@ -112,10 +112,7 @@ class Checkpoint:
         return fitted
 
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
-        """Return the feature maps, weights and history of the file, or None if there is no file.
-
-        Raise if the file was written for other data or settings than `stated`.
-        """
+        """Return the content of the file, or None without a file; raise if it belongs to other data or settings."""
         if (content := self._read()) is None:
             return None
         config, arrays = content
@@ -203,10 +200,7 @@ class Checkpoint:
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
-    """Return values that describe the data and settings of a fit, to compare them with those in a checkpoint.
-
-    start : an earlier fit whose landmarks are reused, or None.
-    """
+    """Return values that describe the data, settings and warm start of a fit, to compare them with a checkpoint."""
     rule, terms = settings.rule, problem.terms
     stated = {
         **problem.corpus.digest(),

@@ -68,10 +68,7 @@ class Corpus(ABC):
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Choose n landmarks for a term, and return its features; if n is None, all distinct inputs become landmarks.
-
-        start : an earlier basis to which landmarks are added, or None.
-        """
+        """Choose n landmarks for a term (None: all inputs), including those of `start`, and return its features."""
 
     @abstractmethod
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
@@ -223,10 +220,7 @@ def input_of(term: Term) -> tuple[str, InputKernel]:
 
 
 def size_of(largest: float) -> float:
-    """Return the largest power of two that is at most `largest`, or 1 if `largest` is 0.
-
-    Numbers up to `largest` are divided by it, so that their squares do not underflow.
-    """
+    """Return the largest power of two <= `largest`, or 1: numbers divided by it have squares that do not underflow."""
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 

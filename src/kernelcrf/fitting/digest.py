@@ -27,11 +27,8 @@ SIZE = 32
 def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
     """Return the digests of all sequences, summed over the sequences: one row per entry of KINDS, with four words each.
 
-    X : inputs of all tokens, one per row, dense or CSR.
     offsets : the first token of each sequence, and at the end the number of tokens.
-    labels : the label of each token, used if `allowed` is None.
-    allowed : for each token, which labels it may have, or None.
-    weights : the weight of each sequence, or None if every sequence has weight 1.
+    allowed : for each token, which labels it may have, used instead of `labels`; or None.
     """
     X = X if is_sparse(X) else np.asarray(X)
     known, single = labels, np.ones(len(labels), bool)

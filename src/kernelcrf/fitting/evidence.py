@@ -83,10 +83,7 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
 
 
 def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None, found: Laplace) -> float:
-    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms.
-
-    The result is between LEAST_C and MOST_C. The head of this module defines gamma and delta.
-    """
+    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms, within its bounds."""
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
     gamma = found.n_effective if chosen.all() else found.determined(chosen)
@@ -118,10 +115,7 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return the next step of x by the secant method, which looks for a zero of `move` as a function of x.
-
-    before : x and `move` of the step before; None at the first step, which is `move` itself.
-    """
+    """Return the next step towards a zero of `move` as a function of x; `before` has the x and `move` before."""
     step = move
     if before is not None and x != before[0]:
         slope = (move - before[1]) / (x - before[0])
@@ -131,10 +125,7 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return the largest number of weights for which determinants are computed exactly.
-
-    It is larger if samples are single nodes, because their Hessian is cheap.
-    """
+    """Return how many weights may have exact determinants; for single nodes more, because their Hessian is cheap."""
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 
@@ -228,10 +219,7 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return the starting point of a fit with another kernel, near the fit `near`.
-
-    It has the same landmarks, and weights with which the scores at the landmarks are the same.
-    """
+    """Return a start for another kernel: the landmarks of the fit `near`, and its scores at the landmarks."""
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)
     if not isinstance(earlier, WhitenedMap):

@@ -30,10 +30,7 @@ LEAST_GAIN = 1e-6
 
 
 def choose_held_out_C(problem: Problem, free: Collection[str], settings: Settings, start: Start | None) -> float:
-    """Return the C of the terms named in `free` with which held-out samples are likeliest, or 1 if there are too few.
-
-    start : an earlier fit, whose feature maps are used, or None.
-    """
+    """Return the C of the terms in `free` with which held-out samples are likeliest, or 1 if there are too few."""
     parts = problem.corpus.hold_out(MOST_TOKENS)
     if parts is None:
         return FIRST_C

@@ -223,10 +223,7 @@ def read_training_data(
 def nearest(
     kernel: InputKernel, landmarks: Inputs, X: Inputs, engine: LocalEngine
 ) -> tuple[Places, npt.NDArray[np.floating]]:
-    """Return, for each landmark b, the index of the nearest row x of X, and k(x, x) - 2 k(b, x) for this row.
-
-    Among equally near rows, the first is taken.
-    """
+    """Return, for each landmark b, the index of its (first) nearest row x of X, and k(x, x) - 2 k(b, x)."""
 
     def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:
         D = kernel.gram(X[rows], landmarks)

@@ -35,8 +35,7 @@ class LinearBound:
 class Sums:
     """A loss and its gradient, summed over samples.
 
-    bound : a linear lower bound on the loss; None if the tangent of the loss is such a bound, because the loss is
-        convex.
+    bound : a linear lower bound on the loss; None if the loss is convex, since its tangent is such a bound.
     """
 
     loss: float

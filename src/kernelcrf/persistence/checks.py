@@ -52,10 +52,7 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 
 
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is `kind`.
-
-    If `shape` is None, every shape is valid.
-    """
+    """Return arrays[name]; raise unless it is finite and has dtype.kind `kind` and shape `shape` (None: any shape)."""
     array = arrays[name]
     if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
@@ -66,10 +63,7 @@ def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | 
 
 
 def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
-    """Convert distinct feature maps to a list of configs and a dict of arrays.
-
-    The names of the arrays begin with "map 0.", "map 1." and so on, in the order of the configs.
-    """
+    """Return the configs of distinct feature maps, and their arrays, whose names begin with "map 0.", "map 1.", ..."""
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, one in enumerate({id(own): own for own in maps}.values()):
@@ -87,8 +81,6 @@ def check_factor(name: str, factor: Array) -> None:
 
 def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
     """Return the feature map whose arrays have names that begin with `prefix`; raise if the map is not consistent.
-
-    The indices of sparse landmarks are checked here, because compiled code does not check them.
 
     n_features : the number of columns of inputs that the map must accept, or None if it is unknown.
     """
