@@ -110,7 +110,7 @@ def test_parts_on_a_cluster_keep_to_the_kernel(dtype, started):
     own = own_inputs(parts, cluster)
     start = None
     for size in (100, 256) if started else (256,):
-        growth = DistributedGrowth(kernel, parts, own, size, 0.0, cluster, start)
+        growth = DistributedGrowth(kernel, parts, own, size, cluster, start)
         drive(Uniform(), growth, np.random.default_rng(0))
         start = growth.finish()
         excess_check(kernel, X)(np.concatenate(cluster.fetch(start.F)))

@@ -18,7 +18,7 @@ def grown(kernel, parts, n, rule, start=None, sparse=False):
     cluster = Inline(forgetful=False)
     X = [cluster.call(np.asarray if not sparse else sp.csr_array, part) for part in parts]
     own = own_inputs(X, cluster)
-    growth = DistributedGrowth(kernel, X, own, n, 0.0, cluster, start)
+    growth = DistributedGrowth(kernel, X, own, n, cluster, start)
     drive(find_rule(rule, kernel, sparse), growth, generator(0))
     return growth.finish(), cluster, cluster.fetch(own)
 

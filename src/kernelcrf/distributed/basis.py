@@ -44,7 +44,6 @@ class DistributedGrowth(Growth):
         X: Sequence[Handle],
         own: Sequence[Handle],
         capacity: int,
-        tol: float,
         cluster: Cluster,
         start: Basis | None = None,
     ) -> None:
@@ -55,7 +54,7 @@ class DistributedGrowth(Growth):
         self._left = [trace for _, trace, *_ in facts]
         dtype = np.result_type(*(dtype for *_, dtype in facts))
         diagonal = float(sum(self._left)), max(largest for _, _, largest, _ in facts)
-        super().__init__(kernel, capacity, tol, LocalEngine(1), dtype, diagonal)
+        super().__init__(kernel, capacity, 0.0, LocalEngine(1), dtype, diagonal)
         if start is not None:
             self._continue_from(start)
             self.extend(Panels.of(kernel, start.landmarks, start.R, 0))

@@ -105,7 +105,7 @@ class DistributedSequences(Corpus):
         chosen = find_rule(rule, kernel, self.is_sparse)
         capacity = capacity_for(n, n_inputs, chosen, start)
         rng = np.random.default_rng(check_random_state(seed).randint(2**31, size=4))
-        growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, 0.0, self.cluster, start)
+        growth = DistributedGrowth(kernel, self.inputs, self.own, capacity, self.cluster, start)
         if not growth.remaining and start is None:
             raise zero_kernel(kernel)
         drive(chosen, growth, rng)

@@ -125,11 +125,6 @@ def tag_parquet(
     engine : DaskEngine or None
         The engine to use; None uses the current Dask client.
 
-    Returns
-    -------
-    TaggingReport
-        The numbers of sequences and tokens, and the seconds.
-
     Examples
     --------
     >>> import pyarrow as pa

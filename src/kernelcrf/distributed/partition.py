@@ -91,11 +91,8 @@ class DistributedPartition(Partition):
         evaluate = partial(self.cluster.each, method, self.parts, shared=(layout, theta, 1))
         if curvature:
             return self._split(evaluate())
-        return self.sums(layout, theta, n_jobs), self._state(lambda: self.cluster.each(second, evaluate()))
-
-    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
         total: Sums = self._sum(ChainPartition.sums, shared=(layout, theta, 1))
-        return total
+        return total, self._state(lambda: self.cluster.each(second, evaluate()))
 
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool

@@ -22,7 +22,7 @@ than its values.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,56 +160,40 @@ def choose_kernel(
             f"sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
         )
     # The landmarks stay fixed: with a growing basis, the evidence would jump from point to point.
-    fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False)
-    search = _Search(fixed, names, free, fitted)
+    fixed, latest = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False), fitted
     if free:
-        search.latest, _ = choose_C(fitted, free, fixed)
-        log_C = np.log(shared_variance(search.latest, free))
+        latest, _ = choose_C(fitted, free, fixed)
+        log_C = np.log(shared_variance(latest, free))
         theta = np.append(theta, log_C)
         bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
-    rng = np.random.default_rng(settings.random_state)
-    starts = [theta, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts))]
-    options: Any = {"maxiter": MOST_ITERATIONS, "ftol": 1e-7, "gtol": 0.02}
-    box: Any = bounds
-    results = [
-        minimize(search.evaluate, start, (bounds,), jac=True, method="L-BFGS-B", bounds=box, options=options)
-        for start in starts
-    ]
-    best = min(results, key=lambda result: float(result.fun))
-    return search.fit_at(best.x, search.latest), bool(best.success)
 
+    def fit_at(x: Floats) -> Fit:
+        """Fit with hyperparameters exp(x), with the landmarks of the latest fit, and starting from its scores."""
+        kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:-1] if free else x)
+        problem = latest.problem.changed(names, kernel=kernel)
+        if free:
+            problem = problem.changed(free, C=float(np.exp(x[-1])))
+        return fit(problem, fixed, _carry_over(latest, kernel, names))
 
-@dataclass(eq=False)
-class _Search:
-    """The evidence as a function of the logarithms of hyperparameters.
-
-    names, free : the terms that share the kernel, and the terms whose C is a hyperparameter too.
-    latest : the fit with the last hyperparameters.
-    """
-
-    settings: Settings
-    names: Collection[str]
-    free: Collection[str]
-    latest: Fit
-
-    def fit_at(self, x: Floats, near: Fit) -> Fit:
-        """Fit with hyperparameters exp(x), with the landmarks of the fit `near`, and starting from its scores."""
-        kernel = _kernel_of(near.problem, self.names).with_hyperparameters(x[:-1] if self.free else x)
-        problem = near.problem.changed(self.names, kernel=kernel)
-        if self.free:
-            problem = problem.changed(self.free, C=float(np.exp(x[-1])))
-        return fit(problem, self.settings, _carry_over(near, kernel, self.names))
-
-    def evaluate(self, x: Floats, bounds: Floats) -> tuple[float, Floats]:
+    def evaluate(x: Floats) -> tuple[float, Floats]:
         """Return minus the log evidence at the log hyperparameters x, and its gradient by finite differences."""
-        self.latest = self.fit_at(x, self.latest)
-        value, gradient = -_approximate(self.latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
+        nonlocal latest
+        latest = fit_at(x)
+        value, gradient = -_approximate(latest, VALUE_DRAWS).log_evidence, np.empty(len(x))
         for k in range(len(x)):
             step = DIFFERENCE if x[k] + DIFFERENCE <= bounds[k, 1] else -DIFFERENCE
             there = x.copy()
             there[k] += step
-            gradient[k] = (-_approximate(self.fit_at(there, self.latest), VALUE_DRAWS).log_evidence - value) / step
+            gradient[k] = (-_approximate(fit_at(there), VALUE_DRAWS).log_evidence - value) / step
         return value, gradient
+
+    rng = np.random.default_rng(settings.random_state)
+    starts = [theta, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts))]
+    options: Any = {"maxiter": MOST_ITERATIONS, "ftol": 1e-7, "gtol": 0.02}
+    box: Any = bounds
+    results = [minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
+    best = min(results, key=lambda result: float(result.fun))
+    return fit_at(best.x), bool(best.success)
 
 
 def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:

@@ -47,19 +47,21 @@ class LabelledGraphs(LocalCorpus):
         return self.inputs[name]
 
     @property
+    def n_samples(self) -> int:
+        """Return the number of samples."""
+        return len(self.labels) if self.samples is None else int(np.max(self.samples, initial=-1)) + 1
+
+    @property
     def mass(self) -> float:
         """Return the sum of the weights of all samples, which is their number if all weights are 1."""
-        if self.weights is not None:
-            return float(self.weights.sum())
-        return float(len(self.labels) if self.samples is None else np.max(self.samples, initial=-1) + 1)
+        return float(self.n_samples if self.weights is None else self.weights.sum())
 
     def hold_out(self, n_tokens: int) -> tuple[LabelledGraphs, LabelledGraphs] | None:
         """Return all samples twice: with the weight 0 for every fifth sample, to train, and for the others, to test."""
-        n = len(self.labels) if self.samples is None else int(np.max(self.samples, initial=-1)) + 1
-        if n < HELD_OUT:
+        if self.n_samples < HELD_OUT:
             return None
-        weights = np.ones(n) if self.weights is None else self.weights
-        is_held_out = np.arange(n) % HELD_OUT == HELD_OUT - 1
+        weights = np.ones(self.n_samples) if self.weights is None else self.weights
+        is_held_out = np.arange(self.n_samples) % HELD_OUT == HELD_OUT - 1
         return replace(self, weights=weights * ~is_held_out), replace(self, weights=weights * is_held_out)
 
     def entries(self, templates: Collection[str]) -> int:

@@ -131,14 +131,15 @@ class ChainPartition(RowPartition):
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         fused = self._fused(layout)
         found = fused.evaluate(theta, "messages" if curvature else "residuals") if fused else None
-        if found is None:
-            s, w = self.scores(layout, theta, n_jobs)
-            if self.legal is not None:
-                s, w = self.legal.impose(self.chains, s, w)
-            return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
-        return found
+        if found is not None:
+            return found
+        s, w = self.scores(layout, theta, n_jobs)
+        if self.legal is not None:
+            s, w = self.legal.impose(self.chains, s, w)
+        return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
+        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "nothing") if fused else None
         return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
@@ -208,10 +209,7 @@ class ChainPartition(RowPartition):
             )
         if isinstance(curvature, FusedMessages):
             fused = self._fused(layout)
-            if fused is None:
-                raise ValueError(
-                    "`at` belongs to another partition or layout: expected a state that this partition returned"
-                )
+            assert fused is not None
             return fused.hessian_product(curvature, v)
         tangents = curvature.tangents(*self.scores(layout, v, n_jobs))
         dq = tangents.edges if tangents.edges.ndim == 2 else self.apply_weights(tangents.edges)

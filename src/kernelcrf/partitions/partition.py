@@ -89,9 +89,6 @@ class Partition(Protocol):
         curvature : whether the state must contain what Hessian products need.
         """
 
-    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
-
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
         """Return loss, gradient and state, as `evaluate` does, from scores that are already computed."""
 
@@ -140,9 +137,6 @@ class RowPartition(Partition, Protocol):
         """Return the dtype of the scores: float32 if all features are float32, otherwise float64."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
-
-    def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        return self.evaluate(layout, theta, n_jobs, curvature=False)[0]
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         return function(self, at)
