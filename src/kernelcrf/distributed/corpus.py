@@ -145,7 +145,7 @@ class DistributedSequences(Corpus):
                 continue
             F: Value = own.F
             residual: Value = own.basis.residual
-            states = at.parts[0].residuals.handles
+            states = at.parts[0].residuals()
             R = self.cluster.each(_sum_residual, self.found, partition.parts, states, shared=(term,))
             scale = size_of(max(self.cluster.fetch(self.cluster.each(_largest, R))))
             R = self.cluster.each(np.divide, R, shared=(scale,))

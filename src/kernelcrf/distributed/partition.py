@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,24 +20,15 @@ from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
 from kernelcrf.terms import TOKENS, Layout, Term
 
+LazyHandles: TypeAlias = Callable[[], list[Handle]]
+"""A function that returns handles of values on the workers, one per part, and computes them at its first call."""
+
 
 @dataclass(frozen=True)
 class RemoteFeatures:
     """A description of features that are on the workers: it only says whether they are sparse."""
 
     is_sparse: bool
-
-
-@dataclass(frozen=True, eq=False)
-class LazyHandles:
-    """Handles of values on the workers, one per part, which `make` creates when they are first used."""
-
-    make: Callable[[], list[Handle]]
-
-    @cached_property
-    def handles(self) -> list[Handle]:
-        """Return the handles, in the order of the parts."""
-        return self.make()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +88,16 @@ class DistributedPartition(Partition):
     def evaluate_at(
         self, layout: Layout, scores: DistributedScores, n_jobs: int, *, curvature: bool
     ) -> tuple[Sums, PartitionState]:
-        direction = [None] * len(self.parts) if scores.direction is None else scores.direction.handles
-        own = self.parts, scores.start.handles, direction
+        direction = [None] * len(self.parts) if scores.direction is None else scores.direction()
+        own = self.parts, scores.start(), direction
         return self._split(self.cluster.each(partial(_evaluate_at, curvature), *own, shared=(layout, scores.step)))
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> DistributedScores:
         handles = self.cluster.each(ChainPartition.direction, self.parts, shared=(layout, v, 1))
-        return DistributedScores(LazyHandles(lambda: handles))
+        return DistributedScores(lambda: handles)
 
     def along(self, scores: DistributedScores, direction: DistributedScores, n_jobs: int) -> tuple[float, float]:
-        loss, slope = self._sum(_along, scores.start.handles, direction.start.handles, shared=(scores.step,))
+        loss, slope = self._sum(_along, scores.start(), direction.start(), shared=(scores.step,))
         return float(loss), float(slope)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
@@ -116,13 +107,13 @@ class DistributedPartition(Partition):
         return self._product(ChainPartition.block_product, layout, at, v)
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        return float(self._sum(ChainPartition.entropy, at.residuals.handles, shared=(1,)))
+        return float(self._sum(ChainPartition.entropy, at.residuals(), shared=(1,)))
 
     def knows_spread(self, term: Term) -> bool:
         return term.cliques == TOKENS
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals.handles)
+        found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals())
         return found
 
     def mass(self, term: Term) -> float:
@@ -132,15 +123,15 @@ class DistributedPartition(Partition):
         return self.cluster.sum(self.cluster.each(function, self.parts, *own, shared=shared))
 
     def _product(self, method: Function, layout: Layout, at: PartitionState, v: Floats) -> Floats:
-        return np.asarray(self._sum(partial(_product, method), at.residuals.handles, shared=(layout, v)))
+        return np.asarray(self._sum(partial(_product, method), at.residuals(), shared=(layout, v)))
 
     def _split(self, pairs: Sequence[Handle]) -> tuple[Sums, PartitionState]:
         sums, states = self.cluster.each(first, pairs), self.cluster.each(second, pairs)
         return self.cluster.sum(sums), self._state(lambda: states)
 
-    def _state(self, make: Callable[[], list[Handle]]) -> PartitionState:
-        states = LazyHandles(make)
-        scores = LazyHandles(lambda: self.cluster.each(attrgetter("scores"), states.handles))
+    def _state(self, make: LazyHandles) -> PartitionState:
+        states = cache(make)
+        scores = cache(lambda: self.cluster.each(attrgetter("scores"), states()))
         return PartitionState(DistributedScores(scores), states)
 
 
