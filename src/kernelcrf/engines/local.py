@@ -161,10 +161,7 @@ class LocalEngine:
         return _available_cores() if self.n_jobs == -1 else self.n_jobs
 
     def map(
-        self,
-        function: Callable[[Item], Result],
-        items: Sequence[Item],
-        costs: Sequence[float] | None = None,
+        self, function: Callable[[Item], Result], items: Sequence[Item], costs: Sequence[float] | None = None
     ) -> list[Result]:
         """Return `[function(item) for item in items]`, computed in threads; items with large costs start first."""
         n_threads = 1 if _thread.in_map() is not None else min(self.n_threads, len(items))

@@ -202,11 +202,7 @@ class ChainPartition(RowPartition):
         return ChainResiduals(loss, self.apply_weights(r), q, model.nodes, linearisation if curvature else None)
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        curvature = at.residuals.curvature
-        if curvature is None:
-            raise ValueError(
-                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
-            )
+        curvature = self.curvature(at)
         if isinstance(curvature, FusedMessages):
             fused = self._fused(layout)
             assert fused is not None

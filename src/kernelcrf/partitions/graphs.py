@@ -165,11 +165,7 @@ class GraphPartition(RowPartition):
         return loss, float(np.vdot(self._apply_weights(found.residual), direction.t))
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        if at.residuals.curvature is None:
-            raise ValueError(
-                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
-            )
-        tangents = at.residuals.curvature.tangents(self.tables(layout, v, n_jobs), n_jobs)
+        tangents = self.curvature(at).tangents(self.tables(layout, v, n_jobs), n_jobs)
         return self.pull_back(layout, self._apply_weights(tangents), n_jobs)
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:

@@ -141,6 +141,14 @@ class RowPartition(Partition, Protocol):
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         return function(self, at)
 
+    def curvature(self, at: PartitionState) -> Any:
+        """Return what Hessian products need; raise if the state was evaluated without it."""
+        if at.residuals.curvature is None:
+            raise ValueError(
+                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
+            )
+        return at.residuals.curvature
+
     def weighted_sum(self, numbers: Array) -> float:
         """Return the sum of numbers, one per sample, each times the weight of the sample."""
         return float(numbers.sum() if self.weights is None else np.dot(self.weights, numbers))
