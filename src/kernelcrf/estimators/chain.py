@@ -23,7 +23,6 @@ from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.distributed.training_data import read_parts
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, OPTIONAL_KERNEL, POSTERIOR, PRIOR_VARIANCE_OR_RULE
@@ -185,6 +184,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
         if self.engine is None and not is_distributed(X):
             read = read_training_data(X, y, sample_weight, lengths, **settings)
         else:
+            from kernelcrf.distributed.training_data import read_parts
+
             settings["n_components"] = self._expected_features()
             read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
         reader, n_labels = read.reader, len(read.labels.classes)
@@ -331,8 +332,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         tags = super().__sklearn_tags__()
         # No estimator_type: for a "classifier", cv=3 would stratify by y, which fails for sequences of labels.
         tags.target_tags.required = True
-        tags.input_tags.sparse = True
-        tags.input_tags.dict = True
+        tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
 
     @property
