@@ -18,7 +18,7 @@ from kernelcrf.arrays import DType, Floats, Places
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, first, second
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.partition import Partition, PartitionState, Sums, Total
-from kernelcrf.terms import TOKENS, Layout, Term
+from kernelcrf.terms import Layout, Term
 
 LazyHandles: TypeAlias = Callable[[], list[Handle]]
 """A function that returns handles of values on the workers, one per part, and computes them at its first call."""
@@ -108,9 +108,6 @@ class DistributedPartition(Partition):
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         return float(self._sum(ChainPartition.entropy, at.residuals(), shared=(1,)))
-
-    def knows_spread(self, term: Term) -> bool:
-        return term.cliques == TOKENS
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
         found: Total = self._sum(function, [None] * len(self.parts) if at is None else at.residuals())

@@ -240,9 +240,6 @@ class ChainPartition(RowPartition):
         residual = at.residuals.r if term.cliques == TOKENS else at.residuals.q
         return term.k_y.adjoint(residual.astype(np.float64).reshape(len(residual), -1))
 
-    def knows_spread(self, term: Term) -> bool:
-        return term.cliques == TOKENS
-
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.nodes
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.

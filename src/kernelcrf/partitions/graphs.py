@@ -186,9 +186,6 @@ class GraphPartition(RowPartition):
         found = at.residuals.residual if at.residuals.dual is None else at.residuals.dual.residual
         return term.k_y.adjoint(self._rows(term, self._apply_weights(found)))
 
-    def knows_spread(self, term: Term) -> bool:
-        return True
-
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = self._rows(term, at.residuals.marginals)
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.

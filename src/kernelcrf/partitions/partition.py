@@ -107,9 +107,6 @@ class Partition(Protocol):
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
         """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
 
-    def knows_spread(self, term: Term) -> bool:
-        """Return whether `spread` is available for a term."""
-
     def mass(self, term: Term) -> float:
         """Return the sum of the sample weights over all cliques of a term."""
 
@@ -161,7 +158,10 @@ class RowPartition(Partition, Protocol):
         """
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample."""
+        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample.
+
+        It is not available for the steps of chains, whose marginals are not kept.
+        """
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
         """Return the largest finite |score| of each clique, times the weight of its sample."""

@@ -131,7 +131,7 @@ class Preconditioning:
 
     def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
         objective, lam = self.objective, 1.0 / term.C
-        if not all(partition.knows_spread(term) for partition in objective.partitions):
+        if term.cliques == STEPS:
             return _diagonal(np.full(term.size, _mass(objective, term) / term.size + lam))
 
         def total(function: Callable[..., Floats], *arguments: int) -> Floats:
