@@ -46,9 +46,7 @@ class RunFolder:
             if not names:
                 with folder.whole(MANIFEST) as partial, filesystem.open_output_stream(partial) as file:
                     file.write(text.encode())
-                folder.remove_partial_files()
-                return folder
-            if MANIFEST not in names:
+            elif MANIFEST not in names:
                 raise FormatError(
                     f"{path}: the folder has other files, such as {names[0]!r}: expected an empty folder. Choose "
                     "another folder, or empty this one"

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 
 from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
-from kernelcrf.fitting.corpus import Problem
+from kernelcrf.fitting.corpus import Problem, input_of
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
 from kernelcrf.fitting.held_out import FIRST_C, choose_held_out_C
 from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
@@ -197,9 +197,7 @@ def choose_kernel(
 
 
 def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
-    kernel = next(term.kernel for term in problem.terms if term.name in names)
-    assert kernel is not None
-    return kernel
+    return input_of(next(term for term in problem.terms if term.name in names))[1]
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
