@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import PurePath
 
 import typer
@@ -55,11 +56,8 @@ def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | N
     # Escape labels, so that each fits into one cell; distinct labels stay distinct.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
         y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
-    if scheme is None:
-        text = flat_classification_report(y, predicted, digits=4, zero_division=0)
-    else:
-        text = span_classification_report(y, predicted, digits=4, zero_division=0, scheme=scheme)
-    return str(text).rstrip("\n").split("\n")
+    make = flat_classification_report if scheme is None else partial(span_classification_report, scheme=scheme)
+    return str(make(y, predicted, digits=4, zero_division=0)).rstrip("\n").split("\n")
 
 
 def _one_cell(label: object) -> object:

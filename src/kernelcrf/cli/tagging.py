@@ -24,8 +24,6 @@ from kernelcrf.persistence import whole_file
 from kernelcrf.terminal import printable, printable_json
 
 NOTHING = "_"
-
-
 # Per token, a dict from labels to probabilities; and the likeliest labellings with their log-probabilities.
 Marginals: TypeAlias = Sequence[Mapping[object, float]]
 Best: TypeAlias = Sequence[tuple[Array, float]]
@@ -124,11 +122,8 @@ def _predict(
         X, lengths = model.flat_inputs(batch)
         none = [None] * len(batch)
         probabilities = model.crf.predict_marginals(X, lengths) if marginals else none
-        return (
-            model.crf.predict(X, lengths),
-            probabilities,
-            model.crf.decode(X, n_best, lengths) if n_best > 1 else none,
-        )
+        best = model.crf.decode(X, n_best, lengths) if n_best > 1 else none
+        return model.crf.predict(X, lengths), probabilities, best
     except FormatError:
         raise
     except (TypeError, ValueError) as error:

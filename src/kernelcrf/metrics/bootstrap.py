@@ -75,9 +75,8 @@ def bootstrap(
 ) -> dict[str, Score]:
     """Return a dict from the names of metrics, such as "flat_accuracy", to scores with confidence intervals.
 
-    y_proba, classes : the predicted probabilities of each sequence, with one row per token and one column per label of
-        `classes`. Log-loss, Brier score and calibration error are computed from the tokens whose true label is in
-        `classes`. The dict has these scores only if there are such tokens.
+    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`. Scores of
+        probabilities are computed if there are tokens whose true label is in `classes`, and from these tokens only.
     scheme : the tagging scheme of spans, such as "IOB2"; if None, the scores of spans are not computed.
     level : the confidence level of the intervals.
 
@@ -90,7 +89,7 @@ def bootstrap(
     (['flat_accuracy', 'sequence_accuracy'], 0.83, 0.5)
     """
     y_true = [read_labels(labels, f"y_true[{i}]") for i, labels in enumerate(read_list(y_true, "y_true"))]
-    sums = _label_sums(y_true, read_list(y_pred, "y_pred"), scheme)
+    sums = _label_sums(y_true, y_pred, scheme)
     if y_proba is not None and classes is not None:
         P, names = read_list(y_proba, "y_proba"), read_labels(classes, "classes")
         of_probabilities = _probability_sums(y_true, P, names, n_bins)
@@ -101,15 +100,13 @@ def bootstrap(
     for size in (min(BLOCK, n_resamples - start) for start in range(0, n_resamples, BLOCK)):
         counts = np.stack([np.bincount(rng.integers(m, size=m), minlength=m) for _ in range(size)])
         drawn.append(_scores({name: counts @ own for name, own in sums.items()}))
-    found = _scores({name: own.sum(axis=0, keepdims=True) for name, own in sums.items()})
-    tails = [(1 - level) / 2, (1 + level) / 2]
     result = {}
-    for name, own in found.items():
+    for name, own in _scores({name: own.sum(axis=0, keepdims=True) for name, own in sums.items()}).items():
         # Recall is not defined for a resample without spans, so that resample is left out of the interval.
         values, value = np.concatenate([block[name] for block in drawn]), float(np.nan_to_num(own[0]))
         values = values[np.isfinite(values)]
-        low, high = np.quantile(values, tails).tolist() if len(values) else (value, value)
-        result[name] = Score(value, low, high)
+        tails = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist() if len(values) else (value, value)
+        result[name] = Score(value, *tails)
     return result
 
 
@@ -121,7 +118,7 @@ def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
         return {name: totals[over] / totals[under] for name, (over, under) in RATIOS.items() if over in totals}
 
 
-def _label_sums(y_true: list[list[Hashable]], y_pred: list[object], scheme: str | None) -> dict[str, Floats]:
+def _label_sums(y_true: list[list[Hashable]], y_pred: UserData, scheme: str | None) -> dict[str, Floats]:
     pairs = pair(y_true, y_pred, None)
     both = list(zip(pairs.true, pairs.pred, strict=True))
     sums: dict[str, list[float]] = {
