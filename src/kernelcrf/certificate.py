@@ -109,8 +109,7 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
     """Return the greater of two lower bounds of the minimum: the bound at a point, and the bound one Newton step ahead.
 
-    If the point is near the optimum, the bound one step ahead is close to the minimum. If the point is far from the
-    optimum, the bound one step ahead may be the lower one.
+    Near the optimum, the second is close to the minimum; far from the optimum, it may be the lower one.
 
     tol : relative tolerance of the conjugate gradient method, which computes the Newton step.
     """
