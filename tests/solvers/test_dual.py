@@ -19,7 +19,6 @@ from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
 from kernelcrf.solvers import ascent as loops
-from kernelcrf.solvers.ascent import infer
 from kernelcrf.solvers.dual import Ascent
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.terms import TOKEN_TERM, Layout, chain_terms
@@ -114,13 +113,9 @@ def inferred(s, w):
     """Entropy, marginals of nodes and sums of those of edges, and whether it failed, by the solver's own loops."""
     T, n = s.shape
     width = padded_width(n)
-    u, alpha, p, q = np.empty((T, width)), np.empty((T, width)), np.empty((T, n)), np.empty((width, width))
-    e, e_T, failed, free = np.zeros((1, width, width)), np.zeros((1, width, width)), np.zeros(1, bool), np.ones(n, bool)
-    found = infer(
-        s, w, free, free, np.ones((n, n), bool), np.zeros(2, np.int64), np.empty(T), np.empty(1), e, e_T,
-        u, alpha, p, q, np.empty(1), failed,
-    )  # fmt: skip
-    return found, p, q[:n, :n], bool(failed[0])
+    work, p, q = loops.memory(np.array([0, T]), width, n), np.empty((T, n)), np.empty((width, width))
+    found = loops.infer(s, w, (np.ones(n, bool), np.ones(n, bool), np.ones((n, n), bool)), work, p, q)
+    return found, p, q[:n, :n], bool(work[-1][0])
 
 
 def test_every_pass_raises_the_dual_and_stays_below_the_optimum():
@@ -216,7 +211,7 @@ def test_small_masses_one_after_the_other_keep_their_product():
     a, b = np.stack([d / 2, -d / 2], axis=1), np.array([[0.0, -299], [-299, 0]])
     every = np.ones(2, bool)
     p, q, entropies = np.empty((6, 2)), np.empty((1, 2, 2)), np.empty(1)
-    failed = loops.moments(np.array([0, 6]), 2, every, every, np.ones((2, 2), bool), a, b[None], p, q, entropies)
+    failed = loops.moments(np.array([0, 6]), 2, (every, every, np.ones((2, 2), bool)), a, b[None], p, q, entropies)
     exact = LogMessages.of(a, b)
     assert not failed
     assert entropies[0] == pytest.approx(exact.entropy, abs=1e-9)

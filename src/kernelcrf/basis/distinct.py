@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcrf.arrays import Array, DType, Inputs, Ints, Places, as_inputs, is_sparse
+from kernelcrf.arrays import Array, Inputs, Places, as_inputs, is_sparse
 from kernelcrf.engines.compiled import compiled
 
 
@@ -43,18 +43,12 @@ class Distinct:
         return len(self.index)
 
     def expand(self, rows: Array) -> Array:
-        """Return one row per token, given one row per distinct input.
-
-        If all inputs are distinct, return `rows` itself.
-        """
+        """Return one row per token, given one row per distinct input; `rows` itself if all inputs are distinct."""
         _check_rows(rows, self.U, "distinct input")
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """Return one row per distinct input, the sum of the rows of its tokens, given one row per token.
-
-        If all inputs are distinct, return `rows` itself.
-        """
+        """Return the sum of the rows of each distinct input's tokens; `rows` itself if all inputs are distinct."""
         _check_rows(rows, self.N, "token")
         if self.U == self.N:
             return rows
@@ -68,11 +62,11 @@ def distinct(X: Inputs) -> Distinct:
     X = _check_finite(X)
     if is_sparse(X):
         X = _make_canonical(X)
-        bits = (X.data + X.dtype.type(0)).view(_unsigned(X.dtype))
-        index, first = _match_sparse(bits, X.indices, X.indptr)
+        values, columns, offsets = X.data, X.indices, X.indptr
     else:
         X = np.ascontiguousarray(X)
-        index, first = _match_dense(X, X.view(_unsigned(X.dtype)))
+        values, columns, offsets = X.ravel(), np.empty(0, np.int32), np.arange(X.shape[0] + 1) * X.shape[1]
+    index, first = _match(values, values.view(np.uint32 if X.dtype == np.float32 else np.uint64), columns, offsets)
     return Distinct(X if len(first) == X.shape[0] else X[first], index, first)
 
 
@@ -89,10 +83,6 @@ def _check_finite(X: Inputs) -> Inputs:
     if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
         raise ValueError("X contains NaN or infinity: expected finite numbers. Fill missing values with sklearn.impute")
     return X
-
-
-def _unsigned(dtype: DType) -> DType:
-    return np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)
 
 
 def _make_canonical(X: Inputs) -> Inputs:
@@ -133,73 +123,40 @@ def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
 
 
 @compiled
-def _table(N: int) -> tuple[Ints, np.uint64]:
-    size = 1
+def _match(values: Array, bits: Array, columns: Array, offsets: Array) -> tuple[Places, Places]:
+    """Return the distinct row of each row, and the first row of each distinct row.
+
+    Row t has the entries offsets[t] to offsets[t + 1] - 1 of `values`, whose bits are `bits`. If the matrix is dense,
+    `columns` is empty.
+    """
+    N, has_columns = len(offsets) - 1, len(columns) > 0
+    size, U = 1, 0
     while size < 2 * N:
         size *= 2
-    return np.full(size, -1, np.int64), np.uint64(size - 1)
-
-
-@compiled
-def _match_dense(X: Array, bits: Array) -> tuple[Places, Places]:
-    N, d = X.shape
-    table, mask = _table(N)
-    index = np.empty(N, np.int64)
-    first = np.empty(N, np.int64)
-    U = 0
-    for t in range(N):
-        h = np.uint64(0)
-        for j in range(d):
-            h = _mix(h, np.uint64(bits[t, j]) if X[t, j] != 0 else np.uint64(0))
-        slot = _slot(h, mask)
-        while True:
-            u = table[slot]
-            if u < 0:
-                table[slot] = U
-                first[U] = t
-                index[t] = U
-                U += 1
-                break
-            s = first[u]
-            j = 0
-            while j < d and X[s, j] == X[t, j]:
-                j += 1
-            if j == d:
-                index[t] = u
-                break
-            slot = (slot + np.uint64(1)) & mask
-    return index, first[:U].copy()
-
-
-@compiled
-def _match_sparse(bits: Array, columns: Array, offsets: Array) -> tuple[Places, Places]:
-    N = len(offsets) - 1
-    table, mask = _table(N)
-    index = np.empty(N, np.int64)
-    first = np.empty(N, np.int64)
-    U = 0
+    table, mask = np.full(size, -1, np.int64), np.uint64(size - 1)
+    index, first = np.empty(N, np.int64), np.empty(N, np.int64)
     for t in range(N):
         start, length = offsets[t], offsets[t + 1] - offsets[t]
         h = np.uint64(length)
         for j in range(start, start + length):
-            h = _mix(_mix(h, np.uint64(columns[j])), np.uint64(bits[j]))
+            if has_columns:
+                h = _mix(h, np.uint64(columns[j]))
+            h = _mix(h, np.uint64(bits[j]) if values[j] != 0 else np.uint64(0))
         slot = _slot(h, mask)
         while True:
             u = table[slot]
             if u < 0:
-                table[slot] = U
+                table[slot] = index[t] = U
                 first[U] = t
-                index[t] = U
                 U += 1
                 break
             s = offsets[first[u]]
+            same = offsets[first[u] + 1] - s == length
             j = 0
-            if offsets[first[u] + 1] - s == length:
-                while j < length and bits[s + j] == bits[start + j] and columns[s + j] == columns[start + j]:
-                    j += 1
-            else:
-                j = -1
-            if j == length:
+            while same and j < length:
+                same = values[s + j] == values[start + j] and (not has_columns or columns[s + j] == columns[start + j])
+                j += 1
+            if same:
                 index[t] = u
                 break
             slot = (slot + np.uint64(1)) & mask

@@ -22,45 +22,8 @@ from kernelcrf.engines.local import LocalEngine, single_threaded_blas
 from kernelcrf.kernels.inputs import InputKernel
 
 
-class Growth(ABC):
-    """A basis for distinct inputs, to which landmarks are added.
-
-    Subclasses store the inputs x, their features F_x for the landmarks so far, and their residuals
-    `k(x, x) - |F_x|^2`.
-
-    kernel : the kernel of the inputs.
-    engine : the threads of this process, for computations of the rule itself.
-    capacity, n : the largest number of landmarks, and the current number.
-    least : residuals up to this value count as zero.
-    """
-
-    def __init__(
-        self,
-        kernel: InputKernel,
-        capacity: int,
-        tol: float,
-        engine: LocalEngine,
-        dtype: DType,
-        diagonal: tuple[float, float],
-    ) -> None:
-        """Start without landmarks; `diagonal` has the sum and the maximum of k(x, x) over all inputs x."""
-        self.kernel, self.capacity, self.engine, self.dtype = kernel, capacity, engine, dtype
-        self.trace, self.largest_diagonal = diagonal
-        self.least = FLOOR[dtype] * self.largest_diagonal
-        self.n = self._kept = 0
-        self._enough = max(tol, FLOOR[dtype]) * self.trace
-        self._R = np.zeros((capacity, capacity))
-        self._landmarks: list[Inputs] = []
-        self._indices: list[Places] | None = []
-        self._is_rough = False
-        self._accurate_from = self.trace
-
-    def _continue_from(self, start: Basis) -> None:
-        """Start with the landmarks of an earlier basis."""
-        self.n = self._kept = start.n
-        self._R[: self.n, : self.n] = start.R
-        self._landmarks = [start.landmarks]
-        self._indices = None if start.indices is None else [start.indices]
+class Rows(ABC):
+    """Distinct inputs x with their features F_x for the landmarks so far, and their residuals `k(x, x) - |F_x|^2`."""
 
     @property
     @abstractmethod
@@ -70,7 +33,7 @@ class Growth(ABC):
     @property
     @abstractmethod
     def remaining(self) -> float:
-        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
+        """Return the sum of the residuals of all inputs."""
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
@@ -78,7 +41,7 @@ class Growth(ABC):
 
     @abstractmethod
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
+        """Return the residuals of the inputs with the given indices, or of all inputs."""
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
@@ -115,7 +78,7 @@ class Growth(ABC):
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
+        """Return the smallest residual with n features, and how many features can be trusted.
 
         Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
         """
@@ -123,6 +86,44 @@ class Growth(ABC):
     @abstractmethod
     def recompute(self, n: int) -> None:
         """Recompute the residuals from the first n features, because their updates add up rounding errors."""
+
+
+class Growth(Rows):
+    """A basis for distinct inputs, to which landmarks are added.
+
+    kernel : the kernel of the inputs.
+    engine : the threads of this process, for computations of the rule itself.
+    capacity, n : the largest number of landmarks, and the current number.
+    least : residuals up to this value count as zero.
+    """
+
+    def __init__(
+        self,
+        kernel: InputKernel,
+        capacity: int,
+        tol: float,
+        engine: LocalEngine,
+        dtype: DType,
+        diagonal: tuple[float, float],
+    ) -> None:
+        """Start without landmarks; `diagonal` has the sum and the maximum of k(x, x) over all inputs x."""
+        self.kernel, self.capacity, self.engine, self.dtype = kernel, capacity, engine, dtype
+        self.trace, self.largest_diagonal = diagonal
+        self.least = FLOOR[dtype] * self.largest_diagonal
+        self.n = self._kept = 0
+        self._enough = max(tol, FLOOR[dtype]) * self.trace
+        self._R = np.zeros((capacity, capacity))
+        self._landmarks: list[Inputs] = []
+        self._indices: list[Places] | None = []
+        self._is_rough = False
+        self._accurate_from = self.trace
+
+    def _continue_from(self, start: Basis) -> None:
+        """Start with the landmarks of an earlier basis."""
+        self.n = self._kept = start.n
+        self._R[: self.n, : self.n] = start.R
+        self._landmarks = [start.landmarks]
+        self._indices = None if start.indices is None else [start.indices]
 
     @abstractmethod
     def release(self) -> tuple[Array, Floats]:

@@ -6,19 +6,17 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places
 from kernelcrf.basis.factor import Basis, check_diagonal, row_blocks
-from kernelcrf.basis.growth import Growth
+from kernelcrf.basis.growth import Growth, Rows
 from kernelcrf.basis.panels import Panels, in_double
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
 
-class InputRows:
-    """Inputs for which landmarks are chosen, with their features and residuals.
+class InputRows(Rows):
+    """Inputs X in the memory of this process, one per row.
 
-    X : the inputs x, one per row.
-    diagonal : k(x, x) of each input.
-    F : the features F_x for the landmarks so far, one row per input, with memory for `capacity` columns.
-    residual : k(x, x) - |F_x|^2 of each input.
+    diagonal, residual : k(x, x) and k(x, x) - |F_x|^2 of each input.
+    F : the features of each input for the landmarks so far, with memory for `capacity` columns.
     """
 
     def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:
@@ -31,39 +29,26 @@ class InputRows:
 
     @property
     def n_inputs(self) -> int:
-        """Return the number of inputs."""
         return int(self.X.shape[0])
 
     @property
     def remaining(self) -> float:
-        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are their features so far."""
         return float(self.residual.sum())
 
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return the inputs with the given indices, or all inputs, one per row."""
         return self.X if indices is None else self.X[indices]
 
     def features(self, indices: Places, n: int) -> Array:
-        """Return the first n features of the inputs with the given indices, one row per input."""
         return self.F[indices, :n]
 
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals k(x, x) - |F_x|^2 of the inputs with the given indices, or of all inputs."""
         return self.residual.copy() if indices is None else self.residual[indices]
 
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
-
-        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
-        """
         cumulated = np.cumsum(self.residual)
         return passed(cumulated, shares * cumulated[-1])
 
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the indices of the `count` largest residuals, and the largest of all other residuals.
-
-        Among equal residuals, those of the first inputs are chosen.
-        """
         if self.n_inputs <= count:
             return np.arange(self.n_inputs), 0.0
         others = -float(np.partition(-self.residual, count)[count])
@@ -72,15 +57,9 @@ class InputRows:
         return np.concatenate([above, ties]), others
 
     def exhaust(self, indices: Places) -> None:
-        """Set the residuals of the given inputs to 0, so that none of them is chosen as a landmark."""
         self.residual[indices] = 0.0
 
     def extend(self, panels: Panels) -> Floats:
-        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
-
-        Return, for each new feature, the sum of its squares over all inputs.
-        """
-
         def fill(rows: slice) -> Floats:
             new, residual = panels.fill(self.X[rows], self.F[rows]), self.residual[rows]
             residual -= np.einsum("ij,ij->i", new, new)
@@ -90,8 +69,6 @@ class InputRows:
         return np.asarray(np.sum(self.engine.map(fill, self._blocks), axis=0))
 
     def refine(self, panels: Panels, kept: int) -> None:
-        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
-
         def refine(rows: slice) -> None:
             columns = np.empty((len(self.F[rows]), len(panels.R)))
             panels.fill(self.X[rows], columns)
@@ -101,11 +78,6 @@ class InputRows:
         self.engine.map(refine, self._blocks)
 
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual k(x, x) - |F_x|^2 with n features, and how many features can be trusted.
-
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
-        """
-
         def measure(rows: slice) -> tuple[float, int]:
             F, diagonal = self.F[rows, :n], self.diagonal[rows]
             left = diagonal - np.einsum("ij,ij->i", F, F, dtype=np.float64)
@@ -118,8 +90,6 @@ class InputRows:
         return min((least for least, _ in found), default=0.0), min((sound for _, sound in found), default=n)
 
     def recompute(self, n: int) -> None:
-        """Recompute the residuals from the first n features, because their updates add up rounding errors."""
-
         def recompute(rows: slice) -> None:
             self.residual[rows] = _residual(self.diagonal[rows], self.F[rows, :n])
 

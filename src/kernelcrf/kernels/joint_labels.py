@@ -35,12 +35,10 @@ class Contrasts(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of weights per feature, L - 1."""
         return self.L - 1
 
     @property
     def norm(self) -> float:
-        """Return the largest eigenvalue of the kernel matrix, which is 1, or 0 for a single label."""
         return float(self.L > 1)
 
     @cached_property
@@ -51,14 +49,12 @@ class Contrasts(LabelMap):
         return v if self.L == 1 else np.asarray(v * (math.sqrt(2.0) / np.linalg.norm(v)))
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         v = self._axis.astype(Z.dtype, copy=False)
         out = np.concatenate((np.zeros((*Z.shape[:-1], 1), Z.dtype), Z), axis=-1)
         out -= (Z @ v[1:])[..., None] * v
         return out
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         v = self._axis.astype(R.dtype, copy=False)
         return np.asarray(R[..., 1:] - (R @ v)[..., None] * v[1:])
 
@@ -93,16 +89,13 @@ class Reversible(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of weights per feature; a labelling and its reverse share one weight."""
         return len(self._orbits[0])
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         _, _, orbit, entries = self._orbits
         return np.asarray((Z * entries.astype(Z.dtype, copy=False))[..., orbit])
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         first, reverse, _, entries = self._orbits
         total = np.where(first == reverse, R[..., first], R[..., first] + R[..., reverse])
         return np.asarray(total * entries.astype(R.dtype, copy=False))
@@ -123,23 +116,19 @@ class Product(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of weights per feature, the product of these numbers for all kernels."""
         return math.prod(one.rank for one in self.factors)
 
     @property
     def norm(self) -> float:
-        """Return the largest eigenvalue of the kernel matrix, the product of these eigenvalues for all kernels."""
         return math.prod(one.norm for one in self.factors)
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         table = Z.reshape(*Z.shape[:-1], *(one.rank for one in self.factors))
         for axis, one in enumerate(self.factors, -len(self.factors)):
             table = np.moveaxis(one.expand(np.moveaxis(table, axis, -1)), -1, axis)
         return table.reshape(*Z.shape[:-1], self.L)
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         table = R.reshape(*R.shape[:-1], *(one.L for one in self.factors))
         for axis, one in enumerate(self.factors, -len(self.factors)):
             table = np.moveaxis(one.adjoint(np.moveaxis(table, axis, -1)), -1, axis)
@@ -147,8 +136,5 @@ class Product(LabelMap):
 
 
 def interactions(*cards: int) -> Product:
-    """Return a kernel of joint labels for effects of all nodes together: effects of fewer nodes are excluded.
-
-    cards : the number of labels of each node.
-    """
+    """Return a kernel for effects of all nodes together, without effects of fewer; node v has cards[v] labels."""
     return Product(tuple(Contrasts(L) for L in cards))

@@ -119,19 +119,16 @@ class LabelKernel(LabelMap):
 
     @property
     def is_identity(self) -> bool:
-        """Return whether A is the identity, so that `expand` and `adjoint` change nothing."""
         return self.kind == "delta"
 
     @property
     def gram(self) -> Array:
-        """Return the kernel matrix, with one row and one column per label."""
         if self.matrix is not None:
             return self.matrix
         return np.eye(self.L) - (1.0 / self.L if self.kind == "centred" else 0.0)
 
     @cached_property
     def factor(self) -> Array:
-        """Return the factor A of the kernel matrix A A', with one row per label."""
         if self.known_factor is not None:
             return self.known_factor
         if self.matrix is None:
@@ -144,26 +141,21 @@ class LabelKernel(LabelMap):
 
     @property
     def rank(self) -> int:
-        """Return the number of weights per feature, which is the number of columns of the factor A."""
         return self.L if self.matrix is None else self.factor.shape[1]
 
     @cached_property
     def norm(self) -> float:
-        """Return the largest eigenvalue of the kernel matrix."""
         if self.matrix is None:
             return 0.0 if self.kind == "centred" and self.L == 1 else 1.0
         return float(np.linalg.norm(self.matrix, 2))
 
     def expand(self, Z: Array) -> Array:
-        """Return A z for each row z of Z: multiply the last axis by the factor A."""
         return self._times(Z, transpose=False)
 
     def adjoint(self, R: Array) -> Array:
-        """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
         return self._times(R, transpose=True)
 
     def project(self, Z: Array) -> Array:
-        """Return each row z of Z without the part that A maps to zero, which is its mean if the kernel is centred."""
         return self.adjoint(Z) if self.kind == "centred" else Z
 
     def _times(self, Z: Array, transpose: bool) -> Array:
@@ -186,12 +178,11 @@ class LabelKernel(LabelMap):
     @classmethod
     def from_config(cls, config: Config) -> LabelKernel:
         """Return the label kernel that `to_config` wrote."""
-        if config["kind"] == "matrix":
-            # Files written by version 0.1.0.dev0 may have no factor.
-            factor = config.get("factor")
-            matrix = np.array(config["matrix"])
-            return cls("matrix", config["L"], matrix, None if factor is None else np.array(factor))
-        return cls(config["kind"], config["L"])
+        if config["kind"] != "matrix":
+            return cls(config["kind"], config["L"])
+        # Files written by version 0.1.0.dev0 may have no factor.
+        factor = config.get("factor")
+        return cls("matrix", config["L"], np.array(config["matrix"]), None if factor is None else np.array(factor))
 
 
 def _check_label_matrix(matrix: Array, L: int) -> None:

@@ -121,19 +121,18 @@ def _largest(X: Inputs) -> Array:
 
 def _normalise(X: Inputs) -> Inputs:
     """Return X with its rows scaled to length 1; rows of zeros stay zero. Large entries do not overflow."""
-    largest = _largest(X)
-    largest[largest == 0] = 1
-    if is_sparse(X):
-        counts = np.diff(X.indptr)
-        unit = X.copy()
-        unit.data = X.data / np.repeat(largest, counts)
-        lengths = np.sqrt(squared_norms(unit))
-        unit.data /= np.repeat(np.where(lengths > 0, lengths, 1), counts)
-        return unit
-    unit = X / largest[:, None]
-    lengths = np.sqrt(squared_norms(unit))
-    unit /= np.where(lengths > 0, lengths, 1)[:, None]
-    return unit
+    unit = _divide_rows(X, _largest(X))
+    return _divide_rows(unit, np.sqrt(squared_norms(unit)))
+
+
+def _divide_rows(X: Inputs, divisors: Array) -> Inputs:
+    """Divide each row of X by its divisor; rows whose divisor is 0 do not change."""
+    divisors = np.where(divisors > 0, divisors, 1)
+    if not is_sparse(X):
+        return X / divisors[:, None]
+    divided = X.copy()
+    divided.data /= np.repeat(divisors, np.diff(X.indptr))
+    return divided
 
 
 POLY = NamedKernel(_fill_poly, _poly_diagonal, reads_gamma=True, is_smooth=True)

@@ -28,15 +28,30 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 
 @compiled
-def sum_forward(a, b, first, last, steps, offsets, highest, shift, e, u, alpha, log_z, failed):
-    """Compute the potentials, the forward messages and log Z of one sequence.
+def memory(offsets, width, n_steps):
+    """Return working memory for inference on one sequence after the other.
+
+    These are the offsets of a single sequence, highest scores, shift, e, e_T, u and alpha, as in `inference.scaled`,
+    log Z, and whether the scores differ too much for `inference.scaled`.
+    """
+    longest, square = 0, width if n_steps > 0 else 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    e, e_T = np.zeros((1, square, square)), np.zeros((1, square, square))
+    u, alpha = np.empty((longest, width)), np.empty((longest, width))
+    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
+    return np.zeros(2, np.int64), highest, shift, e, e_T, u, alpha, log_z, np.zeros(1, np.bool_)
+
+
+@compiled
+def sum_forward(a, b, legal, work):
+    """Compute the potentials, the forward messages and log Z of one sequence in the working memory `work`.
 
     a, b : the scores of labels and of steps. b may be empty if the sequence has one token.
-    first, last, steps : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
-    failed : failed[0] is set to True if the scores differ too much for `inference.scaled`.
-
-    The other arrays are working memory.
+    legal : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
     """
+    first, last, steps = legal
+    offsets, highest, shift, e, _, u, alpha, log_z, failed = work
     n_nodes, n_labels = a.shape
     width, n_steps = u.shape[1], b.shape[0]
     top, lowest, guarded = -np.inf, np.inf, False
@@ -72,14 +87,12 @@ def sum_forward(a, b, first, last, steps, offsets, highest, shift, e, u, alpha, 
 
 
 @compiled
-def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p, q, log_z, failed):
-    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy.
-
-    failed[0] is set as in `sum_forward`.
-    """
+def infer(a, b, legal, work, p, q):
+    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy."""
+    sum_forward(a, b, legal, work)
+    offsets, _, _, e, e_T, u, alpha, log_z, failed = work
     n_nodes, n_labels = p.shape
     width, n_steps = u.shape[1], b.shape[0]
-    sum_forward(a, b, first, last, steps, offsets, highest, shift, e, u, alpha, log_z, failed)
     for i in range(n_steps):
         for j in range(n_steps):
             e_T[0, j, i] = e[0, i, j]
@@ -104,28 +117,19 @@ def infer(a, b, first, last, steps, offsets, highest, shift, e, e_T, u, alpha, p
 
 
 @compiled
-def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
+def moments(offsets, width, legal, a, b, p, q, entropies):
     """Compute the marginals and entropies of all sequences, given the scores a of labels and b of steps.
 
     Return the number of sequences whose scores differ too much for `inference.scaled`.
     """
-    longest, n_failed, n_steps = 0, 0, b.shape[1]
-    square = width if n_steps > 0 else 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    e, e_T, q_i = np.zeros((1, square, square)), np.zeros((1, square, square)), np.empty((square, square))
-    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
-    own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
+    n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
+    _, _, _, e, _, _, _, _, failed = work
+    q_i = np.empty_like(e[0])
     for i in range(len(offsets) - 1):
         low, high = offsets[i], offsets[i + 1]
-        T = high - low
-        if T == 0:
+        if low == high:
             continue
-        entropies[i] = infer(
-            a[low:high], b[i], first, last, steps, own, highest, shift, e, e_T,
-            u[:T], alpha[:T], p[low:high], q_i, log_z, failed,
-        )  # fmt: skip
+        entropies[i] = infer(a[low:high], b[i], legal, work, p[low:high], q_i)
         n_failed += failed[0]
         for k in range(n_steps):
             for j in range(n_steps):
@@ -135,26 +139,20 @@ def moments(offsets, width, first, last, steps, a, b, p, q, entropies):
 
 @compiled
 def visit(
-    order, measure, offsets, rows, pointers, columns, values, weights, first, last, steps,
-    lam, lam_edge, W, w, a, b, p, q, entropies, etas, gaps,
+    order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge,
+    W, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence, in the given order.
 
     gaps[i] becomes the gap of sequence i before the step if `measure` is True and its messages can be scaled, else the
     estimate gain / eta, which costs nothing.
     """
-    n_labels, width, n_steps, longest = p.shape[1], W.shape[1], len(w), 0
-    square = width if n_steps > 0 else 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    s, change = np.empty((longest, width)), np.empty(width)
-    new_a, new_b = np.empty((longest, n_labels)), np.empty((n_steps, n_steps))
-    new_p, new_q = np.empty((longest, n_labels)), np.empty((square, square))
-    step, step_edge = np.zeros((longest, width)), np.empty((n_steps, n_steps))
-    u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    e, e_T = np.zeros((1, square, square)), np.zeros((1, square, square))
-    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
-    own, failed = np.zeros(2, np.int64), np.zeros(1, np.bool_)
+    n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
+    work = memory(offsets, width, n_steps)
+    _, _, _, e, _, u, _, log_z, failed = work
+    s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
+    new_a, new_p = np.empty((len(u), n_labels)), np.empty((len(u), n_labels))
+    new_b, new_q = np.empty_like(w), np.empty_like(e[0])
     for i in order:
         low, T = offsets[i], offsets[i + 1] - offsets[i]
         if T == 0 or weights[i] == 0:
@@ -163,9 +161,7 @@ def visit(
             scores_of(pointers, columns, values, rows[low + t], W, s, t)
         measured, gaps[i] = False, 0.0
         if measure:
-            sum_forward(
-                s[:T, :n_labels], w, first, last, steps, own, highest, shift, e, u[:T], alpha[:T], log_z, failed
-            )  # fmt: skip
+            sum_forward(s[:T, :n_labels], w, legal, work)
             measured, gap = not failed[0], log_z[0] - entropies[i]
             for t in range(T):
                 for j in range(n_labels):
@@ -183,10 +179,7 @@ def visit(
             for k in range(n_steps):
                 for j in range(n_steps):
                     new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
-            entropy = infer(
-                new_a[:T], new_b, first, last, steps, own, highest, shift, e, e_T,
-                u[:T], alpha[:T], new_p[:T], new_q, log_z, failed,
-            )  # fmt: skip
+            entropy = infer(new_a[:T], new_b, legal, work, new_p[:T], new_q)
             if failed[0]:
                 eta *= 0.5
                 continue

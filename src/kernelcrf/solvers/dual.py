@@ -196,7 +196,7 @@ class Ascent:
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
         p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
         width = padded_width(n_labels)
-        if loops.moments(offsets, width, *_legality(objective), a, b, p, q, entropies):
+        if loops.moments(offsets, width, _legality(objective), a, b, p, q, entropies):
             return None
         r = -p
         r[np.arange(len(a)), partition.labels] += 1
@@ -243,7 +243,7 @@ class Ascent:
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
         lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
-        data = (partition.chains.offsets, rows, *sparse, _weights(partition), *_legality(self.objective), *lams)
+        data = (partition.chains.offsets, rows, *sparse, _weights(partition), _legality(self.objective), *lams)
         state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
         loops.visit(order, measure, *data, *state)
 
