@@ -62,10 +62,7 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return the features of any inputs, with one row per row of X and one column per landmark.
-
-        The features are computed in float64, and rounded to the dtype of the landmarks.
-        """
+        """Return the features of any inputs, one row per row of X, computed in float64 and then rounded."""
         X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))

@@ -163,10 +163,7 @@ class Growth(Rows):
             return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
-        """Append inputs as landmarks; return the number of new landmarks.
-
-        Inputs that depend linearly (in feature space) on the landmarks or on each other are left out.
-        """
+        """Append inputs as landmarks, without those that depend on others; return the number of new landmarks."""
         atoms = self.inputs(indices)
         F_A = self.features(indices, self.n) if self.dtype == np.float64 else self._compute_features(atoms)
         taken = indices[self._append(atoms, F_A)]
@@ -176,10 +173,7 @@ class Growth(Rows):
         return len(taken)
 
     def append_points(self, points: Array) -> int:
-        """Append points, which need not be inputs, as landmarks; return the number of new landmarks.
-
-        Points that depend linearly (in feature space) on the landmarks or on each other are left out.
-        """
+        """Append points, which need not be inputs, as landmarks, without those that depend on others; count the new."""
         order = self._append(points, self._compute_features(points))
         self._indices = None
         return len(order)

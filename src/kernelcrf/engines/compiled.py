@@ -3,13 +3,16 @@
 Numba stores code next to the source, in a folder of the user, or in NUMBA_CACHE_DIR. If none of these folders can be
 written to, as in a container with a read-only file system, Numba refuses to compile. If the disk is full, it raises an
 error after the compilation. In both cases, this module compiles without storing, and each process compiles again.
+
+A compiled function runs in a single thread. The compiler may neither fuse nor reorder products and sums, because its
+choices would depend on which functions it inlines, and therefore on the stored code.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numba
@@ -31,6 +34,10 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     if (store := vars(loop).get("_cache")) is not None:
         _ignore_write_errors(store)
     return loop
+
+
+inlined = partial(compiled, inline="always")
+"""Compile a function that is called once per token: its code is copied into the functions that call it."""
 
 
 def _ignore_write_errors(store: Any) -> None:

@@ -112,10 +112,9 @@ class Chains:
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
-        """Split sequences into runs of at most `n_nodes` tokens; yield the first sequence and the end of each run.
+        """Split the sequences `low` to `high` - 1 into runs, and yield the first sequence and the end of each run.
 
-        Only the sequences from `low` to `high` - 1 are split. A sequence with more than `n_nodes` tokens is a run of
-        its own.
+        A run has at most `n_nodes` tokens, or a single sequence.
         """
         high = self.n_samples if high is None else high
         while low < high:
@@ -243,11 +242,7 @@ class Graph:
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return the column of the table entry that the labels select for each clique.
-
-        labels : one row per labelling and one column per node. The result has one row per labelling and one column per
-            clique.
-        """
+        """Return the column of the table entry that each row of labels selects for each clique."""
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():
             shape = self.shape(name)

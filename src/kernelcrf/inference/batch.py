@@ -71,16 +71,12 @@ class Batch:
         return batch
 
     def _check_values(self) -> None:
-        """Raise if a score or a transition is NaN or +inf.
-
-        Transitions into the first token of a sequence are never used and therefore not checked.
-        """
+        """Raise if a score, or a transition that is used, is NaN or +inf."""
         if not self.scores.max(initial=-np.inf) < np.inf:
             node, label = np.argwhere(~(self.scores < np.inf))[0]
-            sample = int(np.searchsorted(self.chains.offsets, node, side="right")) - 1
             raise ValueError(
-                f"scores[{node}, {label}] is {self.scores[node, label]} (sequence {sample}, token "
-                f"{node - self.chains.offsets[sample]}): expected a finite number, or -inf to forbid the label"
+                f"scores[{node}, {label}] is {self.scores[node, label]} ({self.chains.place(node)}): "
+                "expected a finite number, or -inf to forbid the label"
             )
         if not self.transitions.max(initial=-np.inf) < np.inf:
             bad = np.argwhere(~(self.transitions < np.inf))
@@ -117,10 +113,7 @@ class Batch:
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """Call `function` once per task, in up to `n_threads` threads, with an iterator over the blocks of the task.
-
-        Return the results in the order of the tasks.
-        """
+        """Call `function` with the blocks of each task, in up to `n_threads` threads; return the results in order."""
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)
@@ -148,9 +141,9 @@ class Batch:
     ) -> tuple[list[Result], list[Redone]]:
         """Run inference in scaled space, and repeat it in log space for sequences whose numbers would underflow.
 
-        `work(blocks, failed)` is called once per task and sets `failed` to True for the sequences that underflow. Then
-        `redo(sample, messages)` is called once for each of these sequences. Return the results of `work` and those of
-        `redo`. Raise InfeasibleSequenceError if all labelings of a sequence are forbidden.
+        `work(blocks, failed)` is called per task, and marks sequences that underflow in `failed`. Then
+        `redo(sample, messages)` is called for each of these. Return the results of both. Raise InfeasibleSequenceError
+        if all labelings of a sequence are forbidden.
         """
         failed = np.zeros(self.chains.n_samples, dtype=bool)
         results = self.map_tasks(lambda blocks: work(blocks, failed), n_threads)

@@ -47,10 +47,7 @@ def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 
 
 def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Array:
-    """Return the probabilities p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token.
-
-    The matrix of the first token of each sequence is zero.
-    """
+    """Return p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token, which is zero at first tokens."""
     batch = Batch.of(scores, transitions, chains)
     return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
 
@@ -85,10 +82,7 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 def labelling_scores(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike
 ) -> Floats:
-    """Return the total score of the given labels for each sequence.
-
-    labels : (N,) integers, the column of `scores` that is the label of each token.
-    """
+    """Return the total score of each sequence's `labels`: (N,) integers, the column of `scores` for each token."""
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
     if y.shape != (chains.n_nodes,) or not np.issubdtype(y.dtype, np.integer):
@@ -107,12 +101,7 @@ def labelling_scores(
 
 
 def log_prob(
-    scores: npt.ArrayLike,
-    transitions: npt.ArrayLike,
-    chains: Chains,
-    labels: npt.ArrayLike,
-    *,
-    n_threads: int = 1,
+    scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike, *, n_threads: int = 1
 ) -> Floats:
     """Return the log-probability log p(labels|x) of each sequence, which is -inf if its labels are forbidden."""
     score = labelling_scores(scores, transitions, chains, labels)

@@ -27,6 +27,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ class Exact:
             )  # fmt: skip
 
         over_rows(work, m, n_threads)
-        self._raise_if_infeasible(log_partition)
+        _raise_if_infeasible(log_partition)
         return log_partition, conditionals, out
 
     def entropy(self, scores: Array, n_threads: int = 1) -> Floats:
@@ -186,7 +187,7 @@ class Exact:
             )  # fmt: skip
 
         over_rows(work, len(scores), n_threads)
-        self._raise_if_infeasible(totals)
+        _raise_if_infeasible(totals)
         return labels, totals
 
     def k_best(self, scores: Array, k: int) -> list[tuple[Labels, Floats]]:
@@ -205,8 +206,8 @@ class Exact:
 
     def _rank(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
         program = self.program
-        values = np.concatenate((scores, np.zeros(program.n_values - len(scores))))
-        loops.assemble(program.steps, program.index, values)
+        values = np.empty(program.n_values)
+        loops.assemble(scores, program.steps, program.index, values)
         lists: list[list[Ranking]] = [
             [[(float(value), ())] if value > -np.inf else [] for value in values[row[loops.TABLE] :][: row[loops.SIZE]]]
             for row in program.cliques
@@ -217,7 +218,7 @@ class Exact:
             for e, ranking in enumerate(lists[c]):
                 into = groups[program.index[row[loops.UP] + e]]
                 into.extend((score, (c, e, link)) for score, link in ranking)
-            tops = [heapq.nlargest(k, group, key=_score) for group in groups]
+            tops = [heapq.nlargest(k, group, key=itemgetter(0)) for group in groups]
             lists[c] = []
             if row[loops.PARENT] < 0:
                 whole = _combine_rankings(whole, tops[0], k)
@@ -245,11 +246,11 @@ class Exact:
             )
         return scores
 
-    @staticmethod
-    def _raise_if_infeasible(log_partition: Floats) -> None:
-        bad = np.flatnonzero(~np.isfinite(log_partition))
-        if bad.size:
-            raise InfeasibleSampleError(int(bad[0]))
+
+def _raise_if_infeasible(totals: Floats) -> None:
+    bad = np.flatnonzero(~np.isfinite(totals))
+    if bad.size:
+        raise InfeasibleSampleError(int(bad[0]))
 
 
 # A ranked labelling: a pair of links, or (clique, entry of its table, link of the cliques below).
@@ -257,14 +258,10 @@ Link = tuple[Any, ...]
 Ranking = list[tuple[float, Link]]
 
 
-def _score(item: tuple[float, Link]) -> float:
-    return item[0]
-
-
 def _combine_rankings(first: Ranking, second: Ranking, k: int) -> Ranking:
     """Return the k pairs of a labelling in `first` and a labelling in `second` with the largest sums of scores."""
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
-    return heapq.nlargest(k, pairs, key=_score)
+    return heapq.nlargest(k, pairs, key=itemgetter(0))
 
 
 def _selected_entries(link: Link) -> Iterator[tuple[int, int]]:

@@ -98,10 +98,7 @@ def sample(
     *,
     n_threads: int = 1,
 ) -> Labels:
-    """Draw labelings from p(y|x); return an array of shape (n_samples, N), one row per draw, one column per token.
-
-    The same state of `rng` gives the same draws.
-    """
+    """Draw labelings from p(y|x); return an array of shape (n_samples, N), one row per draw, one column per token."""
     batch, unused = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
     uniform = rng.random((chains.n_nodes, n_samples))
     labels = np.empty((chains.n_nodes, n_samples), np.int32)

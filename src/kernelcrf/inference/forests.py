@@ -33,11 +33,11 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """A pairwise graph and spanning forests that together contain all of its edges.
+    """A pairwise graph and spanning forests that together contain all of its E edges.
 
-    Messages and scores are rows that contain one number per label of every node, and then the tables of all E edges.
+    Properties `message_...` have two parts: for the messages into the first nodes of the edges, and into the second.
 
-    entries : (n_entries,), where each entry of the graph's tables stands in such a row.
+    entries : (n_entries,), the column of each entry of the graph's tables.
     edge_nodes : (E, 2), the two nodes of each edge.
     edge_sizes : (E,), the number of entries in the table of each edge.
     rho : (E,), the fraction of the forests that contain each edge.
@@ -52,10 +52,7 @@ class Cover:
 
     @classmethod
     def of(cls, graph: Graph) -> Cover:
-        """Find spanning forests that together contain all edges of a graph.
-
-        Raise ValueError if a clique has more than two nodes.
-        """
+        """Find spanning forests that together contain all edges; raise if a clique has more than two nodes."""
         n = int(graph.node_starts[-1])
         edge_nodes, edge_sizes, entries = [np.empty((0, 2), np.int64)], [_NONE], [_NONE]
         for name, nodes in graph.cliques.items():
@@ -94,21 +91,13 @@ class Cover:
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return where the messages of each edge start, as an array of shape (number of edges, 2).
-
-        The first column indexes the messages into the first nodes of the edges, the second those into their second
-        nodes.
-        """
+        """Return where the messages of each edge start, as an array of shape (E, 2)."""
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Return the index of the message entry that belongs to each entry of the edges' tables.
-
-        The first array indexes the messages into the first nodes of the edges, the second those into their second
-        nodes.
-        """
+        """Return the index of the message entry that belongs to each entry of the edges' tables."""
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
         first, second = self.message_starts.T
@@ -116,11 +105,7 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Return the column of the node label that belongs to each message entry.
-
-        The first array is for the messages into the first nodes of the edges, the second for those into their second
-        nodes.
-        """
+        """Return the column of the node label that belongs to each message entry."""
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
     def spread(self, tables: Floats) -> tuple[Floats, Floats]:
@@ -131,10 +116,7 @@ class Cover:
         return nodes, np.compress(~is_node, tables, axis=1)
 
     def mean_marginals(self, found: list[Floats]) -> Floats:
-        """Average marginals over the forests; return them in the order of the graph's tables, (m, n_entries).
-
-        found : the marginals on each forest. Marginals of an edge are averaged over the forests that contain the edge.
-        """
+        """Average marginals over the forests that contain the node or edge; return them in the order of the tables."""
         rows = np.zeros((len(found[0]), len(self.shares)))
         for forest, part in zip(self.forests, found, strict=True):
             rows[:, forest.entries] += part
@@ -166,10 +148,7 @@ def _runs(rows: Array) -> Iterator[tuple[int, int]]:
 
 
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
-    """Return the edge indices of spanning forests that together contain all edges.
-
-    Each forest takes those edges first that the earlier forests used least.
-    """
+    """Return the edges of spanning forests; each forest takes those edges first that the earlier ones used least."""
     used = np.zeros(len(edges), np.int64)
     found: list[Ints] = []
     while not found or (used == 0).any():

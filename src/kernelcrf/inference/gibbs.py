@@ -64,11 +64,7 @@ class Gibbs:
 
     @cached_property
     def incidence(self) -> tuple[Ints, Ints]:
-        """Return the cliques that contain each node, as two arrays (starts, uses) for the compiled loops.
-
-        The cliques of node v are the rows starts[v] to starts[v + 1] - 1 of `uses`. A row is (index of the clique,
-        stride of the label of v in its table, number of its nodes).
-        """
+        """Return the cliques that contain each node as the arrays (starts, uses) that `loops.gibbs` explains."""
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in self.graph.cliques.items():
             shape, numbers = self.graph.shape(name), first + np.arange(len(members))
@@ -82,9 +78,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Run Gibbs sweeps; after each sweep that follows the burn-in, yield labels and the table entries they select.
+        """Yield labels and the table entries they select after each sweep that follows the burn-in.
 
-        If `means` is given, the distributions from which these sweeps draw the labels are added to it.
+        The distributions that these labels are drawn from are added to `means`, if it is given.
         """
         graph, nothing = self.graph, np.empty((len(tables), 0))
         shape = len(tables), graph.n_nodes
@@ -99,10 +95,7 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Draw labelings by Gibbs sampling; return an array of shape (m, n_draws, number of nodes).
-
-        Every `thin`-th sweep after the burn-in gives one draw.
-        """
+        """Draw labels, one draw per `thin` sweeps after the burn-in, as an array (m, n_draws, number of nodes)."""
         tables = np.ascontiguousarray(tables, np.float64)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
         sweeps = self._sweeps(tables, rng, None)
@@ -113,9 +106,8 @@ class Gibbs:
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
         """Estimate the marginals of the graph's cliques from samples.
 
-        Marginals of single nodes are means of the distributions that their labels are drawn from. Marginals of larger
-        cliques are frequencies of the drawn labels. The log-partition is NaN, because Gibbs sampling does not estimate
-        it.
+        Marginals of single nodes are means of the distributions that their labels are drawn from, those of larger
+        cliques are frequencies of the drawn labels. The log-partition is NaN, because it is not estimated.
         """
         tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts
         means, counts, rows = np.zeros((len(tables), starts[-1])), np.zeros(tables.shape), np.arange(len(tables))

@@ -83,18 +83,11 @@ class LogMessages:
         return float(entr(self.nodes[:1]).sum() - rel_entr(q, q.sum(axis=2, keepdims=True)).sum())
 
     def sample(self, uniform: Array, labels: Array) -> None:
-        """Draw labels from the last token to the first, and write them into `labels`, one row per token.
-
-        uniform : random numbers between 0 and 1, in the shape of `labels`.
-        """
+        """Write random labels into `labels`, one row per token, given uniform random numbers in the same shape."""
         loops.sample(self.w, self.tied, self.la, uniform, labels)
 
     def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
-        """Return the derivatives of node marginals (T, L) and edge marginals (T, L, L) along a direction of the scores.
-
-        du : (T, L), the direction of the scores.
-        dw : the direction of the transitions, (L, L) or (T, L, L).
-        """
+        """Return the derivatives of node and edge marginals along the direction (du, dw) of scores and transitions."""
         dp, dq = np.empty_like(self.s), np.zeros((*self.s.shape, self.s.shape[1]))
         dw = dw[None] if dw.ndim == 2 else dw
         loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)

@@ -82,11 +82,7 @@ class Loopy:
         return Cover.of(self.graph)
 
     def _reparametrise(self, tables: Array, n_threads: int, of: str) -> Floats:
-        """Update the messages; return the scores that they define for all nodes, followed by those for all edges.
-
-        Sweeps stop at convergence or after `max_sweeps`. They start from the messages of the last call with the same
-        `of`.
-        """
+        """Update the messages of the last call with the same `of`; return the scores b and c that they define."""
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
         b, c = cover.spread(tables)
         c /= np.repeat(cover.rho, cover.edge_sizes)
@@ -118,7 +114,7 @@ class Loopy:
     def calibrate(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> tuple[GraphMoments, LoopyCurvature]:
         """Return the upper bound on log Z with the approximate marginals, and an object that computes derivatives.
 
-        of : a name; messages start from those of the last call with the same name.
+        Messages start from those of the last call with the same name `of`.
         """
         scores, cover = self._reparametrise(tables, n_threads, of), self.cover
         parts = tuple(forest.exact.calibrate(scores[:, forest.entries], n_threads) for forest in cover.forests)

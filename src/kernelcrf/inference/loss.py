@@ -121,10 +121,7 @@ def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
 
 
 def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
-    """Return the label with the largest probability for each node, as an array of shape (m, number of nodes).
-
-    nodes : the probabilities of the labels of all nodes, node after node, in m rows.
-    """
+    """Return each node's likeliest label; `nodes` has the probabilities of the labels, node after node, in m rows."""
     columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
     return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
 
@@ -144,10 +141,7 @@ def loss_of(
     curvature: Curvature | None,
     n_threads: int,
 ) -> Loss:
-    """Return the loss of labels and its gradient; missing labels are summed over.
-
-    model : log-partitions and marginals at the same tables.
-    """
+    """Return the loss of labels and its gradient, given `model` at the same tables; missing labels are summed over."""
     graph = inference.graph
     if (labels == MISSING).any():
         target = inference.moments(clamp_labels(graph, tables, labels), n_threads)

@@ -35,10 +35,7 @@ TOL, MOST_UPDATES = 1e-9, 500
 
 
 def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
-    """Return the mean-field lower bound on log Z of each sample, and the marginals of the mean field.
-
-    In a mean field, the labels of all nodes are independent.
-    """
+    """Return the mean-field lower bound on log Z of each sample, and the marginals of the mean field."""
     graph = cover.graph
     scores, edge_scores = cover.spread(tables)
     q = _softmax(scores, graph.node_starts)
@@ -77,11 +74,7 @@ def _incidence(cover: Cover) -> tuple[Ints, Ints]:
 
 
 def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
-    """Correct the marginals of edges so that they agree with the marginals of their nodes.
-
-    Return the corrected marginals (m, n_entries) and their entropy H_rho (m, n_samples), which the module docstring
-    defines.
-    """
+    """Make the marginals of edges agree with those of their nodes; return all marginals and their entropy H_rho."""
     graph, cliques = cover.graph, marginals.copy()
     starts = graph.node_starts
     nodes = np.tile(np.repeat(1.0 / graph.cards, graph.cards), (len(marginals), 1))

@@ -147,11 +147,7 @@ class ScaledMessages:
 
     @classmethod
     def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
-        """Compute the forward messages of a block.
-
-        `log_partition` and `failed` have one entry per sequence of the whole batch; the entries of the block are
-        filled.
-        """
+        """Compute forward messages; fill the entries of the block in `log_partition` and `failed` of the batch."""
         edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
         shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
         alpha, u, highest = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(len(scores), dtype)
@@ -167,10 +163,7 @@ class ScaledMessages:
         return cls(block, edges, alpha, u, failed)
 
     def backward(self, nodes: Array) -> None:
-        """Compute the backward messages in place.
-
-        nodes : the node marginals of the whole batch; the rows of the block are filled.
-        """
+        """Compute the backward messages in place, and fill the rows of the block in the node marginals of the batch."""
         edges, own = self.edges, nodes[self.block.nodes]
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 

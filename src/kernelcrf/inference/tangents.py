@@ -129,11 +129,7 @@ class Linearisation:
         return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
-        """Return the derivatives of the marginals along a direction of the scores.
-
-        du : the direction of the scores, in the same shape.
-        dw : the direction of the transitions, in the same shape.
-        """
+        """Return the derivatives of the marginals along the direction (du, dw) of scores and transitions."""
         batch, n_labels = self.batch, self.batch.n_labels
         du, dw = self._centre(du, dw)
         nodes = np.empty_like(batch.scores)

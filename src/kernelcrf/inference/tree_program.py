@@ -94,11 +94,7 @@ class _Assembly:
             self._add(whole, total)
 
     def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return the start of an index map, which is created if it does not exist yet.
-
-        For each labelling of the nodes `onto`, the map gives the entry of a table over the nodes `source`, a subset of
-        them.
-        """
+        """Return where the map starts from each labelling of the nodes `onto` to an entry of a table over `source`."""
         shape = tuple(self.cards[v] for v in onto)
         axes = tuple(onto.index(v) for v in source)
         if (shape, axes) not in self.known:

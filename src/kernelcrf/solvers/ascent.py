@@ -5,7 +5,7 @@ Rows with one number per label are padded with zeros to the length that `padded_
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled, inlined
+from kernelcrf.engines.compiled import compiled, inlined
 from kernelcrf.inference.loops.scaled import backward, forward
 from kernelcrf.inference.scaled import EDGE_RANGE, FREE_RANGE, MESSAGE_RANGE, NODE_RANGE
 

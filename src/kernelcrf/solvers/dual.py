@@ -84,10 +84,7 @@ class Dual:
 
     @staticmethod
     def suits(objective: Objective) -> bool:
-        """Return whether this solver can minimise the objective.
-
-        It needs observed labels, sparse features, label_kernel="delta" and transitions that do not depend on inputs.
-        """
+        """Return whether labels are observed, features sparse, label kernels "delta" and steps without inputs."""
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
@@ -111,10 +108,7 @@ class Dual:
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run passes over the sequences until the gap between objective and dual is small enough; return the status.
-
-        The objective is evaluated only when the gap is probably within the tolerance.
-        """
+        """Run passes until the gap is small enough; evaluate the objective only when it probably is."""
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
@@ -178,10 +172,7 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Return the first point of the ascent, or None if its scores differ too much for scaled messages.
-
-        It is near the observed labels, or at theta = `start` if the dual objective is larger there.
-        """
+        """Return the point near the observed labels, or at `start` if D is larger; None if messages cannot be scaled."""
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
@@ -190,7 +181,7 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return the point whose alpha has the scores s and w, or None if they differ too much for scaled messages."""
+        """Return the point whose alpha has the scores s and w, or None if messages cannot be scaled."""
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
@@ -255,10 +246,7 @@ class Ascent:
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
-    """Return scores at which every token has its observed label with probability 1 - delta.
-
-    delta maximises the dual objective.
-    """
+    """Return scores at which every token has its observed label with the probability 1 - delta that maximises D."""
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)

@@ -48,7 +48,6 @@ class LBFGS(Solver):
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run SciPy's minimiser from `start`, report each iterate to `progress`, and return the status."""
         objective = progress.objective
         latest = objective.evaluate(start)
         progress.passes += 1

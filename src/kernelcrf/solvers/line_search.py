@@ -55,10 +55,7 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
 
 
 def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:
-    """Return whether the objective decreases from `start` to `at` by more than `noise`.
-
-    An equal value with a larger lower bound is also better.
-    """
+    """Return whether the objective decreases by more than `noise`, or is equal and its lower bound increases."""
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 
 

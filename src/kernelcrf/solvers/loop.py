@@ -171,10 +171,7 @@ class Progress:
 
     @property
     def solved(self) -> bool:
-        """Return whether the gap is within the tolerance.
-
-        If the rounding error of the objective is smaller than the tolerance, it is added to the gap.
-        """
+        """Return whether the gap, plus the rounding error if this is smaller, is within the tolerance."""
         if self.best is None or not self.objective.is_convex or self.history[-1].relative_gap > self.tol:
             return self.history[-1].relative_gap <= self.tol
         allowed, noise = self.tol * abs(self.best.value), self.objective.noise(self.best)
@@ -186,11 +183,7 @@ class Progress:
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return the best point with its certificate.
-
-        If the solver reports "optimal", this is checked. The status becomes "stalled" if the gap plus the rounding
-        error of the objective exceeds the tolerance. If the objective is not convex, it becomes "stationary".
-        """
+        """Return the best point with its certificate; check "optimal", which may become "stalled" or "stationary"."""
         if self.best is None:
             raise KeyboardInterrupt
         noise, size = self.objective.noise(self.best), abs(self.best.value)

@@ -55,7 +55,6 @@ class Newton(Solver):
         COUNT.check("most", self.most)
 
     def check(self, objective: Objective) -> None:
-        """Raise ValueError if there are too many parameters to form the Hessian."""
         if objective.layout.size > self.most:
             raise ValueError(
                 f"solver='newton' would form the Hessian of {objective.layout.size} parameters: expected at most "
@@ -63,7 +62,6 @@ class Newton(Solver):
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Minimise from `start`: form and factor the Hessian at each point, then search along the Newton direction."""
         return descend(self, start, progress, curvature=True, wolfe=0.9)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
@@ -96,7 +94,6 @@ class NewtonCG(Solver):
         check_parameters(vars(self), {"share": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Minimise from `start`: find each direction by conjugate gradients, then run a line search."""
         rule = _Directions(self, Preconditioning.of(progress.objective), progress)
         return descend(rule, start, progress, curvature=True, wolfe=0.9)
 
@@ -140,7 +137,6 @@ class BlockJacobi(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Minimise from `start`, with a block-diagonal Hessian and almost exact line searches."""
         return descend(self, start, progress, curvature=False, wolfe=0.1)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
@@ -171,14 +167,10 @@ class Subspace(Solver):
         check_parameters(vars(self), {"rtol": SHARE, "cg_iter": COUNT})
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Minimise from `start`; each step changes the parameters of one term."""
         return descend(self, start, progress, curvature=True, wolfe=0.5)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return a Newton direction that changes only the term with the largest bound, and the number of passes.
-
-        The bound says by how much changing a term can lower the objective.
-        """
+        """Return a Newton direction that changes only the term with the largest bound, and the number of passes."""
         bounds = objective.layout.squared_dual_norms(at.gradient)
         part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
 

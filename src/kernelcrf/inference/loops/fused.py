@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from kernelcrf.engines.compiled import compiled
 from kernelcrf.inference.loops import tangents
-from kernelcrf.inference.loops.compiled import compiled
 from kernelcrf.inference.loops.scaled import backward, forward, shift
 
 # From this number of labels on, the transposed product is faster.

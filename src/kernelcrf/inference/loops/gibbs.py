@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled
+from kernelcrf.engines.compiled import compiled
 
 
 @compiled

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled
+from kernelcrf.engines.compiled import compiled
 
 DAMPING = 0.6
 """Messages move by this share of an update, because whole updates can oscillate if potentials are strong."""
@@ -24,13 +24,9 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
 
     `beliefs` are the node scores plus rho times the logarithms of the messages; they are updated in place.
     """
-    widest = 0
-    for v in range(len(nodes) - 1):
-        widest = max(widest, nodes[v + 1] - nodes[v])
-    pre, new = np.empty(widest), np.empty(widest)
+    pre, new = np.empty(nodes[-1]), np.empty(nodes[-1])
     for r in range(len(beliefs)):
-        moved = np.inf
-        done = 0
+        moved, done = np.inf, 0
         while done < most and moved > tol:
             moved = 0.0
             for k in range(2 * len(edges)):
@@ -85,14 +81,8 @@ def _take(new, size, rho, messages, at, beliefs, start):
 
 @compiled
 def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
-    """Update the label probabilities `q` of one node after the other.
-
-    Stop if no probability changes by more than `tol`, or after `most` updates of all nodes.
-    """
-    widest = 0
-    for v in range(len(nodes) - 1):
-        widest = max(widest, nodes[v + 1] - nodes[v])
-    new = np.empty(widest)
+    """Update the label probabilities `q` of all nodes until none changes by more than `tol`, at most `most` times."""
+    new = np.empty(nodes[-1])
     for r in range(len(q)):
         moved, done = np.inf, 0
         while done < most and moved > tol:

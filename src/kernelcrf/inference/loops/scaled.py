@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled, inlined
+from kernelcrf.engines.compiled import compiled, inlined
 
 # Up to this number of labels, plain loops are faster than loops of unit stride.
 SMALL = 7
@@ -164,10 +164,8 @@ def edge_marginals(e, tied, alpha, v, out):
 @compiled
 def entropy(offsets, n_labels, e, e_log_e, tied, alpha, failed, out):
     width = e.shape[1]
-    a = np.empty((1, width), alpha.dtype)
-    x = np.empty((1, width), alpha.dtype)
-    y = np.empty((1, width), alpha.dtype)
-    z = np.empty((1, width), alpha.dtype)
+    buffers = np.empty((4, 1, width), alpha.dtype)
+    a, x, y, z = buffers[0], buffers[1], buffers[2], buffers[3]
     h = np.zeros(width, alpha.dtype)
     for k in range(len(offsets) - 1):
         first, last = offsets[k], offsets[k + 1]
@@ -223,10 +221,7 @@ def sample(offsets, e_T, tied, alpha, failed, uniform, labels):
 
 @compiled
 def draw(weights, target):
-    """Return the first index at which the cumulative sum of weights exceeds `target`.
-
-    An index with weight zero is never returned.
-    """
+    """Return the first index with a positive weight at which the cumulative sum of weights exceeds `target`."""
     chosen, total = 0, 0.0
     for i in range(len(weights)):
         if weights[i] > 0:

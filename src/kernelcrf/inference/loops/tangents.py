@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcrf.inference.loops.compiled import compiled, inlined
+from kernelcrf.engines.compiled import compiled, inlined
 from kernelcrf.inference.loops.scaled import advance
 
 
