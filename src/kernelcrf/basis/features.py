@@ -4,8 +4,7 @@ With landmarks B and the factor `K_BB = R R'` of their kernel matrix, the featur
 `F(x) = k(x, B) R^-T`. The norm of a function in the span of the landmarks is then the Euclidean norm of its weights
 (Corollary 8). For the linear kernel, the features are the inputs themselves.
 
-Features of training inputs and of new inputs are computed in the same way, for `ROWS` inputs at a time. With inputs of
-d columns and n landmarks, the memory beside the result is `ROWS (2 d + WIDE PANEL) + n d` numbers per thread.
+Features of training inputs and of new inputs are computed in the same way, with the memory that `factor` states.
 """
 
 from __future__ import annotations

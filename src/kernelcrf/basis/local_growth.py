@@ -100,13 +100,7 @@ class LocalGrowth(InputRows, Growth):
     """A basis for the distinct inputs X to which landmarks are added; it may start from an earlier basis `start`."""
 
     def __init__(
-        self,
-        kernel: InputKernel,
-        X: Inputs,
-        capacity: int,
-        tol: float,
-        engine: LocalEngine,
-        start: Basis | None = None,
+        self, kernel: InputKernel, X: Inputs, capacity: int, tol: float, engine: LocalEngine, start: Basis | None = None
     ) -> None:
         InputRows.__init__(self, kernel, X, capacity, engine)
         diagonal = float(self.diagonal.sum()), float(self.diagonal.max(initial=0.0))

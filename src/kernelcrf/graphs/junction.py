@@ -56,8 +56,7 @@ def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
             neighbours[v].update(scope)
     for v in range(n_nodes):
         neighbours[v].discard(v)
-    order, later = _eliminate(neighbours)
-    return _build_tree(order, later)
+    return _build_tree(*_eliminate(neighbours))
 
 
 def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:

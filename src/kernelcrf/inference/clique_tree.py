@@ -78,13 +78,11 @@ class Calibrated:
 
     def tangents(self, direction: Array, n_threads: int = 1) -> Floats:
         """Return the derivatives of the marginals if the scores change along `direction`, in the same shape."""
-        program, out = self.exact.program, np.empty(direction.shape)
+        direction, tree = np.ascontiguousarray(direction, np.float64), self.exact.program.tree
+        out = np.empty(direction.shape)
 
         def work(rows: slice) -> None:
-            loops.tangents(
-                np.ascontiguousarray(direction[rows], np.float64), program.steps, program.index, program.cliques,
-                program.n_values, program.widest, self.conditionals[rows], out[rows],
-            )  # fmt: skip
+            loops.tangents(direction[rows], *tree, self.conditionals[rows], out[rows])
 
         over_rows(work, len(direction), n_threads)
         return out
@@ -107,22 +105,17 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact inference on one graph by its clique tree.
-
-    most_entries : the largest number of table entries per sample; a larger tree raises TreewidthError.
-    """
+    """Exact inference on one graph by its clique tree."""
 
     graph: Graph
-    most_entries: int = MOST_ENTRIES
 
     @cached_property
     def tree(self) -> CliqueTree:
         """Return the clique tree of the graph; raise TreewidthError if its tables are too large."""
-        tree = clique_tree(
-            self.graph.n_nodes, (scope for nodes in self.graph.cliques.values() for scope in nodes.tolist())
-        )
+        scopes = (scope for nodes in self.graph.cliques.values() for scope in nodes.tolist())
+        tree = clique_tree(self.graph.n_nodes, scopes)
         entries = tree.entries(self.graph.cards.tolist())
-        most = self.most_entries * self.graph.n_samples
+        most = MOST_ENTRIES * self.graph.n_samples
         if entries > most:
             raise TreewidthError(tree.width, entries, most)
         return tree
@@ -154,10 +147,8 @@ class Exact:
         out = np.empty((m if marginals else 0, scores.shape[1]))
 
         def work(rows: slice) -> None:
-            loops.moments(
-                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.widest,
-                conditionals[rows] if keep else conditionals, log_partition[rows], out[rows] if marginals else out,
-            )  # fmt: skip
+            kept, found = conditionals[rows] if keep else conditionals, out[rows] if marginals else out
+            loops.moments(scores[rows], *program.tree, kept, log_partition[rows], found)
 
         over_rows(work, m, n_threads)
         _raise_if_infeasible(log_partition)
@@ -181,10 +172,7 @@ class Exact:
         totals = np.zeros((len(scores), self.graph.n_samples))
 
         def work(rows: slice) -> None:
-            loops.best(
-                scores[rows], program.steps, program.index, program.cliques, program.n_values, program.widest,
-                program.homes, labels[rows], totals[rows],
-            )  # fmt: skip
+            loops.best(scores[rows], *program.tree, program.homes, labels[rows], totals[rows])
 
         over_rows(work, len(scores), n_threads)
         _raise_if_infeasible(totals)

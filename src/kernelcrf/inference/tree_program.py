@@ -43,6 +43,11 @@ class Program:
     cliques: Ints
     homes: Ints
 
+    @property
+    def tree(self) -> tuple[Ints, Ints, Ints, int, int]:
+        """Return the arguments that the compiled loops share."""
+        return self.steps, self.index, self.cliques, self.n_values, self.widest
+
     @classmethod
     def of(cls, graph: Graph, tree: CliqueTree) -> Program:
         """Return the arrays for inference on a graph with the given clique tree."""

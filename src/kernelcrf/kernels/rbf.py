@@ -28,20 +28,20 @@ ELEMENTWISE_ROWS = 256
 
 def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
     """Write exp(-gamma |x - y|^2) for the rows x of X and y of Y into `out`."""
-    if is_sparse(X) or is_sparse(Y):
-        x, y = -gamma * squared_norms(X), -gamma * squared_norms(Y)
-        most = EXPONENT_ERROR[out.dtype] if _has_room(Y) else MOST_EXPONENT_ERROR
-        if _is_too_coarse(out, x, y, most):
-            return _fill_finer(X, Y, gamma, out)
-        fill_inner(X, Y, out)
-        for start in range(0, len(out), ELEMENTWISE_ROWS):
-            block = out[start : start + ELEMENTWISE_ROWS]
-            block *= 2 * gamma
-            block += x[start : start + ELEMENTWISE_ROWS, None]
-            block += y
-            _exp(block)
-        return None
-    return rbf_against(Y, gamma, X.dtype)(X, out)
+    if not (is_sparse(X) or is_sparse(Y)):
+        rbf_against(Y, gamma, X.dtype)(X, out)
+        return
+    x, y = -gamma * squared_norms(X), -gamma * squared_norms(Y)
+    if _is_too_coarse(out, x, y, EXPONENT_ERROR[out.dtype] if _has_room(Y) else MOST_EXPONENT_ERROR):
+        _fill_finer(X, Y, gamma, out)
+        return
+    fill_inner(X, Y, out)
+    for start in range(0, len(out), ELEMENTWISE_ROWS):
+        block = out[start : start + ELEMENTWISE_ROWS]
+        block *= 2 * gamma
+        block += x[start : start + ELEMENTWISE_ROWS, None]
+        block += y
+        _exp(block)
 
 
 def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
@@ -53,11 +53,11 @@ def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array]
     def fill(X: Array, out: Array) -> None:
         left = _fold(X, centre, gamma, 0)
         if _is_too_coarse(out, left[:, -2], right[:, -1], EXPONENT_ERROR[out.dtype]):
-            return _fill_finer(X, Y, gamma, out)
+            _fill_finer(X, Y, gamma, out)
+            return
         np.matmul(left, right.T, out=out)
         for start in range(0, len(out), ELEMENTWISE_ROWS):
             _exp(out[start : start + ELEMENTWISE_ROWS])
-        return None
 
     return fill
 

@@ -172,7 +172,7 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Return the point near the observed labels, or at `start` if D is larger; None if messages cannot be scaled."""
+        """Return the point near the observed labels, or at `start` if D is larger; None if messages do not scale."""
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):

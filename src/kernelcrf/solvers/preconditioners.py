@@ -55,36 +55,27 @@ class Preconditioner:
 
 def _join(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
     """Return the block-diagonal preconditioner whose blocks belong to the given slices of theta."""
-
-    def forward(v: Floats) -> Floats:
-        return np.concatenate([M.forward(v[part]) for part, M in parts])
-
-    def back(v: Floats) -> Floats:
-        return np.concatenate([M.back(v[part]) for part, M in parts])
-
-    return Preconditioner(forward, back, sum(M.log_determinant for _, M in parts))
+    return Preconditioner(
+        lambda v: np.concatenate([M.forward(v[part]) for part, M in parts]),
+        lambda v: np.concatenate([M.back(v[part]) for part, M in parts]),
+        sum(M.log_determinant for _, M in parts),
+    )
 
 
 def _diagonal(d: Floats) -> Preconditioner:
     """Return the preconditioner M = diag(d)."""
-
-    def divide(v: Floats) -> Floats:
-        return v / np.sqrt(d)
-
-    return Preconditioner(divide, divide, float(np.log(d).sum()))
+    root = np.sqrt(d)
+    return Preconditioner(lambda v: v / root, lambda v: v / root, float(np.log(d).sum()))
 
 
 def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
     """Return the preconditioner with one block Q diag(scale[:, r]) Q' for each column r of `scale`."""
     root = np.sqrt(scale)
-
-    def forward(v: Floats) -> Floats:
-        return np.asarray((Q.T @ v.reshape(scale.shape)) / root).ravel()
-
-    def back(v: Floats) -> Floats:
-        return np.asarray(Q @ (v.reshape(scale.shape) / root)).ravel()
-
-    return Preconditioner(forward, back, float(np.log(scale).sum()))
+    return Preconditioner(
+        lambda v: np.asarray((Q.T @ v.reshape(scale.shape)) / root).ravel(),
+        lambda v: np.asarray(Q @ (v.reshape(scale.shape) / root)).ravel(),
+        float(np.log(scale).sum()),
+    )
 
 
 def _per_label(factors: list[Floats]) -> Preconditioner:
