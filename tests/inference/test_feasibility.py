@@ -1,9 +1,13 @@
+import pickle
+
 import numpy as np
 import pytest
 
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain, decoding
+from kernelcrf.inference.clique_tree import TreewidthError
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.inference.loss import InfeasibleSampleError
 from kernelcrf.inference.tangents import linearise
 
 
@@ -51,3 +55,13 @@ def test_a_sequence_of_one_label_is_feasible_where_its_single_step_is():
     assert chain.log_partition(scores, [[0.5]], chains)[0] == pytest.approx(0.5)
     with pytest.raises(InfeasibleSequenceError):
         chain.log_partition(scores, [[-np.inf]], chains)
+
+
+@pytest.mark.parametrize(
+    "error", [InfeasibleSequenceError(3, 5), InfeasibleSampleError(3), TreewidthError(9, 2**30, 2**25)]
+)
+def test_errors_can_be_sent_between_processes(error):
+    received = pickle.loads(pickle.dumps(error))
+    assert type(received) is type(error)
+    assert vars(received) == vars(error)
+    assert str(received) == str(error)

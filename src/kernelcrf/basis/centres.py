@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from kernelcrf.arrays import Array, Places, is_sparse
 from kernelcrf.basis.distinct import add_rows
 from kernelcrf.basis.factor import row_blocks
-from kernelcrf.basis.growth import Growth
+from kernelcrf.basis.growth import Growth, Rule
 from kernelcrf.basis.local_growth import LocalGrowth
 from kernelcrf.basis.pivots import Random, drive
 from kernelcrf.engines.local import LocalEngine
@@ -34,7 +34,7 @@ LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1))
 
 
 @dataclass(frozen=True)
-class KMeans:
+class KMeans(Rule):
     """A rule that chooses the centres of scikit-learn's MiniBatchKMeans as landmarks.
 
     rows : the number of inputs per centre in a batch of MiniBatchKMeans.
@@ -46,7 +46,6 @@ class KMeans:
         COUNT.check("rows", self.rows)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the cluster centres of all inputs to `growth` as landmarks."""
         # This import loads much of scikit-learn, and no other rule needs it.
         from sklearn.cluster import MiniBatchKMeans
 
@@ -62,7 +61,7 @@ class KMeans:
 
 
 @dataclass(frozen=True)
-class Lloyd:
+class Lloyd(Rule):
     """A rule that finds most landmarks by Lloyd's iteration, and draws the others as random pivots.
 
     Landmarks that exist already stay fixed, and inputs that are nearest to such a landmark do not move any centre.
@@ -82,7 +81,6 @@ class Lloyd:
         check_parameters(vars(self), LLOYD)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append the centres of Lloyd's iteration to `growth` as landmarks, then random pivots."""
         _check_points(growth, "lloyd")
         count = max(1, round(self.share * (growth.capacity - growth.n)))
         order = rng.permutation(growth.n_inputs)

@@ -19,7 +19,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.validation import SEED, either, has_methods, nothing, one_of, real, validated, whole
 
-RULES: dict[str, type[AllInputs | Greedy | Random | Uniform | KMeans | Lloyd]] = {
+RULES: dict[str, type[Rule]] = {
     "exact": AllInputs,
     "greedy": Greedy,
     "random": Random,
@@ -42,7 +42,6 @@ def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
 
 @validated(
     n_components=either(whole(least=1), nothing),
-    rule=PIVOTS,
     tol=either(real(least=0, below=1), advice="a share of the trace"),
     random_state=SEED,
 )

@@ -173,7 +173,7 @@ class Growth(Rows):
         return len(taken)
 
     def append_points(self, points: Array) -> int:
-        """Append points, which need not be inputs, as landmarks, without those that depend on others; count the new."""
+        """Append points, which need not be inputs, as landmarks, as `append_inputs` does."""
         order = self._append(points, self._compute_features(points))
         self._indices = None
         return len(order)

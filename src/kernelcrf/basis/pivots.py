@@ -69,16 +69,15 @@ def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
 
 
 @dataclass(frozen=True)
-class AllInputs:
+class AllInputs(Rule):
     """A rule that takes every distinct input as a landmark, so that the features represent the kernel exactly."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append all inputs that are not landmarks yet, in one batch."""
         yield growth.append_inputs(growth.unchosen())
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Rule):
     """A rule that always takes the input with the largest residual (Fine and Scheinberg 2001).
 
     block : the number of candidates per round.
@@ -90,7 +89,6 @@ class Greedy:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append, in each round, the candidates that certainly have the largest residual when their turn comes."""
         while True:
             candidates, others = growth.largest(self.block)
             if growth.residuals(candidates).max(initial=0.0) <= growth.least:
@@ -109,7 +107,7 @@ class Greedy:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Rule):
     """A rule that draws inputs with probabilities proportional to their residuals (randomly pivoted Cholesky).
 
     block : the largest number of candidates per round.
@@ -121,7 +119,6 @@ class Random:
         COUNT.check("block", self.block)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Draw candidates in rounds, and append those that are accepted."""
         while growth.remaining > 0:
             proposals = growth.draw(rng.random(min(self.block, 2 * (growth.capacity - growth.n))))
             accepted = self._accept(growth, proposals, rng)
@@ -145,16 +142,15 @@ class Random:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Rule):
     """A rule that draws inputs with equal probability, without replacement."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append inputs in random order."""
         yield from _append_in_order(growth, rng.permutation(growth.unchosen()))
 
 
 @dataclass(frozen=True, eq=False)
-class Gradient:
+class Gradient(Rule):
     """A rule that takes the inputs with the largest scores; among equal scores, it takes the first inputs.
 
     scores : one number per distinct input.
@@ -166,7 +162,6 @@ class Gradient:
         SCORES.check("scores", self.scores)
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append inputs in the order of decreasing scores."""
         scores = np.asarray(self.scores)
         if scores.shape != (growth.n_inputs,):
             raise ValueError(

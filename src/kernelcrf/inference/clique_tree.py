@@ -37,7 +37,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.junction import CliqueTree, clique_tree
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loops import clique_tree as loops
-from kernelcrf.inference.loss import GraphMoments, InfeasibleSampleError, Loss, loss_of
+from kernelcrf.inference.loss import Curvature, GraphMoments, InfeasibleSampleError, Loss, loss_of
 from kernelcrf.inference.tree_program import Program
 
 MOST_ENTRIES = 2**25
@@ -49,22 +49,24 @@ class TreewidthError(ValueError):
     """Raised if exact inference on a graph would need too much memory.
 
     width : the treewidth of the graph after triangulation.
-    entries : the number of table entries that inference would need.
+    entries, most : the number of table entries that inference would need, and the largest allowed number.
     """
 
     def __init__(self, width: int, entries: int, most: int) -> None:
-        super().__init__(
-            f"exact inference needs tables of {entries:.3g} labelings per sample ({8 * entries / 2**30:.3g} GiB): the "
-            f"graph has treewidth {width} after triangulation. Expected at most {most:.3g} labelings: remove edges, or "
-            "use a tree or a learned structure if you can choose; GraphCRF also has inference='loopy' (an upper bound "
-            "on the log-partition) and inference='gibbs' (samples)"
+        super().__init__(width, entries, most)
+        self.width, self.entries, self.most = width, entries, most
+
+    def __str__(self) -> str:
+        return (
+            f"exact inference needs tables of {self.entries:.3g} labelings per sample ({8 * self.entries / 2**30:.3g} "
+            f"GiB): the graph has treewidth {self.width} after triangulation. Expected at most {self.most:.3g} "
+            "labelings: remove edges, or use a tree or a learned structure if you can choose; GraphCRF also has "
+            "inference='loopy' (an upper bound on the log-partition) and inference='gibbs' (samples)"
         )
-        self.width = width
-        self.entries = entries
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
+class Calibrated(Curvature):
     """The results of exact inference at given scores.
 
     moments : log-partitions and marginals.
@@ -77,7 +79,6 @@ class Calibrated:
     conditionals: Floats
 
     def tangents(self, direction: Array, n_threads: int = 1) -> Floats:
-        """Return the derivatives of the marginals if the scores change along `direction`, in the same shape."""
         direction, tree = np.ascontiguousarray(direction, np.float64), self.exact.program.tree
         out = np.empty(direction.shape)
 

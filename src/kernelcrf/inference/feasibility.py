@@ -15,17 +15,15 @@ class InfeasibleSequenceError(ValueError):
     """
 
     def __init__(self, sample: int, token: int) -> None:
-        super().__init__(
-            f"every labelling of sequence {sample} is forbidden: no label of its token {token} can be reached, because "
-            "the scores of the labels, or of all transitions into them from allowed labels, are -inf; "
+        super().__init__(sample, token)
+        self.sample, self.token = sample, token
+
+    def __str__(self) -> str:
+        return (
+            f"every labelling of sequence {self.sample} is forbidden: no label of its token {self.token} can be "
+            "reached, because the scores of the labels, or of all transitions into them from allowed labels, are -inf; "
             "allow a label or a transition there"
         )
-        self.sample = sample
-        self.token = token
-
-    def __reduce__(self) -> tuple[type[InfeasibleSequenceError], tuple[int, int]]:
-        """Support pickling, so that the error can be sent between processes."""
-        return type(self), (self.sample, self.token)
 
 
 def reason(sample: int, scores: Array, transitions: Array) -> ValueError:

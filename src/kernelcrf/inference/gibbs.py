@@ -23,11 +23,11 @@ from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.clique_tree import over_rows
 from kernelcrf.inference.loops import gibbs as loops
-from kernelcrf.inference.loss import MISSING, GraphMoments, Loss, labelling_scores, likeliest_labels
+from kernelcrf.inference.loss import MISSING, Curvature, GraphMoments, Loss, labelling_scores, likeliest_labels
 
 
 @dataclass(frozen=True, eq=False)
-class PseudoCurvature:
+class PseudoCurvature(Curvature):
     """Computes second derivatives of the negative log pseudo-likelihood at given labels.
 
     chosen : the index of the table entry that the labels select in each clique.
@@ -40,7 +40,6 @@ class PseudoCurvature:
     conditionals: Floats
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """Return the derivative of the loss's gradient if the tables change along `direction`, in the same shape."""
         out = np.zeros(direction.shape)
 
         def work(rows: slice) -> None:
@@ -82,15 +81,13 @@ class Gibbs:
 
         The distributions that these labels are drawn from are added to `means`, if it is given.
         """
-        graph, nothing = self.graph, np.empty((len(tables), 0))
-        shape = len(tables), graph.n_nodes
-        labels = rng.integers(graph.cards, size=shape).astype(np.int32) if graph.n_nodes else np.zeros(shape, np.int32)
+        graph, nothing, shape = self.graph, np.empty((len(tables), 0)), (len(tables), self.graph.n_nodes)
+        labels = rng.integers(graph.cards, size=shape).astype(np.int32)
         chosen = graph.chosen(labels)
         for k in itertools.count():
             counted = k >= self.burn_in
-            if graph.n_nodes:
-                into = means if counted and means is not None else nothing
-                loops.sweep(tables, labels, chosen, graph.cards, *self.incidence, rng.random(shape), into)
+            into = means if counted and means is not None else nothing
+            loops.sweep(tables, labels, chosen, graph.cards, *self.incidence, rng.random(shape), into)
             if counted:
                 yield labels, chosen
 

@@ -34,6 +34,7 @@ from kernelcrf.inference.forests import Cover
 from kernelcrf.inference.loops import loopy as loops
 from kernelcrf.inference.loss import (
     MISSING,
+    Curvature,
     DualPoint,
     GraphMoments,
     Loss,
@@ -46,14 +47,13 @@ from kernelcrf.inference.lower_bounds import make_consistent, mean_field
 
 
 @dataclass(frozen=True, eq=False)
-class LoopyCurvature:
+class LoopyCurvature(Curvature):
     """Computes derivatives of the approximate marginals, in which the messages are treated as constants."""
 
     cover: Cover
     parts: tuple[Calibrated, ...]
 
     def tangents(self, direction: Floats, n_threads: int = 1) -> Floats:
-        """Return the derivatives of the marginals if the tables change along `direction`, in the same shape."""
         cover = self.cover
         rows = np.concatenate(cover.spread(direction), axis=1) / cover.shares
         found = [

@@ -88,8 +88,11 @@ class InfeasibleSampleError(ValueError):
     """Raised if scores of -inf forbid all labelings of a sample."""
 
     def __init__(self, sample: int) -> None:
-        super().__init__(f"every labelling of sample {sample} is forbidden by a score of -inf: allow at least one")
+        super().__init__(sample)
         self.sample = sample
+
+    def __str__(self) -> str:
+        return f"every labelling of sample {self.sample} is forbidden by a score of -inf: allow at least one"
 
 
 def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:

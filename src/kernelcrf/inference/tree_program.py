@@ -99,7 +99,7 @@ class _Assembly:
             self._add(whole, total)
 
     def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return where the map starts from each labelling of the nodes `onto` to an entry of a table over `source`."""
+        """Return the start of the map from each labelling of the nodes `onto` to an entry of a table over `source`."""
         shape = tuple(self.cards[v] for v in onto)
         axes = tuple(onto.index(v) for v in source)
         if (shape, axes) not in self.known:

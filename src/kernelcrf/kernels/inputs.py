@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
-from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, as_inputs, is_sparse
+from kernelcrf.arrays import Array, Config, DType, Floats, Inputs, UserData, as_inputs, is_sparse
 from kernelcrf.kernels.named import NAMED, NOT_KERNELS, NamedKernel, Parameters, as_dense
 from kernelcrf.kernels.rbf import rbf_against
 from kernelcrf.validation import Constraint, check_parameters, either, instance_of, nothing, one_of, real, shown, whole
@@ -162,16 +162,18 @@ class InputKernel:
                 f"{self.described}: a callable cannot be written to a file. Use the name of a kernel or an object of "
                 "sklearn.gaussian_process.kernels, or pass the callable again when loading"
             )
-        kernel = _describe(self.kernel) if isinstance(self.kernel, gp.Kernel) else self.kernel
         gamma = None if self.gamma is None else float(self.gamma)
-        return {"kernel": kernel, "gamma": gamma, "degree": int(self.degree), "coef0": float(self.coef0)}
+        return {
+            "kernel": _describe(self.kernel),
+            "gamma": gamma,
+            "degree": int(self.degree),
+            "coef0": float(self.coef0),
+        }
 
     @classmethod
     def from_config(cls, config: Config) -> InputKernel:
         """Return the kernel that `to_config` wrote."""
-        kernel = config["kernel"]
-        kernel = kernel if isinstance(kernel, str) else _build(kernel)
-        return cls(kernel, config["gamma"], config["degree"], config["coef0"])
+        return cls(_build(config["kernel"]), config["gamma"], config["degree"], config["coef0"])
 
     def _parameters(self, named: NamedKernel, X: Inputs) -> Parameters:
         gamma = named.default_gamma if self.gamma is None else float(self.gamma)
@@ -218,24 +220,18 @@ class InputKernel:
         return K
 
 
-def _describe(kernel: gp.Kernel) -> Config:
+def _describe(value: object) -> object:
     """Convert a Gaussian process kernel to nested dicts `{"class": name, "parameters": {...}}`."""
-    if getattr(gp, type(kernel).__name__, None) is not type(kernel):
-        raise TypeError(
-            f"kernel={shown(kernel)} is not an object of sklearn.gaussian_process.kernels and cannot be written to a "
-            "file: combine the kernel from objects of that module, or pass the kernel again when loading"
-        )
-    return {
-        "class": type(kernel).__name__,
-        "parameters": {name: _describe_value(value) for name, value in kernel.get_params(deep=False).items()},
-    }
-
-
-def _describe_value(value: object) -> object:
     if isinstance(value, gp.Kernel):
-        return _describe(value)
+        kind, parameters = type(value).__name__, value.get_params(deep=False)
+        if getattr(gp, kind, None) is not type(value):
+            raise TypeError(
+                f"kernel={shown(value)} is not an object of sklearn.gaussian_process.kernels and cannot be written to "
+                "a file: combine the kernel from objects of that module, or pass the kernel again when loading"
+            )
+        return {"class": kind, "parameters": {name: _describe(own) for name, own in parameters.items()}}
     if isinstance(value, np.ndarray | tuple | list):
-        return [_describe_value(item) for item in value]
+        return [_describe(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -245,19 +241,15 @@ def _describe_value(value: object) -> object:
     )
 
 
-def _build(config: Config) -> gp.Kernel:
-    """Return the kernel from the dicts of `_describe`; only classes of sklearn.gaussian_process.kernels are allowed."""
-    kind = getattr(gp, str(config["class"]), None)
+def _build(value: UserData) -> UserData:
+    """Return what `_describe` described; only classes of sklearn.gaussian_process.kernels are allowed."""
+    if isinstance(value, list):
+        return [_build(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = getattr(gp, str(value["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, gp.Kernel)):
         raise ValueError(
-            f"the stored kernel has the class {config['class']!r}: expected a class of sklearn.gaussian_process.kernels"
+            f"the stored kernel has the class {value['class']!r}: expected a class of sklearn.gaussian_process.kernels"
         )
-    return kind(**{name: _build_value(value) for name, value in config["parameters"].items()})
-
-
-def _build_value(value: object) -> object:
-    if isinstance(value, dict):
-        return _build(value)
-    if isinstance(value, list):
-        return [_build_value(item) for item in value]
-    return value
+    return kind(**{name: _build(own) for name, own in value["parameters"].items()})

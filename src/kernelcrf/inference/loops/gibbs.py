@@ -46,7 +46,7 @@ def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
 
     If `means` has columns, the distributions that the labels are drawn from are added to it.
     """
-    p = np.empty(cards.max())
+    p = np.empty(cards.sum())
     for i in range(len(labels)):
         at = 0
         for v in range(len(cards)):
@@ -77,7 +77,7 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
     shares : output, estimated marginals: probabilities p(y_v | others), averaged over the nodes v of each clique.
     kept : output, the probabilities of all nodes, node after node, unless it has no columns.
     """
-    p = np.empty(cards.max())
+    p = np.empty(cards.sum())
     for i in range(len(labels)):
         at = 0
         for v in range(len(cards)):
@@ -101,7 +101,7 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
 @compiled
 def tangents(direction, labels, chosen, cards, starts, uses, kept, out):
     """Compute the derivative of the gradient of `pseudo_likelihood` along a direction of the tables."""
-    d = np.empty(cards.max())
+    d = np.empty(cards.sum())
     for i in range(len(labels)):
         at = 0
         for v in range(len(cards)):
