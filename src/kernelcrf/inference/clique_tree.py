@@ -195,8 +195,8 @@ class Exact:
 
     def _rank(self, scores: Floats, k: int) -> tuple[Labels, Floats]:
         program = self.program
-        values = np.empty(program.n_values)
-        loops.assemble(scores, program.steps, program.index, values)
+        values = np.concatenate((scores, np.zeros(program.n_values - len(scores))))
+        loops.assemble(program.steps, program.index, values)
         lists: list[list[Ranking]] = [
             [[(float(value), ())] if value > -np.inf else [] for value in values[row[loops.TABLE] :][: row[loops.SIZE]]]
             for row in program.cliques

@@ -16,10 +16,7 @@ TABLE, SIZE, PARENT, SEPARATOR_SIZE, UP, DOWN, SAMPLE = range(7)
 
 
 @compiled
-def assemble(scores, steps, index, values):
-    """Write the tables of the graph's cliques into `values`, and add them to the tables of the tree's cliques."""
-    values[: len(scores)] = scores
-    values[len(scores) :] = 0.0
+def assemble(steps, index, values):
     for k in range(len(steps)):
         dst, src, size, at = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
         for e in range(size):
@@ -27,15 +24,11 @@ def assemble(scores, steps, index, values):
 
 
 @compiled
-def distribute(steps, index, end, values, out):
-    """Sum the tables of the tree's cliques, which end before `end`, to the tables `out` of the graph's cliques."""
-    values[: len(out)] = 0.0
-    values[end:] = 0.0
+def distribute(steps, index, values):
     for k in range(len(steps) - 1, -1, -1):
         dst, src, size, at = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
         for e in range(size):
             values[src + index[at + e]] += values[dst + e]
-    out[:] = values[: len(out)]
 
 
 @compiled
@@ -91,13 +84,18 @@ def moments(scores, steps, index, cliques, n_values, widest, conditionals, log_p
     n_entries, keep = scores.shape[1], len(conditionals) > 0
     end = n_entries + conditionals.shape[1]
     for i in range(len(scores)):
-        assemble(scores[i], steps, index, values)
+        values[:n_entries] = scores[i]
+        values[n_entries:] = 0.0
+        assemble(steps, index, values)
         collect(cliques, index, values, sums, peaks, log_partition[i])
         if keep:
             conditionals[i] = values[n_entries:end]
         if len(out):
             marginals(cliques, index, values[n_entries:], n_entries, sums, values)
-            distribute(steps, index, end, values, out[i])
+            values[:n_entries] = 0.0
+            values[end:] = 0.0
+            distribute(steps, index, values)
+            out[i] = values[:n_entries]
 
 
 @compiled
@@ -106,7 +104,9 @@ def tangents(direction, steps, index, cliques, n_values, widest, conditionals, o
     base = direction.shape[1]
     end = base + conditionals.shape[1]
     for i in range(len(direction)):
-        assemble(direction[i], steps, index, d)
+        d[:base] = direction[i]
+        d[base:] = 0.0
+        assemble(steps, index, d)
         kappa = conditionals[i]
         marginals(cliques, index, kappa, base, separator, p)
         for c in range(len(cliques)):
@@ -136,7 +136,10 @@ def tangents(direction, steps, index, cliques, n_values, widest, conditionals, o
             for e in range(size):
                 kept = kappa[table - base + e]
                 d[table + e] = p[table + e] * d[table + e] + kept * separator[index[up + e]]
-        distribute(steps, index, end, d, out[i])
+        d[:base] = 0.0
+        d[end:] = 0.0
+        distribute(steps, index, d)
+        out[i] = d[:base]
 
 
 @compiled
@@ -156,9 +159,12 @@ def entropy(cliques, index, base, widest, conditionals, out):
 @compiled
 def best(scores, steps, index, cliques, n_values, widest, homes, labels, values_of_best):
     values, peaks = np.empty(n_values), np.empty(widest)
+    n_entries = scores.shape[1]
     chosen = np.empty(len(cliques), np.int64)
     for i in range(len(scores)):
-        assemble(scores[i], steps, index, values)
+        values[:n_entries] = scores[i]
+        values[n_entries:] = 0.0
+        assemble(steps, index, values)
         for c in range(len(cliques)):
             table, size, parent, n = cliques[c, TABLE], cliques[c, SIZE], cliques[c, PARENT], cliques[c, SEPARATOR_SIZE]
             up, down = cliques[c, UP], cliques[c, DOWN]
