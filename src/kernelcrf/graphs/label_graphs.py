@@ -52,10 +52,7 @@ def _mutual_information(a: Array, b: Array, shape: Pair, counts: Array) -> float
 
 
 def checked_pairs(pairs: Iterable[Sequence[int]], n_nodes: int, name: str) -> list[Pair]:
-    """Check pairs of nodes that the user passed, and return each pair once.
-
-    name : the name of the argument, for error messages.
-    """
+    """Check pairs of nodes that the user passed as the argument `name`, and return each pair once."""
     found: dict[Pair, None] = {}
     for pair in pairs:
         if not PAIR.accepts(pair):

@@ -83,8 +83,7 @@ class Enumeration:
     def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
         """Return the derivative of `marginal(nodes)` if multiples of the factors `direction` are added to the sample.
 
-        The derivative is the covariance between the indicators of the nodes' labels and the score of `direction`, as in
-        (6b).
+        It is the covariance (6b) between the indicators of the nodes' labels and the score of `direction`.
         """
         f = total_scores(self.labelings, direction)
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))

@@ -168,11 +168,9 @@ class ScaledMessages:
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 
     def sum_edges(self, left: Array, right: Array) -> Floats:
-        """Return e times the sum over tokens t of weight[t] * (outer product of left[t - 1] and right[t]).
+        """Return e times the weighted sum over tokens t of the outer products of left[t - 1] and right[t].
 
-        Here e are the edge potentials, which all tokens share; a token has the weight of its sequence, and `right` is
-        zero at first tokens. If `left` contains the forward messages and `right` the scaled backward messages, this is
-        the sum of the edge marginals.
+        `right` is zero at first tokens. For the messages alpha and v, this is the sum of the edge marginals.
         """
         block, n_labels = self.block, self.block.scores.shape[1]
         if block.weights is not None:

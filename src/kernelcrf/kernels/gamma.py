@@ -70,10 +70,7 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None, names: Sequence[str
 
 
 def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> float:
-    """Return the value of gamma="scale" for inputs whose entries have the variance `variance * power**2`.
-
-    Raise ValueError if the value is too large or too small for a floating-point number.
-    """
+    """Return the value of gamma="scale" for inputs whose entries have the variance `variance * power**2`."""
     if variance <= 0:
         return 1.0
     with np.errstate(over="ignore", under="ignore", divide="ignore"):

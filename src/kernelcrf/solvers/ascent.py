@@ -118,10 +118,7 @@ def infer(a, b, legal, work, p, q):
 
 @compiled
 def moments(offsets, width, legal, a, b, p, q, entropies):
-    """Compute the marginals and entropies of all sequences, given the scores a of labels and b of steps.
-
-    Return the number of sequences whose scores differ too much for `inference.scaled`.
-    """
+    """Compute the marginals and entropies of all sequences; return for how many the messages cannot be scaled."""
     n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
     _, _, _, e, _, _, _, _, failed = work
     q_i = np.empty_like(e[0])
