@@ -27,6 +27,7 @@ import numpy as np
 
 from kernelcrf.arrays import Floats
 from kernelcrf.readers.feature_dicts import flat_items
+from kernelcrf.readers.labels import plain
 from kernelcrf.terminal import printable
 from kernelcrf.validation import shown
 
@@ -94,11 +95,6 @@ class Record:
     def width(self) -> int:
         """The number of cells per token for text, the number of columns for vectors, and 0 for features."""
         return len(self.x[0]) if self.kind == "text" else int(self.x.shape[1]) if self.kind == "vectors" else 0
-
-
-def plain(value: Any) -> Any:
-    """Convert a NumPy scalar to a Python value; return other values unchanged."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def record_of(found: object, place: str, raw: object = None) -> Record:

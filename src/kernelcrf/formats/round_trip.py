@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Inputs
-from kernelcrf.formats.records import FormatError, Record, plain
+from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
+from kernelcrf.readers.labels import plain
 from kernelcrf.validation import shown
 
 HOLDS_ALL = "write .jsonl, which can store every text, label and weight"

@@ -7,6 +7,7 @@ another order are put in the order of `fit`; in single tables they are refused, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -34,10 +35,7 @@ def stand_in(owner: str, names: Array | None = None) -> BaseEstimator:
 
 
 def read_names(owner: str, X: UserData, place: str) -> Array | None:
-    """Return the names of the columns of X if X is a data frame and all names are strings; otherwise return None.
-
-    place : the name of X in error messages.
-    """
+    """Return the names of the columns of X, which errors call `place`; None unless it is a frame named by strings."""
     estimator = stand_in(owner)
     with named_errors(place):
         validate_data(estimator, X, skip_check_array=True, ensure_2d=False)
@@ -53,11 +51,7 @@ def check_names(owner: str, X: UserData, place: str, names: Array | None) -> Non
 def match_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
 ) -> Sequence[UserData]:
-    """Return sequences with their columns in the order of `names`, the names of the columns in `fit`.
-
-    owner : the name of the estimator, for messages.
-    place : a function that returns the name of the sequence i in error messages, such as "X[0]".
-    """
+    """Return sequences with their columns in the order of `names`; messages call them place(i), such as "X[0]"."""
     if names is None and not any(map(is_frame, parts)):
         return parts
     orders: dict[tuple[object, ...] | None, list[int] | None] = {}
@@ -74,10 +68,7 @@ def match_columns(
 def read_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str]
 ) -> tuple[Sequence[UserData], Array | None]:
-    """Return the sequences of a fit with their columns in the same order, and the names of the columns, if any.
-
-    Raise if the sequences have columns with different names.
-    """
+    """Return the sequences of a fit with their columns in the same order, and the names; raise if the names differ."""
     if not any(is_frame(part) and not _is_empty(part) for part in parts):
         return parts, None
     found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}
@@ -85,11 +76,12 @@ def read_columns(
         if not _is_empty(part) and (columns := _columns(part)) not in found:
             found[columns] = place(i), read_names(owner, part, place(i))
     first, names = next(iter(found.values()))
-    wanted = () if names is None else tuple(names)
-    for other, own in found.values():
-        here, there = set(() if own is None else own) - set(wanted), set(wanted) - set(() if own is None else own)
-        if here or there:
-            only = [f"only {at} has {shown_list(sorted(own))}" for at, own in ((other, here), (first, there)) if own]
+    wanted = set() if names is None else set(names)
+    for other, others in found.values():
+        own = set() if others is None else set(others)
+        if own != wanted:
+            sides = ((other, own - wanted), (first, wanted - own))
+            only = [f"only {at} has {shown_list(sorted(more))}" for at, more in sides if more]
             raise ValueError(
                 f"{other} and {first} have different column names ({' and '.join(only)}): expected the same columns in "
                 "every sequence"
@@ -107,10 +99,11 @@ def known_names(owner: str, names: Array | None) -> Array:
 def names_from_config(config: Mapping[str, UserData], n_features: int) -> Array | None:
     """Return the names of columns that a model file stores, or None; raise if they are not `n_features` strings."""
     names = config.get("feature_names")
-    strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if names is not None and not (strings and len(names) == n_features):
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(name, str) for name in names):
         raise ModelFileError(f"feature_names is {shown(names)}: expected {n_features} strings, or null")
-    return None if names is None else np.array(names, object)
+    return np.array(names, object)
 
 
 @contextmanager
@@ -121,10 +114,9 @@ def named_errors(*names: str) -> Iterator[None]:
     except (ValueError, TypeError) as error:
         line = " ".join(str(error).split())
         line = line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
-        named = any(name in line.replace(".", " ").replace(",", " ").replace(":", " ").split() for name in names)
-        raise (ValueError if isinstance(error, ValueError) else TypeError)(
-            line if named else f"{' or '.join(names)}: {line}"
-        ) from None
+        if not set(names) & set(re.split(r"[\s.,:]", line)):
+            line = f"{' or '.join(names)}: {line}"
+        raise (ValueError if isinstance(error, ValueError) else TypeError)(line) from None
 
 
 def _is_empty(part: UserData) -> bool:

@@ -33,10 +33,7 @@ LABELS = "a sequence of labels, one per token; pass lengths= if y lists the labe
 
 
 def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
-    """Return the entries of a container, such as a tuple or an array, as a list.
-
-    name, expected : the name of the argument and a description of valid values, for error messages.
-    """
+    """Return the entries of a container as a list; errors call it `name` and say what was `expected`."""
     values = read_container(values, name, expected)
     if is_sparse(values) or is_frame(values):
         raise TypeError(
@@ -49,10 +46,7 @@ def read_list(values: UserData, name: str, expected: str = "a list of sequences"
 
 
 def read_container(values: UserData, name: str, expected: str = "a sequence of tokens") -> UserData:
-    """Convert a container to a list, an array, a sparse matrix or a data frame; raise for any other value.
-
-    A one-dimensional array of objects becomes a list.
-    """
+    """Convert a container to a list, an array, a sparse matrix or a data frame; a 1-D array of objects is a list."""
     if type(values) is list:
         return values
     if isinstance(values, np.ndarray):
@@ -123,14 +117,10 @@ def read_matrix(part: UserData, name: str) -> Inputs:
     """Convert the tokens of a sequence to a matrix of numbers, dense or CSR, with one row per token."""
     array = _stack_tokens(read_container(part, name), name)
     if array.ndim != 2:
+        one = "use x.reshape(-1, 1) if each token is one number; pass [X] if X is a single sequence"
         raise ValueError(
             f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected 2, one row per token. "
-            + "Reshape your data: "
-            + (
-                "use x.reshape(-1, 1) if each token is one number; pass [X] if X is a single sequence"
-                if array.ndim == 1
-                else "use x.reshape(len(x), -1)"
-            )
+            f"Reshape your data: {one if array.ndim == 1 else 'use x.reshape(len(x), -1)'}"
         )
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
@@ -147,17 +137,13 @@ def read_matrix(part: UserData, name: str) -> Inputs:
 
 
 def read_matrices(parts: Mapping[str, UserData]) -> list[Inputs]:
-    """Convert sequences to matrices as `read_matrix` does; drop empty ones, and raise if the numbers of columns differ.
-
-    parts : a dict from the names of the sequences, for error messages, to their tokens.
-    """
+    """Convert named sequences to matrices; drop empty ones, and raise if the numbers of columns differ."""
     matrices = {name: read_matrix(part, name) for name, part in parts.items() if is_sparse(part) or len(part)}
-    widths = {name: matrix.shape[1] for name, matrix in matrices.items()}
-    first = next(iter(widths))
-    for name, width in widths.items():
-        if width != widths[first]:
+    first, width = next((name, matrix.shape[1]) for name, matrix in matrices.items())
+    for name, matrix in matrices.items():
+        if matrix.shape[1] != width:
             raise ValueError(
-                f"{name} has {width} features and {first} has {widths[first]}: expected the same number in every "
+                f"{name} has {matrix.shape[1]} features and {first} has {width}: expected the same number in every "
                 "sequence"
             )
     return list(matrices.values())
@@ -240,8 +226,7 @@ def _plain_array(values: Array, name: str) -> UserData:
             f"{name} is a masked array with masked entries: expected an array without missing numbers; "
             "fill in the masked entries with sklearn.impute.SimpleImputer, or remove their tokens"
         )
-    if type(values) is not np.ndarray:
-        values = np.asarray(values)
+    values = np.asarray(values)
     return values.tolist() if values.dtype == object and values.ndim == 1 else values
 
 

@@ -28,6 +28,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
 from kernelcrf.basis.entries import Entries
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
 SEPARATOR = "="
@@ -64,8 +65,8 @@ def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
         return list(compress(tokens, kept.tolist()))
     counts = np.diff(tokens.offsets)
     used, ids = np.unique(tokens.ids[np.repeat(kept, counts)], return_inverse=True)
-    offsets = np.concatenate(([0], np.cumsum(counts[kept])))
-    return NamedTokens([tokens.names[number] for number in used.tolist()], ids.astype(np.int32), offsets)
+    names = [tokens.names[number] for number in used.tolist()]
+    return NamedTokens(names, ids.astype(np.int32), Chains.from_lengths(counts[kept]).offsets)
 
 
 def _is_power_of_two(value: UserData) -> bool:
@@ -90,30 +91,29 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
 
     fit : whether to make the vocabulary from these tokens; otherwise features outside the vocabulary are left out.
     """
-    if isinstance(vectorizer, FeatureHasher):
-        items, ids, offsets = _distinct_items(tokens)
-        columns, values = _hash_items(items, vectorizer)
-    else:
-        found = None if fit or isinstance(tokens, NamedTokens) else _look_up(tokens, vectorizer)
+    hashes = isinstance(vectorizer, FeatureHasher)
+    if not (hashes or fit or isinstance(tokens, NamedTokens)):
+        found = _look_up(tokens, vectorizer)
         if found is not None:
             return found
-        items, ids, offsets = _distinct_items(tokens)
-        columns, values = _name_items(items, vectorizer, fit)
+    items, ids, offsets = _distinct_items(tokens)
+    columns, values = _hash_items(items, vectorizer) if hashes else _name_items(items, vectorizer, fit)
     return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
 
 
 def n_columns(vectorizer: Vectorizer) -> int:
     """Return the number of columns of the matrices that the vectoriser makes."""
-    if isinstance(vectorizer, FeatureHasher):
-        return int(vectorizer.n_features)
-    return len(vectorizer.feature_names_)
+    return int(vectorizer.n_features) if isinstance(vectorizer, FeatureHasher) else len(vectorizer.feature_names_)
 
 
 def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> DictVectorizer:
     """Return a fitted `DictVectorizer` whose columns have the given names."""
-    vectorizer = DictVectorizer(separator=separator, sparse=True)
+    return _set_names(DictVectorizer(separator=separator, sparse=True), names)
+
+
+def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectorizer:
     vectorizer.feature_names_ = list(names)
-    vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
+    vectorizer.vocabulary_ = {name: column for column, name in enumerate(names)}
     return vectorizer
 
 
@@ -141,16 +141,12 @@ def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries 
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
-    """Return the column and the value of each item; the column is -1 if the vocabulary does not contain the item.
-
-    fit : whether to make the vocabulary from these items first.
-    """
+    """Return the column (-1 if it is not in the vocabulary) and the value of each item; `fit` makes the vocabulary."""
     between = vectorizer.separator
     names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
     values = [1.0 if isinstance(value, str) else value for _, value in items]
     if fit:
-        vectorizer.feature_names_ = sorted(set(names))
-        vectorizer.vocabulary_ = {name: column for column, name in enumerate(vectorizer.feature_names_)}
+        _set_names(vectorizer, sorted(set(names)))
     columns = np.fromiter(map(vectorizer.vocabulary_.get, names, repeat(-1)), np.int32, len(names))
     return columns, np.array(values, np.float64)
 
@@ -166,15 +162,11 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
 
 
 def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
-    """Return the distinct items in order of appearance, with the arrays `ids` and `offsets`.
-
-    Token t has the items with the indices ids[offsets[t]:offsets[t+1]].
-    """
+    """Return the distinct items in order of appearance; token t has the indices ids[offsets[t]:offsets[t+1]]."""
+    if not isinstance(tokens, NamedTokens) and all(isinstance(token, COLLECTIONS) for token in tokens):
+        tokens = NamedTokens(*_number_items(tokens, iter))
     if isinstance(tokens, NamedTokens):
         return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
-    if all(isinstance(token, COLLECTIONS) for token in tokens):
-        names, ids, offsets = _number_items(tokens, iter)
-        return [(_check_name(name), 1.0) for name in names], ids, offsets
     try:
         items, ids, offsets = _number_items(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
@@ -195,9 +187,7 @@ def _number_items(
 
 
 def _offsets(tokens: Sequence[UserData]) -> Ints:
-    offsets = np.zeros(len(tokens) + 1, np.int64)
-    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
-    return offsets
+    return Chains.from_lengths(np.fromiter(map(len, tokens), np.int64, len(tokens))).offsets
 
 
 def _is_nested(value: UserData) -> bool:

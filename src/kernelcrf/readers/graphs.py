@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
-from kernelcrf.graphs.structure import Chains
+from kernelcrf.basis.factor import stack
+from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.readers.columns import match_columns, read_columns
 from kernelcrf.readers.containers import is_frame, read_container, read_matrix
 from kernelcrf.readers.labels import LabelReader, flat_labels
@@ -61,22 +63,12 @@ class GraphSamples:
             if like is not None:
                 return like
             raise ValueError("X is empty: expected at least one graph")
-        chains = {item.is_chain for item in items}
-        if len(chains) > 1:
-            raise ValueError("X mixes sequences and graphs: expected only sequences or only graphs")
         _check_alike(items)
-        offsets = np.concatenate(([0], np.cumsum([item.features.shape[0] for item in items]))).astype(np.int64)
-        edges = [item.edges + low for item, low in zip(items, offsets[:-1], strict=True)]
-        nodes = [item.features for item in items]
-        ends = [item.edge_features for item in items if item.edge_features is not None]
-        return cls(
-            _join(nodes),
-            offsets,
-            np.concatenate([np.empty((0, 2), np.int64), *edges]),
-            _join(ends) if ends else None,
-            directed or chains == {True},
-            names,
-        )
+        offsets = Chains.from_lengths([item.nodes.shape[0] for item in items]).offsets
+        edges = np.concatenate([item.edges + low for item, low in zip(items, offsets[:-1], strict=True)])
+        features = [item.edge_features for item in items if item.edge_features is not None]
+        nodes, edge_features = stack([item.nodes for item in items]), stack(features) if features else None
+        return cls(nodes, offsets, edges, edge_features, directed or items[0].is_chain, names)
 
     def select(self, kept: Flags) -> GraphSamples:
         """Return the samples whose flag in `kept` is true."""
@@ -85,7 +77,7 @@ class GraphSamples:
         numbers = np.cumsum(nodes) - 1
         return GraphSamples(
             self.nodes[nodes],
-            np.concatenate(([0], np.cumsum(np.diff(self.offsets)[kept]))).astype(np.int64),
+            Chains.from_lengths(np.diff(self.offsets)[kept]).offsets,
             numbers[self.edges[edges]],
             None if self.edge_features is None else self.edge_features[edges],
             self.directed,
@@ -99,16 +91,14 @@ class GraphSamples:
         """
         if cliques == "nodes":
             return np.arange(self.nodes.shape[0])[:, None]
-        if cliques in ("skips", "paths"):
-            return self.skips if cliques == "skips" else self.paths
-        return self.edges
+        return self.skips if cliques == "skips" else self.paths if cliques == "paths" else self.edges
 
     @property
     def edge_inputs(self) -> Inputs:
         """Return the inputs of an edge kernel, one row per edge: the edge features if there are any.
 
-        Otherwise the inputs come from the two nodes of each edge: the features of both nodes if edges are directed, and
-        the sum and the absolute difference of these features if edges are undirected.
+        Otherwise the inputs are the features of both nodes if edges are directed, and else their sum and absolute
+        difference.
         """
         if self.edge_features is not None:
             return self.edge_features
@@ -120,12 +110,10 @@ class GraphSamples:
     @property
     def skips(self) -> Ints:
         """Return the two ends of each path of three nodes, one row per pair, except ends that an edge joins."""
-        paths = self.paths
-        ends = paths[:, ::2] if self.directed else np.sort(paths[:, ::2], axis=1)
-        ends = np.unique(ends, axis=0)
-        joined = {(min(a, b), max(a, b)) for a, b in self.edges.tolist()}
-        keep = [(min(a, b), max(a, b)) not in joined for a, b in ends.tolist()]
-        return ends[np.array(keep, bool)] if len(ends) else np.empty((0, 2), np.int64)
+        ends = self.paths[:, ::2] if self.directed else np.sort(self.paths[:, ::2], axis=1)
+        joined = set(map(frozenset, self.edges.tolist()))
+        found = [pair for pair in np.unique(ends, axis=0).tolist() if frozenset(pair) not in joined]
+        return np.array(found, np.int64).reshape(-1, 2)
 
     @property
     def paths(self) -> Ints:
@@ -146,9 +134,8 @@ class GraphSamples:
         return np.array(found, np.int64).reshape(-1, 3)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    features: Inputs
+class _Sample(NamedTuple):
+    nodes: Inputs
     edges: Ints
     edge_features: Inputs | None
     is_chain: bool
@@ -157,10 +144,9 @@ class _Sample:
 def read_labelled_graphs(
     X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
-    """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
+    """Read graphs with the class index of each node (-1 if its label is missing) and their weights, if there are any.
 
-    Return the reader of the labels, the graphs, the labels and the weights. The labels are indices into the classes,
-    one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
+    Graphs of weight 0 are dropped.
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)
@@ -184,10 +170,7 @@ def read_graphs(X: UserData) -> list[UserData]:
 
 
 def _match_columns(graphs: list[UserData], like: GraphSamples | None) -> tuple[list[UserData], Array | None]:
-    """Return graphs whose node features have their columns in the same order, and the names of the columns, if any.
-
-    like : graphs with the names that the columns must have; None reads the names from the graphs themselves.
-    """
+    """Return graphs whose node features have their columns in the order of `like` or of the first, and their names."""
     pairs = [_is_graph(x) for x in graphs]
     nodes = [x[0] if pair else x for x, pair in zip(graphs, pairs, strict=True)]
 
@@ -206,18 +189,17 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
     if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
         x = _from_networkx(x, i, directed)
         names = f"X[{i}], the attributes 'x' of nodes,", f"X[{i}], the attributes 'x' of edges,"
-    if _is_graph(x):
-        features = _matrix(x[0], names[0])
-        edges = _edges(x[1], features.shape[0], i, directed)
-        ends = None if len(x) == 2 else _matrix(x[2], names[1])
-        if ends is not None and ends.shape[0] != len(edges):
-            raise ValueError(
-                f"X[{i}] has {len(edges)} edges and {ends.shape[0]} rows of edge features: expected one row per edge"
-            )
-        return _Sample(features, edges, ends, False)
-    features = _matrix(x, f"X[{i}]")
-    steps = np.arange(features.shape[0])
-    return _Sample(features, np.column_stack((steps[:-1], steps[1:])), None, True)
+    if not _is_graph(x):
+        nodes = _matrix(x, f"X[{i}]")
+        return _Sample(nodes, Chains.from_lengths([nodes.shape[0]]).cliques(EDGE), None, True)
+    nodes = _matrix(x[0], names[0])
+    edges = _edges(x[1], nodes.shape[0], i, directed)
+    features = None if len(x) == 2 else _matrix(x[2], names[1])
+    if features is not None and features.shape[0] != len(edges):
+        raise ValueError(
+            f"X[{i}] has {len(edges)} edges and {features.shape[0]} rows of edge features: expected one row per edge"
+        )
+    return _Sample(nodes, edges, features, False)
 
 
 def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
@@ -303,22 +285,18 @@ def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
 
 
 def _check_alike(items: Sequence[_Sample]) -> None:
-    widths = [item.features.shape[1] for item in items]
-    if len(set(widths)) > 1:
-        i = next(k for k, width in enumerate(widths) if width != widths[0])
-        raise ValueError(f"X[{i}] has {widths[i]} node features but X[0] has {widths[0]}: expected the same number")
-    with_edges = [item for item in items if len(item.edges)]
-    if len({item.edge_features is None for item in with_edges}) > 1:
+    if len({item.is_chain for item in items}) > 1:
+        raise ValueError("X mixes sequences and graphs: expected only sequences or only graphs")
+    widths = [item.nodes.shape[1] for item in items]
+    for i, width in enumerate(widths):
+        if width != widths[0]:
+            raise ValueError(f"X[{i}] has {width} node features but X[0] has {widths[0]}: expected the same number")
+    features = [item.edge_features for item in items if len(item.edges)]
+    if len({own is None for own in features}) > 1:
         raise ValueError(
             "X has some graphs with edge features and some without: expected edge features in all graphs or in none"
         )
-    if len({item.edge_features.shape[1] for item in with_edges if item.edge_features is not None}) > 1:
+    if len({own.shape[1] for own in features if own is not None}) > 1:
         raise ValueError(
             "X has graphs with different numbers of edge features: expected the same number in every graph"
         )
-
-
-def _join(parts: Sequence[Inputs]) -> Inputs:
-    if any(is_sparse(part) for part in parts):
-        return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts], format="csr"))
-    return np.concatenate(parts)

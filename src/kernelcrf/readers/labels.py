@@ -60,26 +60,23 @@ class LabelReader:
                 del labels[UNKNOWN]
         reader = cls(_sort_labels(list(labels)))
         if not any(label in reader._index for label in seen):
+            if all(map(reader._is_missing, seen)):
+                raise ValueError("y has only missing labels (None or -1): expected at least one labelled token")
             raise ValueError(
-                "y has only missing labels (None or -1): expected at least one labelled token"
-                if all(map(reader._is_missing, seen))
-                else f"y has none of the classes {shown_list(labels)}: expected labels in y that are in classes="
+                f"y has none of the classes {shown_list(labels)}: expected labels in y that are in classes="
             )
         if len(labels) < 2:
-            hint = (
-                "; -1 counts as a missing label: pass classes=[-1, 1] to use -1 as a class" if UNKNOWN in seen else ""
-            )
+            hint = "; -1 counts as a missing label: pass classes=[-1, 1] to use -1 as a class"
             raise ValueError(
                 f"y has one class, {shown(next(iter(labels)))}: a classifier needs samples of at least 2 classes; "
-                f"use classes= to name labels that do not occur in y{hint}"
+                f"use classes= to name labels that do not occur in y{hint if UNKNOWN in seen else ''}"
             )
         return reader
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
-        """Return the class index of each token, and flags that say which labels each token may have.
+        """Return the class index of each token, -1 if it is missing or a set, and flags for the labels it may have.
 
-        The index is -1 if the label is missing or is a set of several labels. The flags have one row per token and one
-        column per class; they are None if no label is missing and no label is a set.
+        The flags have one row per token and one column per class; they are None if every label is known.
         """
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
@@ -88,10 +85,7 @@ class LabelReader:
         return labels, None
 
     def encode_single(self, tokens: Sequence[UserData], chains: Chains) -> Labels:
-        """Return the class index of each token, -1 for a missing label; raise if a label is a set of several labels.
-
-        A set of all classes counts as a missing label.
-        """
+        """Return the class index of each token, -1 if it is missing or a set of all classes; raise for other sets."""
         labels, allowed = self.encode(tokens, chains)
         counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
         if ((counts > 1) & (counts < len(self.classes))).any():
@@ -101,15 +95,13 @@ class LabelReader:
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
         """Return two arrays of flags, one flag per token: is the predicted index right, and is the label known?
 
-        A label that is not among the classes counts as known, and every prediction for it counts as wrong. Raise if
-        the known labels and the classes have no type in common, because no prediction could be right.
+        A label that is not among the classes counts as known, and every prediction for it counts as wrong.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
-        truth = [
-            self._index.get(label, UNKNOWN) if seen else UNKNOWN for label, seen in zip(tokens, known, strict=True)
-        ]
         check_same_type(compress(tokens, known), self._index, "y", "the data of the fit")
-        return np.asarray(indices) == np.array(truth, np.intp), known
+        truth = np.full(len(known), UNKNOWN)
+        truth[known] = [self._index.get(label, UNKNOWN) for label in compress(tokens, known)]
+        return np.asarray(indices) == truth, known
 
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
         """Convert class indices, one per token, to labels; return one array of labels per sequence."""
@@ -131,10 +123,11 @@ class LabelReader:
 
     @cached_property
     def _minus_one_is_missing(self) -> bool:
-        return UNKNOWN not in self._index and _minus_one_is_free(self._index)
+        return _minus_one_is_free(self._index)
 
     def _is_missing(self, label: UserData) -> bool:
-        return is_missing_value(label) or (self._minus_one_is_missing and _is_minus_one(label))
+        is_minus_one = isinstance(label, int | np.integer) and label == UNKNOWN
+        return is_missing_value(label) or (is_minus_one and self._minus_one_is_missing)
 
     def _encode_partial(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags]:
         labels = np.full(len(tokens), UNKNOWN, np.int32)
@@ -166,10 +159,7 @@ class LabelReader:
 
 
 def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
-    """Return the labels of all tokens in one list; raise if a sequence has more or fewer labels than tokens.
-
-    flat : whether y already is one list of the labels of all tokens.
-    """
+    """Return the labels of all tokens in one list; `flat` says whether y is such a list or a list of sequences."""
     if y is None:
         raise ValueError(
             "the fit requires y to be passed, but the target y is None: expected a label for each token or node"
@@ -244,10 +234,6 @@ def _equals_itself(label: UserData) -> bool:
         return False
 
 
-def _is_minus_one(label: UserData) -> bool:
-    return isinstance(label, int | np.integer) and label == UNKNOWN
-
-
 def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
     """Return whether all labels are strings or integers >= 0, so that -1 can mean a missing label."""
     return all(isinstance(label, str) or (isinstance(label, int | np.integer) and label >= 0) for label in labels)
@@ -255,10 +241,7 @@ def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
 
 def _sort_labels(labels: list[UserData]) -> Array:
     """Sort strings or numbers with `numpy.unique` and other labels with `sorted`; if that fails, keep the order."""
-    # `item` would turn a date in nanoseconds into a number.
-    labels = [
-        label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label for label in labels
-    ]
+    labels = list(map(plain, labels))
     for types in (str, bool, int | float):
         if all(isinstance(label, types) for label in labels):
             array = np.unique(np.asarray(labels))
@@ -271,11 +254,16 @@ def _sort_labels(labels: list[UserData]) -> Array:
         return object_array(labels)
 
 
+def plain(label: UserData) -> UserData:
+    """Convert a scalar of NumPy to a Python value, except dates: in nanoseconds, they would become numbers."""
+    return label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label
+
+
 def label_to_json(label: UserData) -> UserData:
     """Convert a label for JSON: a tuple becomes a list; strings, numbers and booleans do not change."""
     if isinstance(label, tuple):
         return [label_to_json(part) for part in label]
-    value = label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label
+    value = plain(label)
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise TypeError(

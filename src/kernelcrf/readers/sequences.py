@@ -39,6 +39,10 @@ from kernelcrf.validation import shown
 Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
 
 WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
+NOT_STRINGS = (
+    'expected the token\'s features; write a dict such as {"word": "the", "upper": False}, or a list of feature names '
+    'such as ["word=the"]'
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,6 @@ class SequenceReader:
     ) -> tuple[SequenceReader, Inputs, Chains]:
         """Return a reader for sequences like X, the tokens of X as a matrix, dense or CSR, and the chains of X.
 
-        hash_features : number of columns, a power of 2, to hash feature names into; None makes a vocabulary instead.
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         first : the number of the first sequence in the user's data, for error messages.
         """
@@ -79,11 +82,11 @@ class SequenceReader:
         if kind == "dicts":
             vectorizer, tokens = feature_dicts.new_vectorizer(hash_features), _tokens(parts)
             weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
-            every = weights is None or bool(weights.all())
-            if weights is not None and not every:
+            all_count = weights is None or bool(weights.all())
+            if weights is not None and not all_count:
                 own = feature_dicts.keep_tokens(tokens, np.repeat(weights > 0, chains.lengths))
                 feature_dicts.vectorize(own, vectorizer, fit=True)
-            flat = feature_dicts.vectorize(tokens, vectorizer, fit=every).to_csr()
+            flat = feature_dicts.vectorize(tokens, vectorizer, fit=all_count).to_csr()
         elif hash_features is not None:
             raise ValueError(
                 f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: "
@@ -169,20 +172,19 @@ class SequenceReader:
     @classmethod
     def from_config(cls, config: Mapping[str, UserData]) -> SequenceReader:
         """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
-        kind, n_features, names = config["kind"], read_count(config, "n_features", 1), config.get("feature_names")
+        kind, n_features = config["kind"], read_count(config, "n_features", 1)
         if kind not in WORDS:
             raise ModelFileError(f"the stored kind of sequences is {shown(kind)}: expected one of {', '.join(WORDS)}")
+        names = names_from_config(config, n_features)
         if kind != "dicts":
-            return cls(kind, n_features, None, names_from_config(config, n_features))
+            return cls(kind, n_features, None, names)
         if names is None:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
-        separator = config["separator"]
-        strings = isinstance(names, list) and all(isinstance(name, str) for name in [*names, separator])
-        if not strings or len(set(names)) != len(names) or len(names) != n_features:
+        if not isinstance(config["separator"], str) or len(set(names)) != n_features:
             raise ModelFileError(
                 f"feature_names is {shown(names)}: expected {n_features} distinct strings, and a string as separator"
             )
-        return cls(kind, n_features, feature_dicts.restore_vectorizer(names, separator))
+        return cls(kind, n_features, feature_dicts.restore_vectorizer(names.tolist(), config["separator"]))
 
 
 def open_sequences(
@@ -247,7 +249,7 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
             "for a single sequence"
         )
     if isinstance(sequence, str | bytes):
-        raise TypeError(_refuse_string(f"{name} is the string {shown(sequence)}"))
+        raise TypeError(f"{name} is the string {shown(sequence)}: {NOT_STRINGS}")
     if isinstance(sequence, Number):
         raise ValueError(
             f"{name} is the number {shown(sequence)}: expected a sequence of tokens, such as an array with one row per "
@@ -264,7 +266,7 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
     if isinstance(token, Mapping) or (isinstance(token, COLLECTIONS) and isinstance(next(iter(token)), str)):
         return "dicts"
     if isinstance(token, str | bytes):
-        raise TypeError(_refuse_string(f"{name} has the string {shown(token)} as a token"))
+        raise TypeError(f"{name} has the string {shown(token)} as a token: {NOT_STRINGS}")
     return "dense"
 
 
@@ -301,14 +303,5 @@ def _holds_tokens(table: UserData) -> bool:
     return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
 
 
-def _refuse_string(what: str) -> str:
-    return (
-        f"{what}: expected the token's features; "
-        'write a dict such as {"word": "the", "upper": False}, or a list of feature names such as ["word=the"]'
-    )
-
-
-def _tokens(parts: Sequence[UserData]) -> list[UserData] | feature_dicts.NamedTokens:
-    if len(parts) == 1 and isinstance(parts[0], feature_dicts.NamedTokens):
-        return parts[0]
-    return list(chain.from_iterable(parts))
+def _tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
+    return parts[0] if isinstance(parts[0], NamedTokens) else list(chain.from_iterable(parts))

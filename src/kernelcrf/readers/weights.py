@@ -80,15 +80,11 @@ def weigh_samples(
     *,
     part: bool = False,
 ) -> Floats | None:
-    """Return the total weight of each sample: its sample weight times the mean class weight of its known labels.
+    """Return the total weight of each sample, or None if `sample_weight` and `class_weight` are None.
 
-    Return None if `sample_weight` and `class_weight` are None.
-
-    sample_weight : the result of `read_weights`.
+    sample_weight, noun, part : the result of `read_weights`, and its arguments.
     lengths : the number of labels of each sample.
     indices : the class indices of the labels of all samples, one sample after the other; -1 is an unknown label.
-    noun : what error messages call a sample, such as "row".
-    part : whether these samples are only a part of the data; then all total weights may be 0.
     """
     if class_weight is None:
         return sample_weight
@@ -113,12 +109,7 @@ def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, 
 
 
 def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: str) -> Floats:
-    """Return the weight of each token or node with a known label, for use in a score; raise if all weights are 0.
-
-    lengths : the number of tokens or nodes of each sample.
-    known : one flag per token or node: is the label known?
-    noun : what error messages call a sample: "sequence" or "graph".
-    """
+    """Return the weight of each token or node whose flag in `known` is set, for use in a score; raise if all are 0."""
     part = PARTS[noun]
     if not known.any():
         raise ValueError(f"y has no {part} with a known label: expected at least one {part} to score")
@@ -134,9 +125,7 @@ def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: st
 def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
     """Return the weight of each class; a class that is not in the mapping, or does not occur, has weight 1.
 
-    spec : a mapping from labels to weights, or "balanced". The "balanced" weight of a class is the mean count of the
-        classes that occur, divided by the count of this class.
-    counts : how often each class occurs, for "balanced".
+    The "balanced" weight of a class is the mean of the counts of all classes that occur, divided by its own count.
     """
     result = np.ones(len(classes))
     if isinstance(spec, Mapping):
@@ -147,8 +136,7 @@ def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
                     f"class_weight names the label {shown(label)}, which is not among the classes "
                     f"{shown_list(places)}: expected only labels that are classes"
                 )
-            number = isinstance(weight, Real | np.bool_)
-            if not number or not np.isfinite(float(weight)) or weight < 0:
+            if not isinstance(weight, Real | np.bool_) or not np.isfinite(float(weight)) or weight < 0:
                 raise ValueError(
                     f"class_weight has the weight {shown(weight)} for the label {shown(label)}: expected a finite "
                     "number >= 0"
