@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import PurePath
 
@@ -49,14 +50,13 @@ def format_of(path: PathLike, format: str | None = None) -> str:
     if os.fspath(path) == STDIN:
         return "columns"
     extension = PurePath(os.fspath(path).removesuffix(".gz")).suffix.lower()
-    for name, extensions in EXTENSIONS.items():
-        if extension in extensions:
-            return name
-    known = ", ".join(extension for extensions in EXTENSIONS.values() for extension in extensions)
-    raise FormatError(
-        f"{display_name(path)}: the extension {extension!r} is not known: expected one of {known}; or pass the "
-        f"format, one of {', '.join(EXTENSIONS)}"
-    )
+    formats = {one: name for name, extensions in EXTENSIONS.items() for one in extensions}
+    if extension not in formats:
+        raise FormatError(
+            f"{display_name(path)}: the extension {extension!r} is not known: expected one of {', '.join(formats)}; or "
+            f"pass the format, one of {', '.join(EXTENSIONS)}"
+        )
+    return formats[extension]
 
 
 def read_batches(
@@ -140,13 +140,11 @@ def write(path: PathLike, records: Iterable[Record], format: str | None = None) 
             module.write(file, records)
             return
         # The header contains no time, so that equal records give equal files.
-        packed = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if os.fspath(path).endswith(".gz") else None
-        text = io.TextIOWrapper(packed or file, encoding="utf-8", newline="\n")
-        module.write(text, records)
-        text.flush()
-        text.detach()
-        if packed is not None:
-            packed.close()
+        is_packed = os.fspath(path).endswith(".gz")
+        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if is_packed else nullcontext(file) as packed:
+            text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+            module.write(text, records)
+            text.detach()
 
 
 def _check_kinds(records: Iterable[Record], name: str) -> Iterator[Record]:

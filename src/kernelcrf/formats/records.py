@@ -117,21 +117,12 @@ def record_of(found: object, place: str, raw: object = None) -> Record:
     _check_features(lists.get("features", ()), place)
     rows = _rows(lists["tokens"], place) if "tokens" in lists else None
     kind: Kind = given[0] if given else "text"
-    weight = found.get("weight")
-    if weight is not None and not (
-        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= sys.float_info.max
-    ):
+    weight = 1.0 if found.get("weight") is None else found["weight"]
+    if isinstance(weight, bool) or not _is_finite(weight) or weight < 0:
         raise FormatError(f"{place}: the weight is {shown(weight)}: expected a number >= 0")
-    labels = lists.get("labels")
-    return Record(
-        kind,
-        rows if kind == "text" else _vectors(lists[kind], place) if kind == "vectors" else lists[kind],
-        None if labels is None else [_label(label, place) for label in labels],
-        None if rows is None else [row[0] for row in rows],
-        place,
-        raw,
-        1.0 if weight is None else float(weight),
-    )
+    x = rows if kind == "text" else _vectors(lists[kind], place) if kind == "vectors" else lists[kind]
+    labels = [_label(label, place) for label in lists["labels"]] if "labels" in lists else None
+    return Record(kind, x, labels, None if rows is None else [row[0] for row in rows], place, raw, float(weight))
 
 
 def object_of(record: Record) -> dict[str, object]:

@@ -38,7 +38,6 @@ BEYOND = "\n"
 KEY = "templates"
 ABSENT = -1
 
-TextFunction: TypeAlias = Callable[[str], str]
 Search: TypeAlias = Callable[[str], re.Match[str] | None]
 TextSequences: TypeAlias = Sequence[Sequence[Sequence[str]]]
 T = TypeVar("T")
@@ -122,11 +121,10 @@ class Templates:
         kept = model.metadata_.get(KEY)
         if kept is None:
             return None
-        if not (
-            isinstance(kept, dict) and isinstance(kept.get("text"), str) and isinstance(kept.get("n_columns"), int)
-        ):
+        text, n_columns = map(kept.get, ("text", "n_columns")) if isinstance(kept, dict) else (None, None)
+        if not isinstance(text, str) or not isinstance(n_columns, int):
             raise TemplateError(f"metadata_[{KEY!r}] is {kept!r}: expected the value that Templates.attach stores")
-        return cls(kept["text"], kept["n_columns"], "templates of the model")
+        return cls(text, n_columns, "templates of the model")
 
     def attach(self, model: UserData) -> None:
         """Store the templates in the metadata of a fitted model, so that `kernelcrf tag` can use it on text."""
@@ -183,16 +181,14 @@ class Templates:
                     f"{source}: {line!r} starts with {line[0]!r}: expected a line that starts with U, or the line B; "
                     "for features of transitions, use edge_kernel of ChainCRF"
                 )
-            macros = list(MACRO.finditer(line))
-            starts, ends = [macro.start() for macro in macros], [0, *(macro.end() for macro in macros)]
-            *literals, last = [line[a:b] for a, b in zip(ends, [*starts, len(line)], strict=True)]
-            if not literals or any("%" in literal for literal in [*literals, last]):
+            macros, literals = list(MACRO.finditer(line)), MACRO.split(line)[:: MACRO.groups + 1]
+            if not macros or any("%" in literal for literal in literals):
                 raise TemplateError(
                     f"{source}: {line!r} has no macro, or one that is not valid: expected macros such as %x[-1,0], "
                     '%s[0,0], %m[0,0,"..."] or %t[0,0,"..."]'
                 )
-            afters = [*[""] * (len(literals) - 1), last]
-            places = zip(literals, macros, afters, strict=True)
+            afters = [""] * (len(macros) - 1) + literals[-1:]
+            places = zip(literals[:-1], macros, afters, strict=True)
             templates.append([self._place(source, *place) for place in places])
         return templates
 
@@ -212,8 +208,11 @@ class Templates:
                 f"{source}: {macro[0]}: expected a regular expression in quotes after the column for %m and %t, and "
                 "none for %x and %s"
             )
-        function = _function(letter, pattern, source)
-        return Place(Memo(partial(_fill, before, function, letter.isupper(), after)), row, column)
+        try:
+            search = re.compile((pattern or "").replace('\\"', '"')).search
+        except (re.error, ValueError, OverflowError, RecursionError) as error:
+            raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
+        return Place(Memo(partial(_fill, before, letter, search, after)), row, column)
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -249,10 +248,7 @@ class TemplateColumns:
 
 
 def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
-    """Return the column of a template's feature, or ABSENT if the vocabulary does not have it.
-
-    key : the cell if the template has one macro, otherwise the feature name.
-    """
+    """Return the column of a feature, or ABSENT; `key` is the cell if the template has one macro, else the name."""
     return vocabulary.get(template[0].text.function(key) if len(template) == 1 else key, ABSENT)
 
 
@@ -301,27 +297,15 @@ def check_n_columns(n_columns: int, source: str) -> None:
         raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
 
 
-def _function(letter: str, pattern: str | None, source: str) -> TextFunction:
-    if pattern is None:
-        return shape if letter in "sS" else str
-    try:
-        search = re.compile(pattern.replace('\\"', '"')).search
-    except (re.error, ValueError, OverflowError, RecursionError) as error:
-        raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
-    return partial(_find if letter in "mM" else _test, search)
-
-
-def _find(search: Search, cell: str) -> str:
-    match = search(cell)
-    return match[0] if match else ""
-
-
-def _test(search: Search, cell: str) -> str:
-    return "true" if search(cell) else "false"
-
-
-def _fill(before: str, function: TextFunction, is_lower: bool, after: str, cell: str) -> str:
+def _fill(before: str, letter: str, search: Search, after: str, cell: str) -> str:
     """Return the value of a macro for a cell, with the literal text `before` and `after` the macro."""
     if cell.startswith(BEYOND):
         return f"{before}{cell.removeprefix(BEYOND)}{after}"
-    return f"{before}{function(cell.lower() if is_lower else cell)}{after}"
+    value = cell.lower() if letter.isupper() else cell
+    if letter in "sS":
+        value = shape(value)
+    elif letter in "mM":
+        value = match[0] if (match := search(value)) else ""
+    elif letter in "tT":
+        value = "true" if search(value) else "false"
+    return f"{before}{value}{after}"

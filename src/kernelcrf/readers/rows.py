@@ -70,7 +70,7 @@ class RowReader:
 
     def to_config(self) -> dict[str, object]:
         """Return the number and the names of the columns as a dict for JSON; `from_config` reads this dict."""
-        names = None if self.feature_names is None else [str(name) for name in self.feature_names]
+        names = None if self.feature_names is None else list(map(str, self.feature_names))
         return {"n_features": int(self.n_features), "feature_names": names}
 
     @classmethod
@@ -83,18 +83,14 @@ class RowReader:
 def _rows(X: UserData) -> UserData:
     """Convert X to a list, an array, a sparse matrix or a frame; raise if X has masked entries or dates."""
     X = read_container(X, "X", "a matrix of numbers, one row per sample")
-    if _holds_dates(X):
+    # scikit-learn would convert dates to numbers without a warning.
+    types = list(X.dtypes) if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", "")]
+    if any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types):
         raise TypeError("X has dates: expected numbers; convert each date, for example to days since a fixed date")
     if isinstance(X, list):
         # NumPy would ignore the masks and read the masked numbers.
         X = [read_container(row, f"X[{i}]") if isinstance(row, np.ma.MaskedArray) else row for i, row in enumerate(X)]
     return X
-
-
-def _holds_dates(X: UserData) -> bool:
-    """Return whether X has dates, which scikit-learn would convert to numbers without a warning."""
-    types = list(X.dtypes) if is_frame(X) and hasattr(X, "dtypes") else [getattr(X, "dtype", "")]
-    return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in types)
 
 
 def _targets(y: UserData) -> UserData:
@@ -199,7 +195,18 @@ class LabelSetReader:
         return cls(values, one_column)
 
     def _encode(self, Y: Array) -> Labels:
-        return np.column_stack([_indices(Y[:, j], values, j) for j, values in enumerate(self.values)])
+        indices = np.full(Y.shape, -1, np.int32)
+        for j, (column, values) in enumerate(zip(Y.T, self.values, strict=True)):
+            indices[column == values[0], j] = 0
+            indices[column == values[1], j] = 1
+            unknown = column[~np.isin(column, values)]
+            wrong = unknown[unknown != -1] if column.dtype.kind in "if" else unknown
+            if len(wrong):
+                raise ValueError(
+                    f"column {j} of y has the value {shown(wrong[0])}: expected {shown(values[0])} or "
+                    f"{shown(values[1])}"
+                )
+        return indices
 
 
 def _columns(y: UserData) -> Array:
@@ -223,17 +230,3 @@ def _two_values(column: Array, j: int, zeros: bool) -> Array:
     if np.isin(values, (0, 1)).all():
         return np.array([0, 1], values.dtype)
     return values if len(values) == 2 else np.concatenate((values, values))
-
-
-def _indices(column: Array, values: Array, j: int) -> Labels:
-    indices = np.where(column == values[1], 1, 0).astype(np.int32)
-    unknown = ~np.isin(column, values)
-    if column.dtype.kind in "if":
-        indices[unknown & (column == -1)] = -1
-        unknown &= column != -1
-    if unknown.any():
-        raise ValueError(
-            f"column {j} of y has the value {shown(column[unknown][0])}: expected {shown(values[0])} or "
-            f"{shown(values[1])}"
-        )
-    return indices

@@ -23,16 +23,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
-from kernelcrf.arrays import Array, Inputs, UserData, is_sparse
+from kernelcrf.arrays import Array, DType, Inputs, UserData, as_writable, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.columns import known_names, match_columns, names_from_config, read_columns
-from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrices
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
-from kernelcrf.readers.stacking import stack_sequences
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
 
@@ -95,7 +94,7 @@ class SequenceReader:
         else:
             place = _placing(chains, lengths)
             parts, names = read_columns("ChainCRF", parts, place)
-            vectorizer, flat = None, stack_sequences(parts, chains, place)
+            vectorizer, flat = None, _stack(parts, chains, place)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
         return cls(kind, flat.shape[1], vectorizer, names), flat, chains
@@ -124,7 +123,7 @@ class SequenceReader:
         if self.vectorizer is not None:
             return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
         place = _placing(chains, lengths)
-        flat = stack_sequences(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
+        flat = _stack(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
@@ -305,3 +304,37 @@ def _holds_tokens(table: UserData) -> bool:
 
 def _tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
     return parts[0] if isinstance(parts[0], NamedTokens) else list(chain.from_iterable(parts))
+
+
+def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str]) -> Inputs:
+    """Stack sequences to one matrix; raise if they have different numbers of columns or values that are not finite."""
+    forms = {_form(part) for part in parts}
+    if len(forms) > 1 or None in forms:
+        parts = read_matrices({place(i): part for i, part in enumerate(parts)})
+    if is_sparse(parts[0]):
+        flat: Inputs = sp.csr_array(sp.vstack(parts, format="csr"))
+        flat.sum_duplicates()
+    else:
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    _check_finite(flat, chains)
+    return as_writable(flat)
+
+
+def _form(part: UserData) -> tuple[DType, int] | None:
+    """Return the dtype and the number of columns of a 2-D array of floats; return None for anything else."""
+    if type(part) is np.ndarray and part.ndim == 2 and part.dtype in (np.float32, np.float64):
+        return part.dtype, part.shape[1]
+    return None
+
+
+def _check_finite(flat: Inputs, chains: Chains) -> None:
+    values = flat.data if is_sparse(flat) else flat
+    if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
+        return
+    wrong = ~np.isfinite(values)
+    rows, columns = (flat.tocoo().row[wrong], flat.indices[wrong]) if is_sparse(flat) else np.nonzero(wrong)
+    value = "NaN" if np.isnan(values[wrong][0]) else values[wrong][0]
+    raise ValueError(
+        f"X has the value {value} in {chains.place(rows[0])}, feature {columns[0]}: expected finite numbers; "
+        "sklearn.impute.SimpleImputer fills in missing values"
+    )
