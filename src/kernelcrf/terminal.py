@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 # Zero-width joiners combine letters of Persian and Indian scripts, and emoji; they have no other effect.
 JOINERS = "\u200c\u200d"
@@ -20,21 +21,16 @@ def printable(text: object, keep: str = "") -> str:
 
     keep : characters to leave unchanged, although they are not printable.
     """
-    text = str(text)
-    return text if text.isprintable() else SUSPECT.sub(lambda found: _escape(found[0], keep), text)
+    return _escape(str(text), ascii, JOINERS + keep)
 
 
 def printable_json(value: object) -> str:
     """Return the value as one line of JSON, in which characters that are not printable are escaped."""
-    text = json.dumps(value, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return SUSPECT.sub(lambda found: found[0] if _is_plain(found[0]) else json.dumps(found[0])[1:-1], text)
+    return _escape(json.dumps(value, ensure_ascii=False), json.dumps, JOINERS)
 
 
-def _escape(character: str, keep: str) -> str:
-    return character if character in keep or _is_plain(character) else ascii(character)[1:-1]
+def _escape(text: str, quote: Callable[[str], str], keep: str) -> str:
+    def escape(found: re.Match[str]) -> str:
+        return found[0] if found[0].isprintable() or found[0] in keep else quote(found[0])[1:-1]
 
-
-def _is_plain(character: str) -> bool:
-    return character.isprintable() or character in JOINERS
+    return text if text.isprintable() else SUSPECT.sub(escape, text)

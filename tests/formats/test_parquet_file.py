@@ -10,7 +10,7 @@ import pytest
 from kernelcrf.distributed import read_parquet
 from kernelcrf.formats import FormatError, read, streams
 from kernelcrf.formats.parquet import open_parquet
-from kernelcrf.formats.parquet_pages import DICTIONARY, pages, read_footer, read_struct
+from kernelcrf.formats.parquet_pages import DICTIONARY, StructReader, pages, read_footer
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
@@ -147,15 +147,15 @@ def test_structs_that_are_damaged_are_refused():
         (b"\x19\xf5\xff\xff\xff\x7fabc", "incomplete"),
     ]:
         with pytest.raises(ValueError, match=message):
-            read_struct(io.BytesIO(data), 100)
-    assert read_struct(io.BytesIO(b"\x15\x03\x11\x18\x01a\x07\x0a" + bytes(8) + b"\x00more"), 100)[1] == -2
+            StructReader(io.BytesIO(data), 100).struct()
+    assert StructReader(io.BytesIO(b"\x15\x03\x11\x18\x01a\x07\x0a" + bytes(8) + b"\x00more"), 100).struct()[1] == -2
 
 
 def test_footers_that_do_not_hold_together_are_refused(tmp_path):
     pq.write_table(pa.table({"tokens": [["a"]], "labels": [["x"]]}), tmp_path / "a.parquet")
     blob = (tmp_path / "a.parquet").read_bytes()
     footer = blob[-8 - int.from_bytes(blob[-8:-4], "little") : -8]
-    assert [chunk.leaf.column for chunk in read_footer(footer).groups[0]] == ["tokens", "labels"]
+    assert [chunk.column for chunk in read_footer(footer).groups[0]] == ["tokens", "labels"]
     for wrong in (b"\x00", b"\x19\x1c\x00\x00", footer.replace(b"\x15\x04\x00\x15", b"\x15\x08\x00\x15", 1)[:-1]):
         with pytest.raises(ValueError, match=r"field|incomplete|the schema"):
             read_footer(wrong)

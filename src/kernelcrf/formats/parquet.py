@@ -61,9 +61,9 @@ class ParquetSource:
         packed = unpacked = 0
         for group in groups:
             for chunk in self.footer.groups[group]:
-                if chunk.leaf.column in columns:
+                if chunk.column in columns:
                     packed += chunk.packed
-                    unpacked += unpacked_size(self.file, chunk, chunk.leaf.column in objects)
+                    unpacked += unpacked_size(self.file, chunk, chunk.column in objects)
             # In a malicious file, row groups may share bytes.
             packed = min(packed, self.size)
             if unpacked > allowed(packed):

@@ -44,18 +44,15 @@ DEEPEST = 16
 LONGEST_HEADER = 1 << 24
 
 
-class Leaf(NamedTuple):
-    """A leaf of the schema: its top-level column, whether its values are strings, and the bytes per value."""
+class Chunk(NamedTuple):
+    """The values of a leaf of the schema in one row group: `packed` bytes at position `start` of the file.
+
+    column, is_string, width : the top-level column of the leaf, whether its values are strings, and the bytes of one.
+    """
 
     column: str
     is_string: bool
     width: int
-
-
-class Chunk(NamedTuple):
-    """The values of a leaf in one row group: `packed` bytes at position `start` of the file, compressed by `codec`."""
-
-    leaf: Leaf
     codec: str
     n_values: int
     start: int
@@ -84,9 +81,9 @@ class Footer(NamedTuple):
 @lru_cache(maxsize=4)
 def read_footer(data: bytes) -> Footer:
     """Parse the footer of a Parquet file; raise ValueError if the footer is inconsistent."""
-    found = read_struct(io.BytesIO(data), len(data))
+    found = StructReader(io.BytesIO(data), len(data)).struct()
     schema = iter(_field(found, 2, list))
-    columns, leaves = list[str](), list[Leaf]()
+    columns, leaves = list[str](), list[tuple[str, bool, int]]()
     for _ in range(_field(next(schema, None), 5, int)):
         element = next(schema, None)
         columns.append(_field(element, 4, bytes).decode("utf-8", "replace"))
@@ -97,33 +94,33 @@ def read_footer(data: bytes) -> Footer:
     return Footer(tuple(columns), tuple(tuple(map(_chunk, leaves, group)) for group in groups))
 
 
-def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[Leaf]:
-    """Yield the leaves below a schema element; its descendants are the next elements of the iterator `schema`."""
+def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[tuple[str, bool, int]]:
+    """Yield the column, is_string and width of each leaf below an element; its descendants come next in `schema`."""
     n_children = _field(element, 5, int, 0)
     for _ in range(n_children):
         yield from _leaves(next(schema, None), schema, column)
     if n_children <= 0:
         kind = _field(element, 1, int)
         width = WIDTHS[kind] if 0 <= kind < len(WIDTHS) else max(0, _field(element, 2, int, 0))
-        yield Leaf(column, kind == BYTE_ARRAY, width)
+        yield column, kind == BYTE_ARRAY, width
 
 
-def _chunk(leaf: Leaf, column: object) -> Chunk:
+def _chunk(leaf: tuple[str, bool, int], column: object) -> Chunk:
     found = _field(column, 3, dict)
     codec, start, packed = _field(found, 4, int), _field(found, 9, int), _field(found, 7, int)
     dictionary = _field(found, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
         raise ValueError("a column has a negative position or size")
-    return Chunk(leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
+    return Chunk(*leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
 
 
 def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
     """Return an upper bound of the bytes that a chunk takes in memory, as an Arrow array or as Python objects."""
     found = list(pages(file, chunk))
     content, n_values = sum(page.unpacked for page in found), sum(page.n_values for page in found)
-    width = max(chunk.leaf.width, (STRING if chunk.leaf.is_string else NUMBER) if as_objects else 0)
-    if chunk.leaf.is_string:
+    width = max(chunk.width, (STRING if chunk.is_string else NUMBER) if as_objects else 0)
+    if chunk.is_string:
         n_built = sum(page.n_values for page in found if page.kind != DICTIONARY and page.encoding != PLAIN)
         # No string is longer than the whole content, so most dictionaries need not be read.
         if n_built * content > allowed(0):
@@ -172,7 +169,7 @@ def pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
 
 
 def _page(file: BinaryIO) -> Page:
-    header = read_struct(file, LONGEST_HEADER)
+    header = StructReader(file, LONGEST_HEADER).struct()
     kind, n_values, encoding = _field(header, 1, int), 0, 0
     if kind in (DATA, DICTIONARY, DATA_V2):
         own = _field(header, {DATA: 5, DICTIONARY: 7, DATA_V2: 8}[kind], dict)
@@ -187,62 +184,57 @@ def _field(struct: object, number: int, kind: type[T], default: T | None = None)
     return found
 
 
-def read_struct(file: BinaryIO, most: int) -> dict[int, object]:
-    """Read a Thrift struct at the current position of a file; return a dict from field numbers to values.
+class StructReader:
+    """Reads a Thrift struct of at most `most` bytes at the current position of a file."""
 
-    Floating-point numbers are returned as bytes. Raise ValueError if the struct has more than `most` bytes.
-    """
-    return _StructReader(file, most).struct(DEEPEST)
-
-
-class _StructReader:
     def __init__(self, file: BinaryIO, most: int) -> None:
-        self.file, self.left = file, most
+        self._file, self._left = file, most
 
-    def struct(self, depth: int) -> dict[int, object]:
+    def struct(self, depth: int = DEEPEST) -> dict[int, object]:
+        """Return a dict from field numbers to values; floating-point numbers are bytes."""
         found: dict[int, object] = {}
         field = 0
-        while head := self.byte():
-            field = field + (head >> 4) if head >> 4 else self.integer()
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._integer()
             kind = head & 15
-            found[field] = kind == TRUE if kind in (TRUE, FALSE) else self.value(kind, depth)
+            found[field] = kind == TRUE if kind in (TRUE, FALSE) else self._value(kind, depth)
         return found
 
-    def value(self, kind: int, depth: int) -> object:
+    def _value(self, kind: int, depth: int) -> object:
         if depth == 0:
             raise ValueError("structs and lists are nested too deeply")
         if 4 <= kind <= 6:
-            return self.integer()
+            return self._integer()
         if kind == BINARY:
-            return self.take(self.varint())
+            return self._take(self._varint())
         if kind == STRUCT:
             return self.struct(depth - 1)
         if kind in (LIST, SET):
-            size, kind = divmod(self.byte(), 16)
-            return [self.value(kind, depth - 1) for _ in range(self.varint() if size == 15 else size)]
+            size, kind = divmod(self._byte(), 16)
+            return [self._value(kind, depth - 1) for _ in range(self._varint() if size == 15 else size)]
         if kind in FIXED:
-            return self.take(FIXED[kind])
+            return self._take(FIXED[kind])
         raise ValueError(f"the page header has a value of the unknown type {kind}")
 
-    def integer(self) -> int:
-        found = self.varint()
+    def _integer(self) -> int:
+        found = self._varint()
         return found >> 1 ^ -(found & 1)
 
-    def varint(self) -> int:
+    def _varint(self) -> int:
         found = shift = 0
-        while (byte := self.byte()) > 127:
+        while (byte := self._byte()) > 127:
             found |= (byte & 127) << shift
             shift += 7
             if shift > 63:
                 raise ValueError("a number has more than 64 bits")
         return found | byte << shift
 
-    def byte(self) -> int:
-        return self.take(1)[0]
+    def _byte(self) -> int:
+        return self._take(1)[0]
 
-    def take(self, size: int) -> bytes:
-        self.left -= size
-        found = self.file.read(size) if self.left >= 0 else b""
+    def _take(self, size: int) -> bytes:
+        self._left -= size
+        found = self._file.read(size) if self._left >= 0 else b""
         if len(found) < size:
             raise ValueError("a struct is incomplete")
         return found

@@ -109,8 +109,6 @@ class SequenceReader:
 
         If `lengths` is given, X may already be `Entries`.
         """
-        if isinstance(X, Entries):
-            return self._check_entries(X, lengths)
         parts, chains, kind = open_sequences(X, lengths, first)
         if kind is None or chains.n_nodes == 0:
             none = np.empty((0, self.n_features))
@@ -120,27 +118,19 @@ class SequenceReader:
                 f"X has {WORDS[kind]}, but fit was given {WORDS[self.kind]}: expected {WORDS[self.kind]}; "
                 f"{_advise(kind, self.kind)}"
             )
-        if self.vectorizer is not None:
-            return feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False), chains
-        place = _placing(chains, lengths)
-        flat = _stack(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
+        if isinstance(X, Entries):
+            flat: Inputs | Entries = X
+        elif self.vectorizer is not None:
+            flat = feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False)
+        else:
+            place = _placing(chains, lengths)
+            flat = _stack(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
                 "the same columns as in fit"
             )
         return flat, chains
-
-    def _check_entries(self, X: Entries, lengths: UserData) -> tuple[Entries, Chains]:
-        if self.kind != "dicts" or X.d != self.n_features or lengths is None:
-            raise ValueError(
-                f"X is Entries with {X.d} columns, lengths={shown(lengths)}, and the model was fitted to "
-                f"{WORDS[self.kind]}: expected a model fitted to feature dicts, {self.n_features} columns, and lengths="
-            )
-        chains = Chains.from_lengths(read_lengths(lengths))
-        if chains.n_nodes != X.shape[0]:
-            raise ValueError(f"lengths sums to {chains.n_nodes} and X has {X.shape[0]} tokens: expected equal numbers")
-        return X, chains
 
     @property
     def vocabulary(self) -> Mapping[str, int] | None:
@@ -194,7 +184,7 @@ def open_sequences(
     If `lengths` is given, the list has X as its only entry. Error messages count sequences from `first` on.
     """
     if lengths is not None:
-        if not isinstance(X, NamedTokens):
+        if not isinstance(X, NamedTokens | Entries):
             X = read_container(X, "X", "the tokens of all sequences one after the other, because lengths= is given")
         sizes = read_lengths(lengths)
         n_nodes = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -204,9 +194,9 @@ def open_sequences(
                 "lengths= X holds the tokens of all sequences; omit lengths= if X is a list of sequences"
             )
         return [X], _number_chains(sizes, first), _find_kind(X, "X") if n_nodes else None
-    if isinstance(X, NamedTokens):
+    if isinstance(X, NamedTokens | Entries):
         raise ValueError(
-            "X is NamedTokens, the tokens of all sequences: expected lengths=, the number of tokens of each"
+            f"X is {type(X).__name__}, the tokens of all sequences: expected lengths=, the number of tokens of each"
         )
     opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
     dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
@@ -234,7 +224,7 @@ def _find_kind(sequence: UserData, name: str) -> Kind | None:
     # Comparing the type is fast, and settles most sequences; isinstance with Mapping and Number is slow.
     first = sequence[0] if type(sequence) is list and sequence else None
     plain = (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str)
-    if plain or isinstance(sequence, NamedTokens):
+    if plain or isinstance(sequence, NamedTokens | Entries):
         return "dicts"
     if isinstance(sequence, np.ndarray) and sequence.ndim == 0:
         sequence = sequence.item()
