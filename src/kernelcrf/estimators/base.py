@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
-from kernelcrf.arrays import Arrays, Config, Inputs
+from kernelcrf.arrays import Array, Arrays, Config, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
@@ -67,6 +67,18 @@ class Fitted(Generic[T]):
 
     def __set__(self, estimator: object, value: object) -> None:
         raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: only fit can change it")
+
+
+class FittedNames(Fitted[Array]):
+    """The names of the columns, which an estimator has only if it was fitted to data frames."""
+
+    def __get__(self, estimator: object | None, owner: type) -> Array:
+        names: Array | None = super().__get__(estimator, owner)
+        if names is None:
+            raise AttributeError(
+                f"{owner.__name__} was fitted to columns without names: fit to a data frame to get names"
+            )
+        return names
 
 
 @dataclass(eq=False, repr=False)

@@ -27,7 +27,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.arrays import Array, Floats, UserData, is_sparse
-from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -89,6 +89,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     _model_type = RowModel
 
     classes_ = Fitted[Array]("classes")
+    feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
         """Fit to the rows of X, dense or sparse, and to y, which has one label per row."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData
-from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASSES
 from kernelcrf.fitting.graphs import LabelledGraphs
@@ -129,7 +129,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     classes_ = Fitted[Array]("labels.classes")
     n_features_in_ = Fitted[int]("n_features")
-    feature_names_in_ = Fitted[Array]("known_names")
+    feature_names_in_ = FittedNames("column_names")
     cliques_ = Fitted[tuple[str, ...]]("cliques")
     edge_potentials_ = Fitted[Floats | None]("edge_potentials")
     covers_ = Fitted[str]("covers")

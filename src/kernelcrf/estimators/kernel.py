@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from kernelcrf.answers.weights import data_frame, top_terms
 from kernelcrf.arrays import Array, Floats, UserData
-from kernelcrf.estimators.base import Fitted, InputEstimator
+from kernelcrf.estimators.base import Fitted, FittedNames, InputEstimator
 from kernelcrf.estimators.parameters import CLASS_WEIGHT
 from kernelcrf.fitting.corpus import Corpus, Problem
 from kernelcrf.fitting.training import Trained
@@ -37,7 +37,7 @@ class KernelEstimator(InputEstimator[Chained]):
     kernel_ = Fitted[InputKernel]("kernel")
     objective_curve_ = Fitted[Floats]("objective_curve")
     n_features_in_ = Fitted[int]("reader.n_features")
-    feature_names_in_ = Fitted[Array]("reader.known_names")
+    feature_names_in_ = FittedNames("reader.column_names")
 
     def _train_chain(
         self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]

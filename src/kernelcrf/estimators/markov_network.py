@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import DensityMixin
 
 from kernelcrf.arrays import Array, Floats, Places, UserData
-from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import NetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
@@ -102,7 +102,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     edges_ = Fitted[Places]("edges")
     potentials_ = Fitted[list[Floats]]("potentials")
     n_features_in_ = Fitted[int]("n_features")
-    feature_names_in_ = Fitted[Array]("reader.known_names")
+    feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
         """Fit to the rows of X; `sample_weight` has one weight per row, and y is ignored."""

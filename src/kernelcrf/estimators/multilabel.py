@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from kernelcrf.arrays import Array, Floats, Inputs, Places, UserData
-from kernelcrf.estimators.base import Fitted
+from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator, interacting_pairs
 from kernelcrf.estimators.parameters import STRUCTURE
 from kernelcrf.fitting.graphs import LabelledGraphs
@@ -110,7 +110,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     intercept_ = Fitted[Floats]("intercept")
     classes_ = Fitted[Array]("sets.classes")
     n_features_in_ = Fitted[int]("rows.n_features")
-    feature_names_in_ = Fitted[Array]("rows.known_names")
+    feature_names_in_ = FittedNames("rows.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
         """Fit to the rows of X and their label sets y; `sample_weight` has one weight per row."""

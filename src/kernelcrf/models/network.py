@@ -31,7 +31,7 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
-from kernelcrf.readers.columns import known_names, names_from_config
+from kernelcrf.readers.columns import names_from_config
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, constant_term
@@ -162,11 +162,6 @@ class GraphModel(NetworkModel):
     seed: int
     covers: str
     column_names: Array | None = None
-
-    @property
-    def known_names(self) -> Array:
-        """Return the names of the node features; raise AttributeError if they have no names."""
-        return known_names("GraphCRF", self.column_names)
 
     @property
     def landmarks(self) -> Inputs | None:

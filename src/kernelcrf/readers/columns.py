@@ -89,13 +89,6 @@ def read_columns(
     return (parts if names is None else match_columns(owner, parts, place, names)), names
 
 
-def known_names(owner: str, names: Array | None) -> Array:
-    """Return the names of the columns; raise AttributeError if the columns have no names."""
-    if names is None:
-        raise AttributeError(f"{owner} was fitted to columns without names: fit to a data frame to get names")
-    return names
-
-
 def names_from_config(config: Mapping[str, UserData], n_features: int) -> Array | None:
     """Return the names of columns that a model file stores, or None; raise if they are not `n_features` strings."""
     names = config.get("feature_names")

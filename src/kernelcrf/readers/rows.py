@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_array, validate_data
 from kernelcrf.arrays import Array, Inputs, Labels, UserData, as_writable, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
-from kernelcrf.readers.columns import known_names, named_errors, names_from_config, stand_in
+from kernelcrf.readers.columns import named_errors, names_from_config, stand_in
 from kernelcrf.readers.containers import is_frame, read_container
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.weights import read_weights
@@ -51,11 +51,6 @@ class RowReader:
         with named_errors("X", "y"):
             X, y = validate_data(columns, X, y, accept_sparse="csr", dtype=DTYPES, multi_output=multi_output)
         return cls(owner, columns.n_features_in_, getattr(columns, "feature_names_in_", None)), as_writable(X), y
-
-    @property
-    def known_names(self) -> Array:
-        """Return the names of the columns; raise if the columns have no names."""
-        return known_names(self.owner, self.feature_names)
 
     def read(self, X: UserData) -> Inputs:
         """Return X as a dense or CSR matrix, one row per sample; an empty list becomes a matrix without rows."""

@@ -29,7 +29,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
-from kernelcrf.readers.columns import known_names, match_columns, names_from_config, read_columns
+from kernelcrf.readers.columns import match_columns, names_from_config, read_columns
 from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrices
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
@@ -143,11 +143,6 @@ class SequenceReader:
         if isinstance(self.vectorizer, DictVectorizer):
             return list(self.vectorizer.feature_names_)
         return None if self.column_names is None else list(self.column_names)
-
-    @property
-    def known_names(self) -> Array:
-        """Return the names of the columns of data frames; raise AttributeError if `fit` was given no data frames."""
-        return known_names("ChainCRF", self.column_names)
 
     def to_config(self) -> dict[str, object]:
         """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""

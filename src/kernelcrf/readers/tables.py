@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcrf.arrays import Array, Labels, UserData
-from kernelcrf.readers.columns import check_names, known_names, names_from_config, read_names
+from kernelcrf.readers.columns import check_names, names_from_config, read_names
 from kernelcrf.readers.containers import is_missing_value, read_table
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.validation import shown, shown_list
@@ -39,11 +39,6 @@ class TableReader:
         names = read_names("MarkovNetwork", X, "X")
         reader = cls(tuple(_categories(column, v) for v, column in enumerate(table.T)), names)
         return reader, reader._encode(table)
-
-    @property
-    def known_names(self) -> Array:
-        """Return the names of the variables; raise AttributeError if they have no names."""
-        return known_names("MarkovNetwork", self.feature_names)
 
     def read(self, X: UserData) -> Labels:
         """Return X as an array of indices into the categories of each column; -1 is a missing value."""
