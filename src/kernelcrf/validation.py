@@ -134,11 +134,10 @@ def shown(value: UserData, most: int = MOST_SHOWN) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
-def shown_list(values: Iterable[UserData], most: int = 10) -> str:
-    """Return the first `most` values as text for an error message, joined by commas, with "..." if there are more."""
-    first = list(islice(values, most + 1))
-    line = ", ".join(shown(value, 30) for value in first[:most])
-    return f"{line}, ..." if len(first) > most else line
+def shown_list(values: Iterable[UserData]) -> str:
+    """Return the first ten values as text for an error message, joined by commas, with "..." if there are more."""
+    first = [shown(value, 30) for value in islice(values, 11)]
+    return ", ".join(first if len(first) <= 10 else [*first[:10], "..."])
 
 
 def is_real(value: UserData) -> bool:
@@ -167,14 +166,13 @@ def real(
     return Constraint(f"a finite number {limits}".rstrip(), test, float)
 
 
-def whole(*, least: int | None = None, most: int | None = None) -> Constraint:
+def whole(*, least: int, most: int | None = None) -> Constraint:
     """Return a constraint for integers from `least` to `most`, both included; None is no bound."""
-    limits = f"from {least} to {most}" if None not in (least, most) else f">= {least}" if least is not None else ""
 
     def test(value: UserData) -> bool:
-        return is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
+        return is_whole(value) and value >= least and (most is None or value <= most)
 
-    return Constraint(f"an integer {limits}".rstrip(), test, int)
+    return Constraint(f"an integer >= {least}" if most is None else f"an integer from {least} to {most}", test, int)
 
 
 def one_of(*options: str) -> Constraint:

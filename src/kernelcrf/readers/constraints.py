@@ -21,18 +21,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Labels, UserData
+from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.validation import Constraint, either, is_listed, nothing, one_of, shown, shown_list
 
 Tag: TypeAlias = tuple[str, str]
 """The letter of a label, translated to the letters of BIOUL, and its type."""
 
-FOUR_LETTERS = {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"}
 ALPHABETS = {
     "BIO": {"B": "B", "I": "I", "O": "O"},
     "IOB1": {"B": "B", "I": "I", "O": "O"},
-    "BIOUL": FOUR_LETTERS,
+    "BIOUL": {"B": "B", "I": "I", "O": "O", "U": "U", "S": "U", "L": "L", "E": "L"},
     "BMES": {"B": "B", "M": "I", "E": "L", "S": "U", "O": "O"},
 }
 ALIASES = {"IOB2": "BIO", "BILOU": "BIOUL", "IOBES": "BIOUL", "BIOES": "BIOUL"}
@@ -50,30 +49,26 @@ def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Se
     every label may start a sequence; if no pair ends with None, every label may end it.
     """
     labels = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
-    return _apply_scheme(spec, labels) if isinstance(spec, str) else _apply_pairs(spec, labels)
+    # The last row and the last column of the table are the start and the end of a sequence.
+    allowed = _apply_scheme(spec, labels) if isinstance(spec, str) else _apply_pairs(spec, labels)
+    return Legal(allowed[:-1, :-1].copy(), allowed[-1, :-1].copy(), allowed[:-1, -1].copy())
 
 
-def _apply_scheme(spec: str, labels: Sequence[UserData]) -> Legal:
+def _apply_scheme(spec: str, labels: Sequence[UserData]) -> Flags:
     scheme = ALIASES.get(spec, spec)
     if scheme not in ALPHABETS:
         raise ValueError(
             f"constraints={shown(spec)}: expected one of {', '.join([*ALPHABETS, *ALIASES])}, or pairs of labels "
             "(from, to)"
         )
-    tags = [_parse(label, scheme, spec) for label in labels]
     # The start and the end of a sequence allow the same neighbours as O.
-    outside = ("O", "")
-    return Legal(
-        np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool),
-        np.array([_may_follow(outside, tag, scheme) for tag in tags], bool),
-        np.array([_may_follow(tag, outside, scheme) for tag in tags], bool),
-    )
+    tags = [*(_parse(label, scheme, spec) for label in labels), ("O", "")]
+    return np.array([[_may_follow(before, after, scheme) for after in tags] for before in tags], bool)
 
 
-def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Legal:
-    n_labels = len(labels)
-    index = {None: n_labels} | {label: i for i, label in enumerate(labels)}
-    allowed = np.zeros((n_labels + 1, n_labels + 1), bool)
+def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[UserData]) -> Flags:
+    index = {label: i for i, label in enumerate([*labels, None])}
+    allowed = np.zeros((len(index), len(index)), bool)
     pairs = list(pairs)
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2 or pair[0] is pair[1] is None:
@@ -92,8 +87,9 @@ def _apply_pairs(pairs: Iterable[tuple[Hashable, Hashable]], labels: Sequence[Us
         raise ValueError(
             "constraints has no pairs, so it forbids every labelling: expected pairs (from, to), or None to allow all"
         )
-    transitions, first, last = allowed[:-1, :-1], allowed[-1, :-1], allowed[:-1, -1]
-    return Legal(transitions.copy(), first | ~first.any(), last | ~last.any())
+    allowed[-1] |= not allowed[-1].any()
+    allowed[:, -1] |= not allowed[:-1, -1].any()
+    return allowed
 
 
 def _parse(label: UserData, scheme: str, spec: str) -> Tag:
