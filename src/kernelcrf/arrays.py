@@ -52,10 +52,8 @@ def as_inputs(X: Inputs, name: str = "X") -> Inputs:
 
 
 def as_writable(X: Inputs) -> Inputs:
-    """Return X, or a copy of it if it is read-only.
-
-    Numba would compile functions once more for read-only arrays, and the results might differ in the last bits.
-    """
+    """Return X, or a copy of it if it is read-only."""
+    # Numba would compile functions once more for read-only arrays, and the results might differ in the last bits.
     stored = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
     return X if all(array.flags.writeable for array in stored) else X.copy()
 

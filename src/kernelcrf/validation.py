@@ -125,12 +125,16 @@ def shown(value: UserData, most: int = MOST_SHOWN) -> str:
         value = value.item()
     try:
         if isinstance(value, np.ndarray) or (hasattr(value, "shape") and not isinstance(value, np.generic | type)):
-            text = f"<{type(value).__name__} of shape {value.shape}>"
-        else:
-            text = SHORT.repr(value)
-        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+            return one_line(f"<{type(value).__name__} of shape {value.shape}>", most)
+        return one_line(SHORT.repr(value), most)
     except Exception:
-        line = f"<{type(value).__name__}>"
+        return one_line(f"<{type(value).__name__}>", most)
+
+
+def one_line(message: object, most: int = 200) -> str:
+    """Return a text, or the message of an error, as one line of at most `most` printable characters."""
+    text = " ".join(str(message).split()) or type(message).__name__
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -172,6 +172,7 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
     path = SOURCES[name].path(folder, f"{name}.npz")
     arrays = read_arrays(path, ("X_train", "Y_train", "X_test", "Y_test", "label_names", "feature_names"))
     labels, features = (tuple(arrays[key].astype(np.str_).tolist()) for key in ("label_names", "feature_names"))
+    data: dict[str, Any] = {}
     for part in ("train", "test"):
         X, Y = arrays[f"X_{part}"], arrays[f"Y_{part}"]
         if X.shape != (len(Y), len(features)) or Y.shape != (len(X), len(labels)):
@@ -181,15 +182,9 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
             )
         if not np.isin(Y, (0, 1)).all():
             raise ValueError(f"{path}: Y_{part} has other values than 0 and 1: expected only 0 and 1")
-    return MultilabelData(
-        X_train=arrays["X_train"].astype(np.float64),
-        Y_train=arrays["Y_train"].astype(np.int64),
-        X_test=arrays["X_test"].astype(np.float64),
-        Y_test=arrays["Y_test"].astype(np.int64),
-        label_names=labels,
-        feature_names=features,
-        **SOURCES[name].about(f"Set {name!r}."),
-    )
+        data |= {f"X_{part}": X.astype(np.float64), f"Y_{part}": Y.astype(np.int64)}
+    about = SOURCES[name].about(f"Set {name!r}.")
+    return MultilabelData(**data, label_names=labels, feature_names=features, **about)
 
 
 def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) -> tuple[tuple[Places, Places], ...]:

@@ -33,7 +33,7 @@ from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
 from kernelcrf.terms import Layout
-from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, path, shown
+from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, one_line, path, shown
 
 __all__ = ["Checkpoint"]
 
@@ -106,7 +106,7 @@ class Checkpoint:
                 raise
             raise ModelFileError(
                 f"{self.path}: the fit cannot continue from the weights and landmarks of this checkpoint "
-                f"({_shown_text(error)}): remove the file to start again"
+                f"({one_line(error)}): remove the file to start again"
             ) from None
         self.write(stated, replace(fitted.end, history=fitted.solution.history))
         return fitted
@@ -130,7 +130,7 @@ class Checkpoint:
             return _read_start(config, arrays, problem)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ModelFileError(
-                f"{self.path}: the checkpoint is inconsistent ({_shown_text(error)}): remove the file to start again"
+                f"{self.path}: the checkpoint is inconsistent ({one_line(error)}): remove the file to start again"
             ) from None
 
     def _check_problem(self, there: Mapping[str, Any], problem: Mapping[str, Any]) -> None:
@@ -217,12 +217,6 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
 
 
 CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.checkpoints.Checkpoint"), nothing)
-
-
-def _shown_text(error: BaseException) -> str:
-    """Return the message of an error on one line, cut to 200 characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _label_kernel_digest(k_y: LabelMap) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from kernelcrf.formats.records import FormatError, one_line
+from kernelcrf.formats.records import FormatError
+from kernelcrf.validation import one_line
 
 # A module, table, column, type or filesystem of pyarrow; pyarrow has no type annotations.
 ArrowObject: TypeAlias = Any

@@ -20,12 +20,12 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from kernelcrf.arrays import Array, Inputs, check_rows
-from kernelcrf.formats.records import FormatError, Record, one_line
+from kernelcrf.formats.records import FormatError, Record
 from kernelcrf.formats.round_trip import check_same
 from kernelcrf.formats.streams import allowed, display_name
 from kernelcrf.persistence import PathLike
 from kernelcrf.readers.labels import plain
-from kernelcrf.validation import shown_list
+from kernelcrf.validation import one_line, shown_list
 
 CSR = ("data", "indices", "indptr", "shape")
 

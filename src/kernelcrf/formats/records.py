@@ -28,7 +28,6 @@ import numpy as np
 from kernelcrf.arrays import Floats
 from kernelcrf.readers.feature_dicts import flat_items
 from kernelcrf.readers.labels import plain
-from kernelcrf.terminal import printable
 from kernelcrf.validation import shown
 
 # The limit keeps default templates small: they create a dozen features from each cell of a token.
@@ -51,12 +50,6 @@ class FormatError(ValueError):
     ...     print(str(error)[:47])
     train.csv: the extension '.csv' is not known: e
     """
-
-
-def one_line(error: Exception, most: int = 200) -> str:
-    """Shorten the message of another library's error to one line of at most `most` printable characters."""
-    text = printable((" ".join(str(error).split()) or type(error).__name__)[: most + 1])
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -26,10 +26,7 @@ PIPELINE, STEP = "Pipeline", "step "
 
 
 def split_pipeline(model: UserData) -> tuple[Pipeline | None, Model]:
-    """Return the transformers of a pipeline, None if there are none, and its last step, an estimator of this library.
-
-    An estimator alone is a pipeline without transformers.
-    """
+    """Return the transformers of a pipeline, None if there are none, and its last step, an estimator."""
     is_pipeline = isinstance(model, Pipeline)
     last = model[-1] if is_pipeline else model
     if not isinstance(last, Estimator):

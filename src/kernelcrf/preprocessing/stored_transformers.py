@@ -60,10 +60,7 @@ OUTPUTS = (None, "default", "pandas", "polars")
 
 
 def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Config, Arrays]:
-    """Return a fitted transformer as values for JSON and arrays, whose names begin with `prefix`.
-
-    Raise TypeError if the transformer, or a part of it, cannot be stored.
-    """
+    """Return a fitted transformer as values for JSON and arrays, whose names begin with `prefix`."""
     if isinstance(transformer, str) and transformer == "passthrough":
         return {"class": transformer}, {}
     if type(transformer) is PerToken:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import is_frame, to_array
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import one_line, shown, shown_list
 
 LONGEST = 400
 
@@ -35,7 +35,7 @@ def stand_in(owner: str, names: Array | None = None) -> BaseEstimator:
 
 
 def read_names(owner: str, X: UserData, place: str) -> Array | None:
-    """Return the names of the columns of X, which errors call `place`; None unless it is a frame named by strings."""
+    """Return the names of the columns of X if it is a data frame and all names are strings; otherwise None."""
     estimator = stand_in(owner)
     with named_errors(place):
         validate_data(estimator, X, skip_check_array=True, ensure_2d=False)
@@ -105,8 +105,7 @@ def named_errors(*names: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        line = " ".join(str(error).split())
-        line = line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+        line = one_line(error, LONGEST)
         if not set(names) & set(re.split(r"[\s.,:]", line)):
             line = f"{' or '.join(names)}: {line}"
         raise (ValueError if isinstance(error, ValueError) else TypeError)(line) from None

@@ -118,10 +118,8 @@ def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectoriz
 
 
 def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
-    """Return the feature matrix if all tokens are lists of names, or all are dicts of strings; otherwise return None.
-
-    This function looks features up with built-in functions only, because a Python loop would double the time.
-    """
+    """Return the feature matrix if all tokens are lists of names, or all are dicts of strings; otherwise None."""
+    # Only built-in functions look features up, because a Python loop would double the time.
     kinds, find = set(map(type, tokens)), vectorizer.vocabulary_.get
     if kinds <= set(COLLECTIONS):
         names: Iterable[UserData] = chain.from_iterable(tokens)
