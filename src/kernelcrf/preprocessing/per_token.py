@@ -25,13 +25,10 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import Ragged, is_frame, read_matrices
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.sequences import open_sequences
-from kernelcrf.validation import Constraint, either, shown_list
+from kernelcrf.validation import either, has_methods, shown_list
 
 TRANSFORMER = either(
-    Constraint(
-        "a transformer, an object with the methods fit and transform",
-        lambda value: not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "transform"),
-    ),
+    has_methods("fit", "transform", text="a transformer, an object with the methods fit and transform"),
     advice="for example PerToken(StandardScaler())",
 )
 

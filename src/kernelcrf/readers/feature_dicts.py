@@ -69,12 +69,13 @@ def keep_tokens(tokens: Tokens, kept: Flags) -> Tokens:
     return NamedTokens(names, ids.astype(np.int32), Chains.from_lengths(counts[kept]).offsets)
 
 
-def _is_power_of_two(value: UserData) -> bool:
-    return is_whole(value) and 0 < value < 2**31 and not int(value) & (int(value) - 1)
-
-
 HASH_FEATURES = either(
-    Constraint("a power of two below 2**31 such as 2**18", _is_power_of_two), nothing, advice="None keeps a vocabulary"
+    Constraint(
+        "a power of two below 2**31 such as 2**18",
+        lambda value: is_whole(value) and 0 < value < 2**31 and int(value).bit_count() == 1,
+    ),
+    nothing,
+    advice="None keeps a vocabulary",
 )
 
 
@@ -185,7 +186,9 @@ def _number_items(
 
 
 def _offsets(tokens: Sequence[UserData]) -> Ints:
-    return Chains.from_lengths(np.fromiter(map(len, tokens), np.int64, len(tokens))).offsets
+    offsets = np.zeros(len(tokens) + 1, np.int64)
+    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
+    return offsets
 
 
 def _is_nested(value: UserData) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, as_writable, is_sparse
 from kernelcrf.basis.factor import stack
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.readers.columns import match_columns, read_columns
@@ -67,7 +67,8 @@ class GraphSamples:
         offsets = Chains.from_lengths([item.nodes.shape[0] for item in items]).offsets
         edges = np.concatenate([item.edges + low for item, low in zip(items, offsets[:-1], strict=True)])
         features = [item.edge_features for item in items if item.edge_features is not None]
-        nodes, edge_features = stack([item.nodes for item in items]), stack(features) if features else None
+        nodes = as_writable(stack([item.nodes for item in items]))
+        edge_features = as_writable(stack(features)) if features else None
         return cls(nodes, offsets, edges, edge_features, directed or items[0].is_chain, names)
 
     def select(self, kept: Flags) -> GraphSamples:

@@ -220,18 +220,15 @@ def check_same_type(labels: Iterable[UserData], others: Iterable[UserData], name
 
 def _check_labels(labels: Iterable[UserData], name: str) -> None:
     for label in labels:
-        if is_missing_value(label) or not _equals_itself(label):
+        try:
+            is_label = not is_missing_value(label) and bool(label == label)
+        except (TypeError, ValueError):
+            is_label = False
+        if not is_label:
             raise ValueError(
                 f"{name} has {shown(label)} as a label: expected a value that equals itself (NaN does not); "
                 "for a token without a label, pass None in the place of a label or of a set of labels"
             )
-
-
-def _equals_itself(label: UserData) -> bool:
-    try:
-        return bool(label == label)
-    except (TypeError, ValueError):
-        return False
 
 
 def _minus_one_is_free(labels: Iterable[UserData]) -> bool:
