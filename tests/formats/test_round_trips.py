@@ -135,6 +135,21 @@ def test_what_was_changed_without_a_word_is_refused(tmp_path, name, records):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1, "1"], "the labels '1' and 1 have the same text"),
+        ([1, True], "the labels True and 1 are equal and have different texts"),
+        ([0.0, -0.0], "the labels -0.0 and 0.0 are equal and have different texts"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.crfsuite"])
+def test_labels_that_text_would_confuse_are_named(tmp_path, name, labels, message):
+    record = one("text", CELL * 2, labels, ["w"] * 2) if name == "a.txt" else one("features", NAME * 2, labels)
+    with pytest.raises(FormatError, match=message):
+        write(tmp_path / name, [record])
+
+
 def test_wide_sparse_vectors_are_written_in_little_memory(tmp_path):
     x = sp.csr_array((np.arange(1.0, 201), (np.arange(200), np.arange(200) * 5000)), shape=(200, 10**6))
     tracemalloc.start()

@@ -36,10 +36,12 @@ class TextLabels:
             return label
         text, wrong = str(label), f"the label {shown(label)} is not a string or a number"
         if isinstance(label, str | int | float):
-            other = self._labels.setdefault(text, label)
-            if type(other) is type(label) and self._texts.setdefault(label, text) == text:
+            other, known = self._labels.setdefault(text, label), self._texts.setdefault(label, text)
+            if type(other) is type(label) and known == text:
                 return text
             wrong = f"the labels {shown(label)} and {shown(other)} have the same text"
+            if known != text:
+                wrong = f"the labels {shown(label)} and {shown(self._labels[known])} are equal and have different texts"
         raise FormatError(f"{place}: {wrong}, which {self._format} cannot store: {HOLDS_ALL}")
 
 
