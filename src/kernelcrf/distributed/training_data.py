@@ -152,7 +152,7 @@ class DataSummary:
 
     def reader(self, hash_features: int | None) -> SequenceReader:
         """Return the reader that converts the inputs of all parts to arrays with the same columns."""
-        if self.kind is None or self.kind != "dicts":
+        if self.kind != "dicts":
             names = np.array(self.columns, object) if self.columns else None
             return SequenceReader(self.kind or "dense", int(self.n_features or 0), None, names)
         if hash_features is not None:

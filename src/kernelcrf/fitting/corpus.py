@@ -180,18 +180,16 @@ class LocalCorpus(Corpus):
             found = self.found(terms[0])
             residuals = [self._sum_residual(term, objective, at, found) for term in terms]
             scales = [size_of(float(np.abs(R).max(initial=0.0))) for R in residuals]
-            R = np.hstack([R / scale for R, scale in zip(residuals, scales, strict=True)])
-            ER = residual_products(kernel, found.inputs, own.F, R, objective.engine)
-            ends = np.cumsum([one.shape[1] for one in residuals])
+            R = [one / scale for one, scale in zip(residuals, scales, strict=True)]
+            products = residual_products(kernel, found.inputs, own.F, np.hstack(R), objective.engine)
+            ER = np.split(products, np.cumsum([one.shape[1] for one in R])[:-1], axis=1)
             factors = [(term.C * scale) * scale for term, scale in zip(terms, scales, strict=True)]
-            top, share, total = max(factors), 0.0, np.zeros(len(R))
-            for factor, end, one in zip(factors, ends, residuals, strict=True):
-                columns = slice(end - one.shape[1], end)
-                absolute = np.abs(R[:, columns]).sum(axis=0)
-                square = float(np.vdot(R[:, columns], ER[:, columns]))
-                share += 0.5 * factor * out_of_span(kernel, own.basis, square, absolute, len(R))
+            top, share, total = max(factors), 0.0, np.zeros(len(products))
+            for factor, R_k, ER_k in zip(factors, R, ER, strict=True):
+                square, absolute = float(np.vdot(R_k, ER_k)), np.abs(R_k).sum(axis=0)
+                share += 0.5 * factor * out_of_span(kernel, own.basis, square, absolute, len(R_k))
                 ratio = factor / top if 0 < top < np.inf else 1.0
-                total += ratio * atom_scores(ER[:, columns], own.basis.residual)
+                total += ratio * atom_scores(ER_k, own.basis.residual)
             value += share
             shares[terms[0].name], scores[terms[0].name] = share, total
         return WholeGap(value, shares, scores)

@@ -26,7 +26,7 @@ from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, first_point, minimise
-from kernelcrf.terms import Layout, Term
+from kernelcrf.terms import Layout
 
 Callback = Callable[[Sequence[Record]], None] | None
 Keep = Callable[["Start"], None] | None
@@ -229,8 +229,9 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
             features |= {other.name: own for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))
-        grown = {term.name: _pad(fitted.weights[term.name], features, term) for term in problem.terms}
-        start = Start(weights=grown)
+        # The weights of new features start at zero.
+        added = {name: features[name].map.n - len(fitted.weights[name]) for name in features}
+        start = Start(weights={n: np.pad(W, ((0, added.get(n, 0)), (0, 0))) for n, W in fitted.weights.items()})
 
 
 def _matters(gap: WholeGap, name: str) -> bool:
@@ -238,12 +239,6 @@ def _matters(gap: WholeGap, name: str) -> bool:
     if name not in gap.scores or not gap.scores[name].any():
         return False
     return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())
-
-
-def _pad(W: Floats, features: Mapping[str, Features], term: Term) -> Floats:
-    """Append rows of zeros to the weights W of a term, for features that were added since W was found."""
-    n = features[term.name].map.n if term.name in features else len(W)
-    return np.vstack((W, np.zeros((n - len(W), W.shape[1]))))
 
 
 def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
