@@ -131,7 +131,7 @@ class DistributedSequences(Corpus):
             parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(names,))
         return [DistributedPartition(self.cluster, parts)]
 
-    def hold_out(self, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
+    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
         """Fetch about `n_tokens` tokens, the same as for data in one process, and divide them in this process."""
         drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
         return divide(_join([part for part, _ in drawn]), np.concatenate([keys for _, keys in drawn]), n_tokens)

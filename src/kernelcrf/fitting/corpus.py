@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import EXCESS, INDEFINITE, Basis, not_a_kernel, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of
@@ -29,8 +29,8 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import Partition, RowPartition
 from kernelcrf.terms import Term
 
-# One of this many samples is held out to choose C.
-HELD_OUT = 5
+# One of HELD_OUT samples is held out to choose C. If there are fewer than FEW samples, each of them is held out once.
+HELD_OUT, FEW = 5, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,12 @@ class Corpus(ABC):
         """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
 
     @abstractmethod
-    def hold_out(self, n_tokens: int) -> tuple[Corpus, Corpus] | None:
-        """Return most samples for training, and the others to be held out; None if there are too few samples.
+    def hold_out(self, n_tokens: int) -> Sequence[tuple[Corpus, Corpus]]:
+        """Return folds: four fifths of the samples for training, and a fifth to be held out.
 
-        If there are more than `n_tokens` tokens, some of them may be left out.
+        There is one fold if there are many samples. Few samples make five folds, because a fifth of them may differ
+        much from the others, and fewer than five samples make none. If there are more than `n_tokens` tokens in all
+        folds together, some of them may be left out.
         """
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
@@ -115,6 +117,14 @@ class Problem:
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
         """Return the problem with another prior variance `C` or input `kernel` for the named terms."""
         return replace(self, terms=[replace(term, **changes) if term.name in names else term for term in self.terms])
+
+
+def folds(n_samples: int) -> Sequence[Flags]:
+    """Return which samples each fold holds out, for `Corpus.hold_out`."""
+    if n_samples < HELD_OUT:
+        return []
+    remainders = range(HELD_OUT) if n_samples < FEW else [HELD_OUT - 1]
+    return [np.arange(n_samples) % HELD_OUT == r for r in remainders]
 
 
 @dataclass(frozen=True, eq=False)

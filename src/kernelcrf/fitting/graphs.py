@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, Labels
 from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, LocalCorpus
+from kernelcrf.fitting.corpus import CliqueFeatures, LocalCorpus, folds
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.graphs.junction import clique_tree
 from kernelcrf.graphs.structure import Graph
@@ -56,13 +56,10 @@ class LabelledGraphs(LocalCorpus):
         """Return the sum of the weights of all samples, which is their number if all weights are 1."""
         return float(self.n_samples if self.weights is None else self.weights.sum())
 
-    def hold_out(self, n_tokens: int) -> tuple[LabelledGraphs, LabelledGraphs] | None:
-        """Return all samples twice: with the weight 0 for every fifth sample, to train, and for the others, to test."""
-        if self.n_samples < HELD_OUT:
-            return None
-        weights = np.ones(self.n_samples) if self.weights is None else self.weights
-        is_held_out = np.arange(self.n_samples) % HELD_OUT == HELD_OUT - 1
-        return replace(self, weights=weights * ~is_held_out), replace(self, weights=weights * is_held_out)
+    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledGraphs, LabelledGraphs]]:
+        """Return all samples twice per fold: the held-out samples have weight 0, and then the others."""
+        weights, masks = np.ones(self.n_samples) if self.weights is None else self.weights, folds(self.n_samples)
+        return [(replace(self, weights=weights * ~mask), replace(self, weights=weights * mask)) for mask in masks]
 
     def entries(self, templates: Collection[str]) -> int:
         """Return the cost of exact inference with some kinds of cliques, the size of all tables of the clique tree."""

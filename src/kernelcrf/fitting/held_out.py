@@ -5,6 +5,8 @@ the others. The chosen C maximises the log-likelihood of the held-out labels,
 
     l(C) = sum over held-out samples i of omega_i log p(y_i | x_i; theta_C).
 
+If there are fewer than 50 samples, each of them is held out once, in five folds, and l is the sum over all folds.
+
 The ladder has the powers of 10. It starts at C = 1, and climbs or descends while l increases. Finer steps would gain
 little, because l is flat near its maximum.
 
@@ -16,9 +18,10 @@ repeated and resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
+from kernelcrf.basis.features import Features
 from kernelcrf.fitting.corpus import Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
 
@@ -32,7 +35,7 @@ LEAST_GAIN = 1e-6
 def choose_held_out_C(problem: Problem, free: Collection[str], settings: Settings, start: Start | None) -> float:
     """Return the C of the terms in `free` with which held-out samples are likeliest, or 1 if there are too few."""
     parts = problem.corpus.hold_out(MOST_TOKENS)
-    if parts is None:
+    if not parts:
         return FIRST_C
     n = settings.n_components
     settings = replace(
@@ -44,22 +47,36 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
         random_state=0,
         callback=None,
     )
-    training, held_out = (replace(problem, corpus=part) for part in parts)
-    features = choose_features(training, settings, start)
-    own = choose_features(held_out, settings, Start({name: one.map for name, one in features.items()}))
-    latest: Start | None = None
+    folds = list[_Fold]()
+    for fold in parts:
+        training, held_out = (replace(problem, corpus=part) for part in fold)
+        features = choose_features(training, settings, start)
+        start = Start({name: one.map for name, one in features.items()})
+        folds.append(_Fold(training, held_out, features, choose_features(held_out, settings, start)))
 
     @cache
     def likelihood(power: int) -> float:
-        """Return the log-likelihood of the held-out samples with C = 10 ** power; each fit starts from the last."""
-        nonlocal latest
-        C = 10.0**power
-        fitted = solve(training.changed(free, C=C), features, settings, latest)
-        latest = Start(weights=fitted.weights)
-        objective = objective_of(held_out.changed(free, C=C), own, settings.engine)
-        return 0.5 * objective.layout.squared_norm(fitted.theta) - objective.evaluate(fitted.theta).value
+        return sum(fold.likelihood(free, 10.0**power, settings) for fold in folds)
 
     return float(10.0 ** highest(likelihood))
+
+
+@dataclass(eq=False)
+class _Fold:
+    """Samples for training and held-out samples, with the features of both, and the weights of the last fit."""
+
+    training: Problem
+    held_out: Problem
+    features: dict[str, Features]
+    own: dict[str, Features]
+    latest: Start | None = None
+
+    def likelihood(self, free: Collection[str], C: float, settings: Settings) -> float:
+        """Return the log-likelihood of the held-out samples after a fit with C, which starts from the last fit."""
+        fitted = solve(self.training.changed(free, C=C), self.features, settings, self.latest)
+        self.latest = Start(weights=fitted.weights)
+        objective = objective_of(self.held_out.changed(free, C=C), self.own, settings.engine)
+        return 0.5 * objective.layout.squared_norm(fitted.theta) - objective.evaluate(fitted.theta).value
 
 
 def highest(likelihood: Callable[[int], float]) -> int:

@@ -22,7 +22,7 @@ from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places,
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, input_of
+from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, folds, input_of
 from kernelcrf.fitting.digest import Words, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -100,11 +100,10 @@ class LabelledSequences(LocalCorpus):
         )
         return pieces, keys[drawn]
 
-    def hold_out(self, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
-        """Draw about `n_tokens` tokens; return four fifths of the sequences for training, and one to be held out.
+    def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
+        """Draw about `n_tokens` tokens for all folds together; return the sequences to train on and those held out.
 
-        If there are fewer than five sequences, their pieces are divided. If there are fewer than five pieces too,
-        return None.
+        If there are fewer than five sequences, their pieces are divided.
         """
         return divide(*self.draw(n_tokens), n_tokens)
 
@@ -142,15 +141,19 @@ class LabelledSequences(LocalCorpus):
         return self.places(found.first[indices])
 
 
-def divide(pieces: LabelledSequences, keys: Array, n_tokens: int) -> tuple[LabelledSequences, LabelledSequences] | None:
+def divide(
+    pieces: LabelledSequences, keys: Array, n_tokens: int
+) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
     """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does."""
     kept = _smallest(keys, pieces.chains.lengths, n_tokens)
     pieces, keys = pieces.only(kept), keys[kept]
-    _, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
-    if groups.max(initial=0) < HELD_OUT - 1:
-        groups = np.argsort(np.argsort(keys))
-    held_out = np.asarray(groups % HELD_OUT == HELD_OUT - 1)
-    return (pieces.only(~held_out), pieces.only(held_out)) if held_out.any() else None
+    numbers, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
+    n = len(numbers)
+    if n < HELD_OUT:
+        groups, n = np.argsort(np.argsort(keys)), len(keys)
+    found = folds(n)
+    drawn = _smallest(keys, pieces.chains.lengths, n_tokens // max(len(found), 1))
+    return [(pieces.only(drawn & ~held[groups]), pieces.only(drawn & held[groups])) for held in found]
 
 
 def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
