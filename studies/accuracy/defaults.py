@@ -8,9 +8,10 @@ batteryless    four fifths of the trials -> the others, accuracy; all columns bu
 occupancy      train -> test1 and test2, by day, accuracy; scaled by PerToken
 
 *Defaults* is `ChainCRF()` as it comes, *grid* the C of 0.01, 0.1, ..., 1000 with the best score on a fifth of the
-training sequences (on each fifth in turn where there are fewer than 50 sequences), refitted on all of them. Beside them CRFsuite on text, and SVC on single tokens of numbers, with
-their defaults; CRFsuite cannot leave out a label, so that it takes unlabelled words as a third class. *Times one fit*
-are the CPU seconds of the fit with all defaults divided by those of the fit with the C of the grid. One thread.
+training sequences, refitted on all of them; if there are fewer than 50 sequences, each of them is held out once. Beside
+them are CRFsuite on text, and SVC on single tokens of numbers, with their defaults; CRFsuite cannot leave out a label,
+so that it takes unlabelled words as a third class. *Times one fit* are the CPU seconds of the fit with all defaults
+divided by those of the fit with the C of the grid. One thread.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ DATA: dict[str, tuple[Callable[[], list[Any]], Callable[..., Any]]] = {
 def compare(name: str, scaled: bool) -> dict[str, Any]:
     """Return scores on test data and CPU seconds of the fits."""
     (train, test), score = DATA[name][0](), DATA[name][1]
-    is_text = isinstance(train[0][0][0][0], list)
+    is_text = isinstance(train[0][0][0], list)
 
     def crf(**parameters: Any) -> Any:
         model = ChainCRF(random_state=0, **parameters)
