@@ -14,12 +14,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.logspace import LogMessages
-from kernelcrf.inference.scaled import Block, Edges, padded_width
+from kernelcrf.inference.scaled import Block, Edges, ScaledMessages, padded_width
 
 Result = TypeVar("Result")
 Redone = TypeVar("Redone")
@@ -135,25 +135,29 @@ class Batch:
 
     def infer(
         self,
-        work: Callable[[Iterator[Block], Flags], Result],
+        work: Callable[[Iterator[ScaledMessages]], Result],
         redo: Callable[[int, LogMessages], Redone],
         n_threads: int,
-    ) -> tuple[list[Result], list[Redone]]:
+    ) -> tuple[Floats, list[Result], list[Redone]]:
         """Run inference in scaled space, and repeat it in log space for sequences whose numbers would underflow.
 
-        `work(blocks, failed)` is called per task, and marks sequences that underflow in `failed`. Then
-        `redo(sample, messages)` is called for each of these. Return the results of both. Raise InfeasibleSequenceError
-        if all labelings of a sequence are forbidden.
+        `work` is called once per task with the forward messages of its blocks, one after the other. Then `redo` is
+        called for each sequence that underflows. Return all log-partitions, the results of `work` and those of `redo`.
+        Raise InfeasibleSequenceError if all labelings of a sequence are forbidden.
         """
-        failed = np.zeros(self.chains.n_samples, dtype=bool)
-        results = self.map_tasks(lambda blocks: work(blocks, failed), n_threads)
+        log_partition, failed = np.empty(self.chains.n_samples), np.zeros(self.chains.n_samples, dtype=bool)
+
+        def in_scaled_space(blocks: Iterator[Block]) -> Result:
+            return work(ScaledMessages.of(block, log_partition, failed) for block in blocks)
 
         def in_log_space(sample: int) -> Redone:
             scores, transitions = self.sequence(sample)
             messages = LogMessages.of(scores.astype(np.float64), transitions.astype(np.float64))
             if not np.isfinite(messages.log_partition):
                 raise reason(sample, scores, transitions)
+            log_partition[sample] = messages.log_partition
             return redo(sample, messages)
 
+        results = self.map_tasks(in_scaled_space, n_threads)
         samples = np.flatnonzero(failed).tolist()
-        return results, LocalEngine(n_threads).map(in_log_space, samples) if samples else []
+        return log_partition, results, LocalEngine(n_threads).map(in_log_space, samples) if samples else []

@@ -16,29 +16,24 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as decoding_loops
 from kernelcrf.inference.loops import scaled as loops
-from kernelcrf.inference.scaled import Block, ScaledMessages
+from kernelcrf.inference.scaled import ScaledMessages
 from kernelcrf.inference.tangents import ChainMoments, Linearisation
 
 
 def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
     """Return the log-partition of each sequence: log sum_y exp(score of the labelling y), as in (5)."""
-    result = np.empty(chains.n_samples)
 
-    def work(blocks: Iterator[Block], failed: Flags) -> None:
-        for block in blocks:
-            ScaledMessages.of(block, result, failed)
+    def work(blocks: Iterator[ScaledMessages]) -> None:
+        for _ in blocks:
+            pass
 
-    def redo(sample: int, messages: LogMessages) -> None:
-        result[sample] = messages.log_partition
-
-    Batch.of(scores, transitions, chains).infer(work, redo, n_threads)
-    return result
+    return Batch.of(scores, transitions, chains).infer(work, lambda sample, messages: None, n_threads)[0]
 
 
 def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> ChainMoments:
@@ -65,11 +60,10 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
     """
     batch, result = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
 
-    def work(blocks: Iterator[Block], failed: Flags) -> None:
-        for block in blocks:
-            messages = ScaledMessages.of(block, result, failed)
-            e, alpha, own = messages.edges.e, messages.alpha, result[block.samples]
-            e_log_e = e * np.log(e, where=e > 0, out=np.zeros_like(e))
+    def work(blocks: Iterator[ScaledMessages]) -> None:
+        for messages in blocks:
+            block, e, alpha = messages.block, messages.edges.e, messages.alpha
+            e_log_e, own = e * np.log(e, where=e > 0, out=np.zeros_like(e)), result[block.samples]
             loops.entropy(block.offsets, batch.n_labels, e, e_log_e, batch.tied, alpha, messages.failed, own)
 
     def redo(sample: int, messages: LogMessages) -> None:

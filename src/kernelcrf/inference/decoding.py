@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Flags, Floats, Labels
+from kernelcrf.arrays import Floats, Labels
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.feasibility import reason
@@ -99,15 +99,14 @@ def sample(
     n_threads: int = 1,
 ) -> Labels:
     """Draw labelings from p(y|x); return an array of shape (n_samples, N), one row per draw, one column per token."""
-    batch, unused = Batch.of(scores, transitions, chains), np.empty(chains.n_samples)
+    batch = Batch.of(scores, transitions, chains)
     uniform = rng.random((chains.n_nodes, n_samples))
     labels = np.empty((chains.n_nodes, n_samples), np.int32)
 
-    def work(blocks: Iterator[Block], failed: Flags) -> None:
-        for block in blocks:
-            messages, own = ScaledMessages.of(block, unused, failed), block.nodes
-            e_T, alpha, failed_here = messages.edges.e_T, messages.alpha, messages.failed
-            scaled_loops.sample(block.offsets, e_T, batch.tied, alpha, failed_here, uniform[own], labels[own])
+    def work(blocks: Iterator[ScaledMessages]) -> None:
+        for messages in blocks:
+            offsets, own, e_T, alpha = messages.block.offsets, messages.block.nodes, messages.edges.e_T, messages.alpha
+            scaled_loops.sample(offsets, e_T, batch.tied, alpha, messages.failed, uniform[own], labels[own])
 
     def redo(sequence: int, messages: LogMessages) -> None:
         own = batch.nodes(sequence)

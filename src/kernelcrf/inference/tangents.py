@@ -26,14 +26,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats
+from kernelcrf.arrays import Array, Floats
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, Chains
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import scaled as scaled_loops
 from kernelcrf.inference.loops import tangents as loops
-from kernelcrf.inference.scaled import Block, ScaledMessages
+from kernelcrf.inference.scaled import ScaledMessages
 
 Task = tuple[ScaledMessages, ...]
 
@@ -90,20 +90,18 @@ class Linearisation:
         summed : whether to sum the edge marginals over tokens if all tokens share their transitions.
         """
         n_labels, chains, summed = batch.n_labels, batch.chains, summed and batch.tied
-        result, nodes = np.empty(chains.n_samples), np.empty_like(batch.scores)
-        edges = np.zeros((n_labels, n_labels))
+        nodes, edges = np.empty_like(batch.scores), np.zeros((n_labels, n_labels))
         if not summed:
             edges = np.empty((chains.n_nodes, n_labels, n_labels), batch.scores.dtype)
 
-        def work(blocks: Iterator[Block], failed: Flags) -> tuple[Task, Floats]:
+        def work(blocks: Iterator[ScaledMessages]) -> tuple[Task, Floats]:
             kept, total = [], np.zeros((n_labels, n_labels))
-            for block in blocks:
-                messages = ScaledMessages.of(block, result, failed)
+            for messages in blocks:
                 messages.backward(nodes)
                 if summed:
                     total += messages.sum_edges(messages.alpha, messages.v)
                 else:
-                    e, own = messages.edges.e, edges[block.nodes]
+                    e, own = messages.edges.e, edges[messages.block.nodes]
                     scaled_loops.edge_marginals(e, batch.tied, messages.alpha, messages.v, own)
                 if keep:
                     kept.append(messages)
@@ -111,12 +109,12 @@ class Linearisation:
 
         def redo(sample: int, messages: LogMessages) -> tuple[tuple[int, LogMessages], Floats]:
             own, q = batch.nodes(sample), messages.edges
-            result[sample], nodes[own] = messages.log_partition, messages.nodes
+            nodes[own] = messages.nodes
             if not summed:
                 edges[own] = q
             return (sample, messages), batch.weight(sample) * q.sum(axis=0)
 
-        tasks, redone = batch.infer(work, redo, n_threads)
+        log_partition, tasks, redone = batch.infer(work, redo, n_threads)
         scaled_edges = np.zeros((n_labels, n_labels))
         for _, total in tasks:
             scaled_edges += total
@@ -125,7 +123,7 @@ class Linearisation:
             for _, total in redone:
                 edges += total
         in_log_space = tuple(item for item, _ in redone) if keep else ()
-        moments = ChainMoments(result, nodes, edges)
+        moments = ChainMoments(log_partition, nodes, edges)
         return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
