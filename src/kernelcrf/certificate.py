@@ -109,7 +109,8 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
     """Return the greater of two lower bounds of the minimum: the bound at a point, and the bound one Newton step ahead.
 
-    Near the optimum, the second is close to the minimum; far from the optimum, it may be the lower one.
+    Near the optimum, the bound one step ahead is close to the minimum. Far from the optimum, it may be lower than the
+    bound at the point.
 
     tol : relative tolerance of the conjugate gradient method, which computes the Newton step.
     """

@@ -171,7 +171,10 @@ class Objective:
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the product of v with the approximation (30) of the Hessian, without covariances between cliques."""
+        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
+
+        It keeps covariances within cliques and omits covariances between cliques.
+        """
         total = self.sum(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, self.engine.n_jobs))
         return total + self.layout.times_lam(v)
 

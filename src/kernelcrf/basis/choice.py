@@ -32,7 +32,10 @@ PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as
 
 @validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
-    """Return `rule`, or the rule of this name; "auto" chooses by the kernel and by whether the inputs are sparse."""
+    """Return the rule called `rule` with its default settings, or `rule` itself if it is an object.
+
+    "auto" chooses the rule by the kernel and by whether the inputs are sparse.
+    """
     if not isinstance(rule, str):
         return rule
     if rule == "auto":

@@ -43,12 +43,18 @@ class Distinct:
         return len(self.index)
 
     def expand(self, rows: Array) -> Array:
-        """Return one row per token, given one row per distinct input; `rows` itself if all inputs are distinct."""
+        """Return one row per token, given one row per distinct input.
+
+        If all inputs are distinct, return `rows` itself.
+        """
         _check_rows(rows, self.U, "distinct input")
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """Return the sum of the rows of each distinct input's tokens; `rows` itself if all inputs are distinct."""
+        """Return one row per distinct input, the sum of the rows of its tokens, given one row per token.
+
+        If all inputs are distinct, return `rows` itself.
+        """
         _check_rows(rows, self.N, "token")
         if self.U == self.N:
             return rows
@@ -124,10 +130,10 @@ def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
 
 @compiled
 def _match(values: Array, bits: Array, columns: Array, offsets: Array) -> tuple[Places, Places]:
-    """Return the distinct row of each row, and the first row of each distinct row.
+    """Number the distinct rows; return the number of each row, and the first row that has each number.
 
-    Row t has the entries offsets[t] to offsets[t + 1] - 1 of `values`, whose bits are `bits`. If the matrix is dense,
-    `columns` is empty.
+    Row t has the entries offsets[t] to offsets[t + 1] - 1 of `values` and `columns`; `columns` is empty if the matrix
+    is dense. `bits` are the bits of `values` as integers, from which hashes are computed.
     """
     N, has_columns = len(offsets) - 1, len(columns) > 0
     size, U = 1, 0

@@ -4,7 +4,8 @@ With landmarks B and the factor `K_BB = R R'` of their kernel matrix, the featur
 `F(x) = k(x, B) R^-T`. The norm of a function in the span of the landmarks is then the Euclidean norm of its weights
 (Corollary 8). For the linear kernel, the features are the inputs themselves.
 
-Features of training inputs and of new inputs are computed in the same way, with the memory that `factor` states.
+Features of training inputs and of new inputs are computed in the same way. The docstring of `factor` says how much
+memory this needs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class PrimalMap:
         return check_columns(X, self.n)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the map as values for JSON and named arrays (there are none), which `from_arrays` reads."""
+        """Return the map as a dict for JSON, which `from_arrays` reads, and an empty dict: there are no arrays."""
         return {"map": "primal", "n": self.n}, {}
 
 
@@ -61,14 +62,17 @@ class WhitenedMap:
         return Panels.of(self.kernel, self.landmarks, self.R, 0)
 
     def transform(self, X: Inputs, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
-        """Return the features of any inputs, one row per row of X, computed in float64 and then rounded."""
+        """Return the features of any inputs, with one row per row of X and one column per landmark.
+
+        The features are computed in float64, and rounded to the dtype of the landmarks.
+        """
         X = check_columns(X, self.landmarks.shape[1])
         F, panels = np.empty((X.shape[0], self.n), self.landmarks.dtype), self._panels
         engine.map(lambda rows: panels.fill(X[rows], F[rows]), row_blocks(X.shape[0]))
         return F
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the map as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the map as a dict for JSON and a dict of named arrays; `from_arrays` reads both."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}

@@ -104,7 +104,10 @@ def check_scores(s: Array) -> Array:
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:
-    """Convert weights W of features to weights of kernel values; for the linear kernel, of the inputs."""
+    """Convert weights W of features to weights of kernel values.
+
+    For the linear kernel, the features are the inputs, and W does not change.
+    """
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))
     A = solve_triangular(features.R.astype(np.float64), W.astype(np.float64), trans="T", lower=True)

@@ -45,9 +45,10 @@ class Rows(ABC):
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * sum.
+        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * total.
 
-        If shares are uniform in [0, 1), inputs are drawn with probabilities proportional to their residuals.
+        The total is the sum of all residuals. If shares are uniform in [0, 1), inputs are drawn with probabilities
+        proportional to their residuals.
         """
 
     @abstractmethod
@@ -85,7 +86,7 @@ class Rows(ABC):
 
     @abstractmethod
     def recompute(self, n: int) -> None:
-        """Recompute the residuals from the first n features, because their updates add up rounding errors."""
+        """Recompute the residuals from the first n features, because each update has added rounding errors."""
 
 
 class Growth(Rows):
@@ -163,7 +164,10 @@ class Growth(Rows):
             return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
-        """Append inputs as landmarks, without those that depend on others; return the number of new landmarks."""
+        """Append inputs as landmarks; return the number of new landmarks.
+
+        Inputs that depend linearly (in feature space) on the landmarks or on each other are left out.
+        """
         atoms = self.inputs(indices)
         F_A = self.features(indices, self.n) if self.dtype == np.float64 else self._compute_features(atoms)
         taken = indices[self._append(atoms, F_A)]
@@ -173,7 +177,10 @@ class Growth(Rows):
         return len(taken)
 
     def append_points(self, points: Array) -> int:
-        """Append points, which need not be inputs, as landmarks, as `append_inputs` does."""
+        """Append points, which need not be inputs, as landmarks; return the number of new landmarks.
+
+        Points that depend linearly (in feature space) on the landmarks or on each other are left out.
+        """
         order = self._append(points, self._compute_features(points))
         self._indices = None
         return len(order)

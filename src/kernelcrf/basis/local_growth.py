@@ -15,8 +15,9 @@ from kernelcrf.kernels.inputs import InputKernel
 class InputRows(Rows):
     """Inputs X in the memory of this process, one per row.
 
-    diagonal, residual : k(x, x) and k(x, x) - |F_x|^2 of each input.
-    F : the features of each input for the landmarks so far, with memory for `capacity` columns.
+    diagonal : k(x, x) of each input x.
+    F : the features F_x for the landmarks so far, one row per input, with memory for `capacity` columns.
+    residual : k(x, x) - |F_x|^2 of each input x.
     """
 
     def __init__(self, kernel: InputKernel, X: Inputs, capacity: int, engine: LocalEngine) -> None:

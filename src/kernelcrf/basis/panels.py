@@ -37,7 +37,10 @@ class Panels:
 
     @classmethod
     def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
-        """Return panels for the landmarks `atoms`, which come after `start` earlier landmarks; R has all of them."""
+        """Return panels for the landmarks `atoms`, which come after `start` earlier landmarks.
+
+        R : the factor of the kernel matrix of all landmarks, also of the earlier ones.
+        """
         edges, R = range(start, len(R), PANEL), R.astype(np.float64, copy=False)
         inverses = tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges)
         return cls(kernel, in_double(atoms), R, start, inverses)

@@ -60,7 +60,10 @@ def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
 
 
 def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
-    """Return an order of elimination, and each node's neighbours when it was eliminated; change `neighbours`."""
+    """Return an order of elimination, and the neighbours that each node had when it was eliminated.
+
+    `neighbours` is changed in place.
+    """
     keys = [_key(neighbours, v) for v in range(len(neighbours))]
     heap = [(key, v) for v, key in enumerate(keys)]
     heapq.heapify(heap)

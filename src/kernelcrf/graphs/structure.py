@@ -114,7 +114,7 @@ class Chains:
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
         """Split the sequences `low` to `high` - 1 into runs, and yield the first sequence and the end of each run.
 
-        A run has at most `n_nodes` tokens, or a single sequence.
+        A run has at most `n_nodes` tokens, unless it is a single longer sequence.
         """
         high = self.n_samples if high is None else high
         while low < high:
@@ -242,7 +242,10 @@ class Graph:
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return the column of the table entry that each row of labels selects for each clique."""
+        """Return the column of the table entry that the labels select for each clique.
+
+        labels : one column per node, and any number of rows. The result has as many rows, and one column per clique.
+        """
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():
             shape = self.shape(name)

@@ -71,7 +71,10 @@ class Batch:
         return batch
 
     def _check_values(self) -> None:
-        """Raise if a score, or a transition that is used, is NaN or +inf."""
+        """Raise if a score or a transition is NaN or +inf.
+
+        Transitions into the first token of a sequence are never used and therefore not checked.
+        """
         if not self.scores.max(initial=-np.inf) < np.inf:
             node, label = np.argwhere(~(self.scores < np.inf))[0]
             raise ValueError(
@@ -113,7 +116,10 @@ class Batch:
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """Call `function` with the blocks of each task, in up to `n_threads` threads; return the results in order."""
+        """Call `function` once per task, in up to `n_threads` threads, with an iterator over the blocks of the task.
+
+        Return the results in the order of the tasks.
+        """
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
         block_nodes = min(max(BLOCK_VALUES // values, 1), MOST_BLOCK_NODES)

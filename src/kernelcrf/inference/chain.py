@@ -42,7 +42,10 @@ def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 
 
 def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Array:
-    """Return p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token, which is zero at first tokens."""
+    """Return the probabilities p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token.
+
+    The matrix of the first token of each sequence is zero.
+    """
     batch = Batch.of(scores, transitions, chains)
     return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
 
@@ -76,7 +79,10 @@ def entropy(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *
 def labelling_scores(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, labels: npt.ArrayLike
 ) -> Floats:
-    """Return the total score of each sequence's `labels`: (N,) integers, the column of `scores` for each token."""
+    """Return the total score of the given labels for each sequence.
+
+    labels : (N,) integers, the column of `scores` that is the label of each token.
+    """
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
     if y.shape != (chains.n_nodes,) or not np.issubdtype(y.dtype, np.integer):

@@ -41,7 +41,7 @@ from kernelcrf.inference.loss import Curvature, GraphMoments, InfeasibleSampleEr
 from kernelcrf.inference.tree_program import Program
 
 MOST_ENTRIES = 2**25
-"""The largest size of a sample's tree for exact inference: the number of labelings, summed over its cliques."""
+"""The largest size of a sample's tree for exact inference: the number of labellings, summed over its cliques."""
 TASKS = 64
 
 
@@ -180,9 +180,9 @@ class Exact:
         return labels, totals
 
     def k_best(self, scores: Array, k: int) -> list[tuple[Labels, Floats]]:
-        """Return the k best labelings and their scores, best first, for each row of `scores`.
+        """Return the k best labellings and their scores, best first, for each row of `scores`.
 
-        A row has fewer than k results if fewer labelings are allowed. The graph must belong to a single sample.
+        A row has fewer than k results if fewer labellings are allowed. The graph must belong to a single sample.
         """
         if k < 1:
             raise ValueError(f"k={k!r}: expected the number of labelings to return, at least 1")

@@ -35,7 +35,8 @@ class Forest:
 class Cover:
     """A pairwise graph and spanning forests that together contain all of its E edges.
 
-    Properties `message_...` have two parts: for the messages into the first nodes of the edges, and into the second.
+    Each property `message_...` has two columns or two arrays. The first is for the messages into the first nodes of the
+    edges, the second is for the messages into their second nodes.
 
     entries : (n_entries,), the column of each entry of the graph's tables.
     edge_nodes : (E, 2), the two nodes of each edge.
@@ -116,7 +117,10 @@ class Cover:
         return nodes, np.compress(~is_node, tables, axis=1)
 
     def mean_marginals(self, found: list[Floats]) -> Floats:
-        """Average marginals over the forests that contain the node or edge; return them in the order of the tables."""
+        """Average marginals over the forests; return them in the order of the graph's tables, (m, n_entries).
+
+        found : the marginals on each forest. Those of a node or an edge are averaged over the forests that contain it.
+        """
         rows = np.zeros((len(found[0]), len(self.shares)))
         for forest, part in zip(self.forests, found, strict=True):
             rows[:, forest.entries] += part
@@ -148,7 +152,10 @@ def _runs(rows: Array) -> Iterator[tuple[int, int]]:
 
 
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
-    """Return the edges of spanning forests; each forest takes those edges first that the earlier ones used least."""
+    """Return the edge indices of spanning forests that together contain all edges.
+
+    Each forest takes those edges first that the earlier forests used least.
+    """
     used = np.zeros(len(edges), np.int64)
     found: list[Ints] = []
     while not found or (used == 0).any():

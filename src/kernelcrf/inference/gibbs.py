@@ -77,9 +77,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Yield labels and the table entries they select after each sweep that follows the burn-in.
+        """Run Gibbs sweeps; after each sweep that follows the burn-in, yield labels and the table entries they select.
 
-        The distributions that these labels are drawn from are added to `means`, if it is given.
+        If `means` is given, the distributions from which these sweeps draw the labels are added to it.
         """
         graph, nothing, shape = self.graph, np.empty((len(tables), 0)), (len(tables), self.graph.n_nodes)
         labels = rng.integers(graph.cards, size=shape).astype(np.int32)
@@ -92,7 +92,10 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Draw labels, one draw per `thin` sweeps after the burn-in, as an array (m, n_draws, number of nodes)."""
+        """Draw labels by Gibbs sampling; return an array of shape (m, n_draws, number of nodes).
+
+        Every `thin`-th sweep after the burn-in gives one draw.
+        """
         tables = np.ascontiguousarray(tables, np.float64)
         draws = np.empty((len(tables), n_draws, self.graph.n_nodes), np.int32)
         sweeps = self._sweeps(tables, rng, None)
@@ -103,7 +106,7 @@ class Gibbs:
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
         """Estimate the marginals of the graph's cliques from samples.
 
-        Marginals of single nodes are means of the distributions that their labels are drawn from, those of larger
+        Marginals of single nodes are means of the distributions that their labels are drawn from. Marginals of larger
         cliques are frequencies of the drawn labels. The log-partition is NaN, because it is not estimated.
         """
         tables, starts = np.ascontiguousarray(tables, np.float64), self.graph.node_starts

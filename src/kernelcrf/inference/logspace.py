@@ -83,7 +83,10 @@ class LogMessages:
         return float(entr(self.nodes[:1]).sum() - rel_entr(q, q.sum(axis=2, keepdims=True)).sum())
 
     def sample(self, uniform: Array, labels: Array) -> None:
-        """Write random labels into `labels`, one row per token, given uniform random numbers in the same shape."""
+        """Draw labels from the last token to the first, and write them into `labels`, one row per token.
+
+        uniform : random numbers between 0 and 1, in the shape of `labels`.
+        """
         loops.sample(self.w, self.tied, self.la, uniform, labels)
 
     def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
@@ -95,7 +98,10 @@ class LogMessages:
 
 
 def _normalise(logarithms: Floats) -> Floats:
-    """Return exp(logarithms) divided by its sum per token; rounding of huge scores would let the sum differ from 1."""
+    """Return exp(logarithms), divided by its sum for each token.
+
+    Without the division, the sum would differ from 1 if scores are huge, because of rounding.
+    """
     axes = tuple(range(1, logarithms.ndim))
     p = np.exp(logarithms - logarithms.max(axis=axes, keepdims=True, initial=-np.inf))
     return np.asarray(p / p.sum(axis=axes, keepdims=True))

@@ -82,7 +82,11 @@ class Loopy:
         return Cover.of(self.graph)
 
     def _reparametrise(self, tables: Array, n_threads: int, of: str) -> Floats:
-        """Update the messages of the last call with the same `of`; return the scores b and c that they define."""
+        """Update the messages; return the scores that they define: b for all nodes, followed by c for all edges.
+
+        Sweeps start from the messages of the last call with the same name `of`. They stop when the messages have
+        converged, or after `max_sweeps`.
+        """
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
         b, c = cover.spread(tables)
         c /= np.repeat(cover.rho, cover.edge_sizes)

@@ -57,7 +57,7 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class GraphMoments:
-    """Log-partitions and marginals, for each row of tables.
+    """Log-partitions and marginals, computed from tables of shape (m, n_entries).
 
     log_partition : (m, n_samples), one number per sample.
     cliques : (m, n_entries), the marginals of the graph's cliques, in the order of the tables.
@@ -124,7 +124,10 @@ def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
 
 
 def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
-    """Return each node's likeliest label; `nodes` has the probabilities of the labels, node after node, in m rows."""
+    """Return the most probable label of each node, with one row per row of `nodes` and one column per node.
+
+    nodes : the probabilities of the labels. Each row has those of the first node, then those of the second, and so on.
+    """
     columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
     return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
 
@@ -144,7 +147,10 @@ def loss_of(
     curvature: Curvature | None,
     n_threads: int,
 ) -> Loss:
-    """Return the loss of labels and its gradient, given `model` at the same tables; missing labels are summed over."""
+    """Return the loss of labels and its gradient. Missing labels are summed over.
+
+    model : log-partitions and marginals, which inference has computed from the same tables.
+    """
     graph = inference.graph
     if (labels == MISSING).any():
         target = inference.moments(clamp_labels(graph, tables, labels), n_threads)

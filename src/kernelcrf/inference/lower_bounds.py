@@ -74,7 +74,10 @@ def _incidence(cover: Cover) -> tuple[Ints, Ints]:
 
 
 def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
-    """Make the marginals of edges agree with those of their nodes; return all marginals and their entropy H_rho."""
+    """Correct the marginals of edges so that they agree with the marginals of their nodes.
+
+    Return all marginals (m, n_entries) and their entropy H_rho (m, n_samples), which the module docstring defines.
+    """
     graph, cliques = cover.graph, marginals.copy()
     starts = graph.node_starts
     nodes = np.tile(np.repeat(1.0 / graph.cards, graph.cards), (len(marginals), 1))

@@ -40,7 +40,7 @@ EDGE_RANGE, NODE_RANGE, MESSAGE_RANGE = 200.0, 250.0, 250.0
 
 
 def padded_width(n_labels: int) -> int:
-    """Return the row length of messages: n_labels, from 16 labels on rounded up to a multiple of 8 for SIMD."""
+    """Return the row length of messages: n_labels, rounded up to a multiple of 8 for SIMD if it is at least 16."""
     return n_labels if n_labels < 16 else -(-n_labels // 8) * 8
 
 
@@ -147,7 +147,11 @@ class ScaledMessages:
 
     @classmethod
     def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
-        """Compute forward messages; fill the entries of the block in `log_partition` and `failed` of the batch."""
+        """Compute the forward messages of a block.
+
+        `log_partition` and `failed` have one entry per sequence of the whole batch; the entries of the block are
+        filled.
+        """
         edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
         shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
         alpha, u, highest = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(len(scores), dtype)
@@ -163,14 +167,18 @@ class ScaledMessages:
         return cls(block, edges, alpha, u, failed)
 
     def backward(self, nodes: Array) -> None:
-        """Compute the backward messages in place, and fill the rows of the block in the node marginals of the batch."""
+        """Compute the backward messages in place.
+
+        nodes : the node marginals of the whole batch; the rows of the block are filled.
+        """
         edges, own = self.edges, nodes[self.block.nodes]
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 
     def sum_edges(self, left: Array, right: Array) -> Floats:
         """Return e times the weighted sum over tokens t of the outer products of left[t - 1] and right[t].
 
-        `right` is zero at first tokens. For the messages alpha and v, this is the sum of the edge marginals.
+        Here e are the edge potentials, which all tokens share, and a token has the weight of its sequence. `right` is
+        zero at first tokens. If `left` is alpha and `right` is v, this is the sum of the edge marginals.
         """
         block, n_labels = self.block, self.block.scores.shape[1]
         if block.weights is not None:

@@ -28,7 +28,7 @@ class Program:
 
     n_values : the number of entries of all tables: of the graph, of the tree's cliques, and of intermediate sums.
     n_tree : the number of entries of the tables of the tree's cliques.
-    widest : the largest number of labelings of a separator.
+    widest : the largest number of labellings of a separator.
     steps, index : the additions of tables and the index maps that they use, as in the module docstring.
     cliques : (n_cliques, 7), one row per clique of the tree, explained in `loops.clique_tree`.
     homes : one row (clique, stride, card) per node. If the entry e of this clique's table is chosen, the node has the
@@ -99,7 +99,11 @@ class _Assembly:
             self._add(whole, total)
 
     def index_map(self, onto: Scope, source: Scope) -> int:
-        """Return the start of the map from each labelling of the nodes `onto` to an entry of a table over `source`."""
+        """Return the start of an index map, which is created if it does not exist yet.
+
+        For each labelling of the nodes `onto`, the map gives the entry of a table over the nodes `source`, which are a
+        subset of `onto`.
+        """
         shape = tuple(self.cards[v] for v in onto)
         axes = tuple(onto.index(v) for v in source)
         if (shape, axes) not in self.known:

@@ -116,7 +116,10 @@ class InputKernel:
         return out
 
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
-        """Return a function (X, out) that writes `gram(X, Y)` into `out`, faster for many X of the given dtype."""
+        """Return a function (X, out) that writes `gram(X, Y)` into `out`.
+
+        For many matrices X, this function is faster than `gram`. All must have the given dtype.
+        """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
             return lambda X, out: self.gram(X, Y, out=out)
@@ -138,8 +141,9 @@ class InputKernel:
     def hyperparameters(self) -> tuple[Floats, Floats]:
         """Return the logarithms of the hyperparameters, and of their bounds as one row (low, high) per hyperparameter.
 
-        A Gaussian process kernel defines both. A kernel chosen by name has only gamma, if it is a number, with the
-        bounds gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Other kernels have no hyperparameters.
+        A Gaussian process kernel defines both. A kernel chosen by name has gamma as its only hyperparameter if it
+        depends on gamma and gamma is a number. The bounds are then gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Other
+        kernels have no hyperparameters.
         """
         if isinstance(self.kernel, gp.Kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
@@ -242,7 +246,10 @@ def _describe(value: object) -> object:
 
 
 def _build(value: UserData) -> UserData:
-    """Return what `_describe` described; only classes of sklearn.gaussian_process.kernels are allowed."""
+    """Convert the result of `_describe` back to the kernel or the parameter that it describes.
+
+    Raise ValueError if the class of a kernel is not in sklearn.gaussian_process.kernels.
+    """
     if isinstance(value, list):
         return [_build(item) for item in value]
     if not isinstance(value, dict):

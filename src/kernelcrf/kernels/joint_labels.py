@@ -136,5 +136,8 @@ class Product(LabelMap):
 
 
 def interactions(*cards: int) -> Product:
-    """Return a kernel for effects of all nodes together, without effects of fewer; node v has cards[v] labels."""
+    """Return a kernel of joint labels for effects of all nodes together; effects of fewer nodes are excluded.
+
+    cards : the number of labels of each node.
+    """
     return Product(tuple(Contrasts(L) for L in cards))

@@ -103,7 +103,7 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
 
 
 def as_dense(X: Inputs, who: str) -> Array:
-    """Return X, or raise TypeError if X is sparse; `who` is the kernel in the message."""
+    """Return X, or raise TypeError if X is sparse; `who` is the name of the kernel for the error message."""
     if is_sparse(X):
         others = ", ".join(name for name, kernel in NAMED.items() if kernel.takes_sparse)
         raise TypeError(

@@ -45,7 +45,10 @@ def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
-    """Return a function (X, out) that does what `fill_rbf` does, but is faster, for many dense X of this dtype."""
+    """Return a function (X, out) that writes the Gram matrix of X and Y into `out`, for dense X of this dtype.
+
+    For many matrices X, this function is faster than `fill_rbf`.
+    """
     # The centre is rounded to the precision of X, so that X and Y shift by the same amount.
     centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
     right = _fold(Y, centre, gamma, 1)

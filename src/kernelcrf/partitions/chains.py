@@ -70,7 +70,7 @@ class ChainPartition(RowPartition):
         return np.asarray(rows * weights.reshape(-1, *(1,) * (rows.ndim - 1)), rows.dtype)
 
     def has_edges(self, layout: Layout) -> bool:
-        """Return whether steps matter: there is a term of steps, or labels are constrained or partly missing."""
+        """Return whether inference uses steps: a term scores them, or labels are constrained or partly missing."""
         templates = any(term.cliques == STEPS for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
@@ -286,7 +286,10 @@ class ChainPartition(RowPartition):
         )
 
     def cut(self) -> list[ChainPartition]:
-        """Divide the sequences into partitions for threads; into one if features are sparse or shared by tokens."""
+        """Divide the sequences into partitions, so that threads can process them at the same time.
+
+        If features are sparse or several tokens share them, the result is a single partition with all sequences.
+        """
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
         n_nodes = max(-(-self.chains.n_nodes // MOST_PARTITIONS), LEAST_NODES)

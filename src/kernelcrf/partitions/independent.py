@@ -4,8 +4,9 @@ With the scores s_t of the labels at token t, the log-partition, the probabiliti
 
     log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>).
 
-Without terms of steps, the tokens of a chain are independent, and the scores of steps are an empty array. This is how a
-classifier treats its rows. Time and memory grow with the number of labels, not with its square.
+If no term scores steps, which are pairs of neighbouring tokens, then the tokens of a chain are independent, and the
+scores of steps are an empty array. This is how a classifier treats its rows. Time and memory grow with the number of
+labels, not with its square.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a 
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
-    """Return `solver` or the solver with this name; "auto" is Dual if it can minimise the objective, else LBFGS."""
+    """Return the solver with this name, or `solver` itself if it is an object.
+
+    "auto" selects Dual if it can minimise the objective, and LBFGS otherwise.
+    """
     SOLVER.check("solver", solver)
     if not isinstance(solver, str):
         return solver

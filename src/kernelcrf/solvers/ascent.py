@@ -29,10 +29,10 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 @compiled
 def memory(offsets, width, n_steps):
-    """Return working memory for inference on one sequence after the other.
+    """Return arrays for the results of inference on one sequence, which the next sequence overwrites.
 
-    These are the offsets of a single sequence, highest scores, shift, e, e_T, u and alpha, as in `inference.scaled`,
-    log Z, and whether the scores differ too much for `inference.scaled`.
+    Their order is: the offsets of the sequence; highest, shift, e, e_T, u and alpha, as in `inference.scaled`; log Z;
+    failed, which is True if the scores differ too much for `inference.scaled`.
     """
     longest, square = 0, width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
@@ -45,10 +45,11 @@ def memory(offsets, width, n_steps):
 
 @compiled
 def sum_forward(a, b, legal, work):
-    """Compute the potentials, the forward messages and log Z of one sequence in the working memory `work`.
+    """Compute the potentials, the forward messages and log Z of one sequence.
 
     a, b : the scores of labels and of steps. b may be empty if the sequence has one token.
     legal : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
+    work : the arrays of `memory`, to which the results are written.
     """
     first, last, steps = legal
     offsets, highest, shift, e, _, u, alpha, log_z, failed = work
@@ -118,7 +119,10 @@ def infer(a, b, legal, work, p, q):
 
 @compiled
 def moments(offsets, width, legal, a, b, p, q, entropies):
-    """Compute the marginals and entropies of all sequences; return for how many the messages cannot be scaled."""
+    """Compute the marginals and entropies of all sequences, given the scores a of labels and b of steps.
+
+    Return the number of sequences whose scores differ too much for `inference.scaled`.
+    """
     n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
     _, _, _, e, _, _, _, _, failed = work
     q_i = np.empty_like(e[0])

@@ -84,7 +84,10 @@ class Dual:
 
     @staticmethod
     def suits(objective: Objective) -> bool:
-        """Return whether labels are observed, features sparse, label kernels "delta" and steps without inputs."""
+        """Return whether this solver can minimise the objective.
+
+        It needs observed labels, sparse features, label_kernel="delta" and transitions that do not depend on inputs.
+        """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
@@ -108,7 +111,10 @@ class Dual:
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run passes until the gap is small enough; evaluate the objective only when it probably is."""
+        """Run passes over the sequences until the gap between objective and dual is small enough; return the status.
+
+        The objective is evaluated after the passes in REPORTS, and when the gap is probably within the tolerance.
+        """
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
             return LBFGS().solve(start, progress)
@@ -172,7 +178,10 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Return the point near the observed labels, or at `start` if D is larger; None if messages do not scale."""
+        """Return the first point of the ascent, or None if its scores differ too much for scaled messages.
+
+        It is near the observed labels, or at theta = `start` if the dual objective is larger there.
+        """
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
         if np.any(start):
@@ -181,7 +190,7 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return the point whose alpha has the scores s and w, or None if messages cannot be scaled."""
+        """Return the point whose alpha has the scores s and w, or None if they differ too much for scaled messages."""
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)

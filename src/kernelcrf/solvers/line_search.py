@@ -55,7 +55,11 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
 
 
 def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:
-    """Return whether the objective decreases by more than `noise`, or is equal and its lower bound increases."""
+    """Return whether `at` is better than `start`.
+
+    It is better if the objective decreases by more than `noise`, or if it increases by at most `noise` and its lower
+    bound increases.
+    """
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 
 

@@ -49,7 +49,11 @@ def solve_cg(
 
 
 def lower_factor(M: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
-    """Return the lower Cholesky factor of M + tau I; `dtype` is the precision of the numbers that M comes from."""
+    """Return the lower Cholesky factor of a symmetric matrix M.
+
+    If M is not positive definite because of rounding, a multiple tau of the identity is added to it. The first tau is
+    proportional to the precision of `dtype`, the dtype of the numbers that M was computed from.
+    """
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):
         try:

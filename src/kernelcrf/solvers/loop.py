@@ -171,7 +171,12 @@ class Progress:
 
     @property
     def solved(self) -> bool:
-        """Return whether the gap, plus the rounding error if this is smaller, is within the tolerance."""
+        """Return whether the gap is within the tolerance.
+
+        If the objective is convex and its rounding error is within the tolerance, this error is first added to the gap.
+        A larger rounding error is not added: if the gap alone is within the tolerance, the run ends, and `solution`
+        reports "stalled".
+        """
         if self.best is None or not self.objective.is_convex or self.history[-1].relative_gap > self.tol:
             return self.history[-1].relative_gap <= self.tol
         allowed, noise = self.tol * abs(self.best.value), self.objective.noise(self.best)
@@ -183,7 +188,12 @@ class Progress:
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return the best point with its certificate; check "optimal", which may become "stalled" or "stationary"."""
+        """Return the best point with its certificate.
+
+        If `status` is "optimal", it is checked. For a convex objective, it becomes "stalled" if the gap plus the
+        rounding error exceeds the tolerance. If the objective is not convex, it becomes "stationary", or "stalled" if
+        the gap exceeds the tolerance.
+        """
         if self.best is None:
             raise KeyboardInterrupt
         noise, size = self.objective.noise(self.best), abs(self.best.value)

@@ -170,7 +170,10 @@ class Subspace(Solver):
         return descend(self, start, progress, curvature=True, wolfe=0.5)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return a Newton direction that changes only the term with the largest bound, and the number of passes."""
+        """Return a Newton direction that changes only the term with the largest bound, and the number of passes.
+
+        The bound says by how much changing a term can lower the objective.
+        """
         bounds = objective.layout.squared_dual_norms(at.gradient)
         part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]
 

@@ -142,14 +142,20 @@ class Preconditioning:
 
 
 def _over_weights(term: Term, of_labels: Floats) -> Floats:
-    """Return one column per weight: the labels' own, or their mean times the norm of a label kernel that mixes them."""
+    """Convert an array with one column per label to one column per weight.
+
+    If the label kernel is not the identity, all columns get the mean over labels times the norm of the label kernel.
+    """
     if term.k_y.is_identity:
         return of_labels
     return np.repeat(of_labels.mean(axis=-1, keepdims=True) * term.k_y.norm, term.k_y.rank, axis=-1)
 
 
 def has_single_nodes(objective: Objective) -> bool:
-    """Return whether every sample is a token, scored by one term with dense features and label_kernel="delta"."""
+    """Return whether every sample is a single token, scored by exactly one term of tokens.
+
+    The term must have dense features and label_kernel="delta".
+    """
     nodes = [term for term in objective.layout.terms if term.cliques == TOKENS]
     for partition in objective.partitions:
         if not isinstance(partition, ChainPartition) or partition.chains.lengths.max(initial=0) > 1:
@@ -158,9 +164,10 @@ def has_single_nodes(objective: Objective) -> bool:
 
 
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
-    """Return the term's name and the Hessian of the loss for samples that are single tokens, or None for others.
+    """Return the Hessian of the loss for samples that are single tokens, or None if `has_single_nodes` is False.
 
-    The Hessian has one block F' diag(omega p_l ([l = k] - p_k)) F for each pair of labels l, k.
+    The result is the name of the term, and one block F' diag(omega p_l ([l = k] - p_k)) F for each pair of labels l, k.
+    F are the features, omega the sample weights, and p_l the probabilities of label l.
     """
     if not has_single_nodes(objective):
         return None
@@ -187,7 +194,10 @@ def _mass(objective: Objective, term: Term) -> float:
 
 
 def _sum_partitions(objective: Objective, at: Evaluation | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the sum of function(*arguments, partition, state) over all partitions, with their states at `at`."""
+    """Return the sum of function(*arguments, partition, state) over all partitions.
+
+    The state of each partition comes from the evaluated point `at`. It is None if `at` is None.
+    """
     bound = partial(function, *arguments)
     return objective.sum(lambda k: objective.partitions[k].total(bound, None if at is None else at.parts[k]))
 
@@ -210,7 +220,7 @@ def _spread_gram(term: Term, label: int, partition: RowPartition, local: Partiti
 
 
 def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return the diagonals of the matrices of `_spread_gram`, one column per label."""
+    """Return the diagonal of the matrix that `_spread_gram` computes for each label, one column per label."""
     return partition.features[term.name].squares_transposed_times(partition.spread(term, local))
 
 

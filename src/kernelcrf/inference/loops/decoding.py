@@ -90,7 +90,10 @@ def merge(values, into, heads, out, came):
 
 @compiled
 def k_best(scores, w, tied, k, labelings, best):
-    """Write the k best labelings of one sequence and their scores into `labelings` and `best`; return their number."""
+    """Write the k best labelings of one sequence into `labelings` and their scores into `best`, best first.
+
+    Return the number of labelings, which is below k if fewer are allowed.
+    """
     n_nodes, n_labels = scores.shape
     came = np.empty((n_nodes, n_labels, k), np.int64)
     values, previous = np.full((n_labels, k), -np.inf), np.empty((n_labels, k))

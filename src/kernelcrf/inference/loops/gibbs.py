@@ -14,7 +14,10 @@ from kernelcrf.engines.compiled import compiled
 
 @compiled
 def conditional(v, label, card, tables, chosen, starts, uses, p):
-    """Write the probabilities of node v's labels into p; return the log-sum-exp of the scores of these labels."""
+    """Write the probabilities of the labels of node v, given the labels of all other nodes, into p.
+
+    Return the log-sum-exp of the scores of these labels, which is -inf if all of them are forbidden.
+    """
     for x in range(card):
         p[x] = 0.0
     for k in range(starts[v], starts[v + 1]):
@@ -39,7 +42,10 @@ def conditional(v, label, card, tables, chosen, starts, uses, p):
 
 @compiled
 def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
-    """Draw a new label for every node in turn, and add its distribution to `means`, if it has columns."""
+    """Draw a new label for every node in turn, given the labels of all other nodes.
+
+    If `means` has columns, the distributions that the labels are drawn from are added to it.
+    """
     p = np.empty(cards.sum())
     for i in range(len(labels)):
         at = 0

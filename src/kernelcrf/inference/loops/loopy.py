@@ -81,7 +81,10 @@ def _take(new, size, rho, messages, at, beliefs, start):
 
 @compiled
 def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
-    """Update the label probabilities `q` of all nodes until none changes by more than `tol`, at most `most` times."""
+    """Update the label probabilities `q` of one node after the other.
+
+    Stop if no probability changes by more than `tol`, or after `most` updates of all nodes.
+    """
     new = np.empty(nodes[-1])
     for r in range(len(q)):
         moved, done = np.inf, 0
