@@ -114,7 +114,7 @@ def test_damaged_files_raise_and_do_nothing_else(data, tmp_path, count):
         (lambda c: {**c, "labels": {"kind": "i", "classes": [0, 1]}}, "expected"),
         (
             lambda c: {**c, "inputs": {"kind": "dense", "n_features": 10**12}},
-            "the sizes of landmarks, their factor R and inputs differ",
+            "the sizes of the landmarks, of their factor R and of the inputs do not match",
         ),
         (lambda c: {**c, "certificate": {**c["certificate"], "lower_bound": 1e9}}, "is inconsistent"),
         (lambda c: [], "expected a model written by"),

@@ -158,7 +158,7 @@ ONE = Chains.from_lengths([2])
         ([["a", {"b", None}]], {}, ValueError, r"y has None as a label.*in the place of a label or of a set"),
         ([["a", ["b"]]], {}, TypeError, r"label \['b'\] of type list: expected a hashable"),
         ([[["a", "b"]] * 2], {}, TypeError, r"expected a hashable label"),
-        ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has 2 dimensions"),
+        ([np.ones((2, 2))], {}, ValueError, r"y\[0\] has shape"),
         ([{"a", "b"}], {}, TypeError, r"y\[0\] is .* of type set: expected a sequence of labels"),
         ([3], {}, TypeError, r"y\[0\] is of type int.*lengths="),
         (None, {}, ValueError, r"requires y to be passed, but the target y is None"),

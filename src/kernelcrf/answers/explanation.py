@@ -115,9 +115,10 @@ class Explanation:
     nearest: tuple[NearToken, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return a dict of columns with one entry per term, and a last entry for all terms that are not listed.
+        """Return a dict of columns, which have one entry per term.
 
-        The last entry has the sum of their contributions, sequence and token -1, and value and weight NaN.
+        If some terms are not listed, a last entry has the sum of their contributions. Its sequence and token are -1,
+        and its value and weight are NaN.
         """
         columns: dict[str, list[Any]] = {"term": list(self.terms)}
         if self.positions is not None:
@@ -151,7 +152,12 @@ class Explanation:
 def explain(
     model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
 ) -> Explanation:
-    """Explain the score of a label at token t of the sequence x; None means the label that `rule` predicts."""
+    """Explain the score of a label at token t of the sequence x.
+
+    label : the label to explain; None means the predicted label.
+    n_terms : the number of terms to list.
+    rule : how labels are predicted, "viterbi" or "marginal".
+    """
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
     found = model.distribution([x], None, engine)
@@ -199,7 +205,10 @@ def explain(
 
 
 def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
-    """Return names, values and weights of the terms in the scores, values @ weights, of a token; skip zero features."""
+    """Return the names, the values and the weights of the terms in the scores of a token; skip features that are 0.
+
+    The weights have one row per term and one column per label; the scores are values @ weights.
+    """
     if isinstance(model.map, WhitenedMap):
         return model.term_names, _gram(model, row)[0], model.dual_coef
     dense, names = row.toarray()[0] if is_sparse(row) else row[0], model.term_names

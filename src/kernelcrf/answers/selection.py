@@ -62,7 +62,11 @@ def select_sequences(
 
 
 def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) -> Places:
-    """Draw k sequences by random pivots; `scores` and the mean features `phi`, dense or CSR, have one row each."""
+    """Draw k sequences by random pivots, and return their indices in the order of the draws.
+
+    scores : one score per sequence.
+    phi : the mean feature vectors, one row per sequence, dense or CSR.
+    """
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)
     norms = np.sqrt(np.maximum(squares.ravel(), np.finfo(np.float64).tiny))
     q = np.maximum(scores, 0.0)

@@ -44,7 +44,10 @@ class Uncertainty:
 
 
 def average_draws(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
-    """Return the mean of drawn probabilities, [row, label], and the epistemic and aleatoric uncertainty of each row."""
+    """Return the mean of drawn probabilities, and the epistemic and the aleatoric uncertainty of each row.
+
+    draws : arrays of probabilities, with one row per token or row and one column per label.
+    """
     p, within, count = np.zeros(1), np.zeros(1), 0
     for one in draws:
         p, within, count = p + one, within + entr(one).sum(axis=1), count + 1

@@ -22,7 +22,10 @@ from kernelcrf.models.base import KernelModel
 def top_terms(
     model: KernelModel, classes: Sequence[UserData], n: int, positions: Places | None = None
 ) -> dict[str, list[Any]]:
-    """Return a dict of columns: for each label the n largest weights, their features or landmarks, and `positions`."""
+    """Return the n features or landmarks with the largest weights for each label, as a dict of columns.
+
+    positions : the sequence and the token of each landmark, which become columns; or None.
+    """
     names, weights = np.array(model.term_names, object), model.dual_coef
     weights = weights - weights.mean(axis=1, keepdims=True)
     order = np.argsort(-weights, axis=0, kind="stable")[:n]
@@ -37,7 +40,10 @@ def top_terms(
 
 
 def data_frame(caller: str, advice: str, data: UserData, **options: UserData) -> Any:
-    """Return pandas.DataFrame(data, **options); without pandas, raise an error with `caller` and `advice`."""
+    """Return pandas.DataFrame(data, **options); if pandas is not installed, raise an error for the method `caller`.
+
+    advice : what to use if pandas cannot be installed, for the error message.
+    """
     try:
         import pandas as pd
     except ImportError:

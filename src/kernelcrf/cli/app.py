@@ -1,4 +1,4 @@
-"""Define the commands and their options; `run_by` names the module that runs a command."""
+"""Define the commands and their options. The decorator `run_by` names the module that does the work of a command."""
 
 from __future__ import annotations
 

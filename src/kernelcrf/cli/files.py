@@ -27,7 +27,12 @@ ELSEWHERE = "the model has no templates for text"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The model of a file: a ChainCRF or a Pipeline that ends with one, the ChainCRF itself, and templates for text."""
+    """The model of a file.
+
+    estimator : a ChainCRF, or a Pipeline that ends with one.
+    crf : the ChainCRF.
+    templates : templates for text, or None if the file has no templates.
+    """
 
     estimator: Any
     crf: ChainCRF
@@ -45,9 +50,10 @@ class Model:
         return cls(estimator, crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
-        """Return the inputs of the records for `crf`: a list with one entry per record, and None.
+        """Return the inputs of the records for `crf`, and the number of tokens of each record.
 
-        For text, predictions are faster with one sparse matrix of all tokens and the number of tokens of each record.
+        For text, the inputs are one sparse matrix with the tokens of all records, which makes predictions faster. In
+        other cases, the inputs are a list with one entry per record, and None is returned instead of the numbers.
         """
         if self._columns is None or records[0].kind != "text":
             return transform_inputs(self.estimator, inputs(records, self.templates))[1], None
@@ -72,7 +78,10 @@ class Model:
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the records of a file, their inputs for `estimator`, and their labels in the type of the classes."""
+        """Return the records of a file, their inputs for `estimator` and their labels; raise if a record has no labels.
+
+        Labels that are read as text are converted to the type of the model's classes.
+        """
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
         y = [
@@ -83,7 +92,10 @@ class Model:
 
 
 def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:
-    """Return the labels of each record; raise if a record has none, and say what was `expected`."""
+    """Return the labels of each record; raise if a record has no labels.
+
+    expected : the labels that the error message asks for, such as "the true labels".
+    """
     y = []
     for record in records:
         if record.labels is None:
@@ -93,7 +105,10 @@ def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
-    """Return the templates in a file, or default templates, for text like this record; None if it is not text."""
+    """Return the templates in the file `path`, or default templates if `path` is None, for text like this record.
+
+    Return None if the input of the record is not text.
+    """
     if record.kind != "text":
         if path is not None:
             raise FormatError(f"{record.place}: the file has {record.kind}, but --templates need text: drop the option")

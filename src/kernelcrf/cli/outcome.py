@@ -26,7 +26,7 @@ WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def run_by(module: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for a function that declares the options of a command; it adds what the command does.
+    """Return a decorator that makes a command of a function, which only declares the options of the command.
 
     The command calls the function of the same name in `module`, which is imported only then, so that --help is fast.
     Errors and warnings are printed as one line each on standard error.

@@ -38,7 +38,10 @@ def tag(
     n_best: int,
     as_json: bool,
 ) -> None:
-    """Write files or streams with their predicted labels to standard output, or to files in the folder `output`."""
+    """Write the sequences of files or streams, with their predicted labels, to standard output or to a folder.
+
+    output : the folder, which gets one file per file of `data`; None means standard output.
+    """
     data = data or [STDIN]
     forms = ["jsonl" if as_json or format_of(name, format) == "jsonl" else "columns" for name in data]
     targets = _targets(data, forms, output)
@@ -131,7 +134,10 @@ def _predict(
 
 
 def _columns(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
-    """Return the lines of the input with more cells: labels, next best labels, and label:probability per label."""
+    """Return the lines of the input with cells added at their end.
+
+    The cells are the label, the labels of the next best labellings, and one cell label:probability per label.
+    """
     extra: list[Sequence[object]] = [labels.tolist()]
     if best is not None:
         extra += [other.tolist() for other, _ in best[1:]]

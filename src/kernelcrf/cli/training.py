@@ -33,7 +33,9 @@ def fit(
 ) -> None:
     """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
 
-    settings, named : parameters of ChainCRF, from --set NAME=VALUE and from options of their own.
+    dev : a file of held-out sequences that choose C, or None.
+    settings : parameters of ChainCRF as texts NAME=VALUE, from the option --set.
+    named : parameters of ChainCRF that have options of their own.
     """
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])

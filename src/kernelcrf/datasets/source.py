@@ -38,7 +38,11 @@ class Source:
         return {"description": description, "licence": self.licence, "citation": self.citation}
 
     def path(self, folder: Folder, name: str) -> Path:
-        """Return the path of a file in `folder`, or in KERNELCRF_DATA if it is None; a .gz file may be unpacked."""
+        """Return the path of a file of the data set in `folder`, or in KERNELCRF_DATA if `folder` is None.
+
+        If `name` ends in .gz and the file does not exist, look for the unpacked file instead. If there is no such file,
+        raise FileNotFoundError.
+        """
         root = folder if folder is not None else os.environ.get(VARIABLE) or None
         advice = f"Expected layout: {self.layout} The data come from {self.origin}. Nothing is downloaded."
         if root is None:

@@ -113,7 +113,10 @@ class DistributedGrowth(Growth):
         self._change(InputRows.recompute, shared=(n,))
 
     def release(self) -> tuple[Value, Value]:
-        """Return the features of all inputs of each part, and the residuals of those that belong to it, as handles."""
+        """Return two lists with one handle per part.
+
+        The first has the features of all inputs of the part, the second the residuals of the inputs that belong to it.
+        """
         basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
         F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
         return F, self.cluster.each(attrgetter("residual"), self._parts)
@@ -133,7 +136,10 @@ class DistributedGrowth(Growth):
         return self._ask(method, part, places - self._offsets[part], *shared)
 
     def _ask(self, function: Function, part: Places, values: Array, *shared: Value) -> Inputs:
-        """Call a function with each part and its own values (value i is for part[i]); return one row per value."""
+        """Call a function with each part and its values; return one row per value, in the order of `values`.
+
+        part : for each value, the number of the part that it is for.
+        """
         asked = np.unique(part).tolist() or [0]
         own = [values[part == k] for k in asked]
         found = self.cluster.fetch(self.cluster.each(function, [self._parts[k] for k in asked], own, shared=shared))
@@ -188,7 +194,10 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
-    """Return one handle per part, of the indices of the inputs whose digests no earlier part has."""
+    """Return one handle per part, which refers to the indices of the inputs that no earlier part has.
+
+    Two inputs count as equal if their digests are equal.
+    """
     found = cluster.fetch(cluster.each(digests, inputs))
     is_own = np.zeros(sum(map(len, found)), bool)
     is_own[np.unique(np.concatenate(found), return_index=True)[1]] = True

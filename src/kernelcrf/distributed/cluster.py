@@ -46,7 +46,10 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Let the surrounding `with releasing():` block release these handles; an engine calls it for each new handle."""
+    """Let the surrounding `with releasing():` block release these handles at its end.
+
+    An engine calls this function for each handle that it creates.
+    """
     own = _HANDLES.get()
     if own is not None:
         own.update(handles)
@@ -62,7 +65,9 @@ class Cluster(Protocol):
         """
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker, with values, handles or lists of handles; return a handle of the result.
+        """Call a function on a worker and return a handle of the result.
+
+        Arguments may be values, handles, or lists of handles.
 
         place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
         """
@@ -73,7 +78,8 @@ class Cluster(Protocol):
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         """Load each source of data on a worker, and return one handle per source.
 
-        A source is a function without arguments, or a lazy value that the engine can compute, such as a Dask delayed.
+        A source is a function without arguments, or a lazy value that the engine can compute, such as one made by
+        dask.delayed.
         """
 
     def parts_of(self, n_bytes: int, most: int) -> int:

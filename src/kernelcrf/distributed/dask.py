@@ -227,7 +227,10 @@ class DaskEngine(Cluster):
 
 
 def _size_of(value: object) -> int:
-    """Return the size of a value with its attributes: Dask does not count them, and would never move them to disk."""
+    """Return the size of a value in bytes, including its attributes.
+
+    Dask alone does not count attributes. It would treat large objects as small, and never move them to disk.
+    """
     own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, own.values())))
 

@@ -75,7 +75,10 @@ class RunFolder:
         return int(written["sequences"]), int(written["tokens"])
 
     def write(self, name: str, table: ArrowObject, sequences: int, tokens: int) -> None:
-        """Write a table, with the digest of the run and the counts; the file gets its name only when it is complete."""
+        """Write a table to a file, which has its final name only when it is complete.
+
+        The file also records the digest of the run, and the numbers of sequences and tokens.
+        """
         _, pq = arrow()
         note = json.dumps({"run": self.run, "sequences": sequences, "tokens": tokens})
         with arrow_errors(f"{self.path}/{name}", "a file that can be written"), self.whole(name) as partial:

@@ -116,7 +116,10 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
 
 
 def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
-    """Divide items into at most n ranges of neighbours, so that all ranges have about the same number of `tokens`."""
+    """Divide items into at most n ranges of neighbours, so that all ranges have about the same number of tokens.
+
+    tokens : the number of tokens of each item.
+    """
     ends = np.cumsum(tokens)
     middle = (ends - np.asarray(tokens) / 2) / max(float(ends[-1]), 1.0)
     run = np.minimum((middle * n).astype(int), n - 1)

@@ -65,7 +65,10 @@ class DataSummary:
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
-        """Return the summary of one part, whose first sequence is number `first`; raise if its data are invalid."""
+        """Return the summary of one part, or raise if its data are invalid.
+
+        first : the number of the first sequence of the part in the whole data, for error messages.
+        """
         if part.y is None:
             raise ValueError("y is None in a part of the data: expected labels for all sequences")
         if not len(part):
@@ -275,7 +278,10 @@ def _read(
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
-    """Convert parts, whose first sequences have the numbers `firsts`, to arrays, and join them to one part."""
+    """Convert parts to arrays and join them to one part; a worker calls this function.
+
+    firsts : for each part, the number of its first sequence in the whole data.
+    """
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])
     numbers = [first + np.arange(own.n_samples) for (_, own), first in zip(read, firsts, strict=True)]

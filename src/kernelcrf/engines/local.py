@@ -58,7 +58,10 @@ class _Holder:
 
 
 class _OneThread:
-    """Limits BLAS to one thread while a call needs the limit; stays usable if Ctrl-C interrupts it at any line."""
+    """Limits BLAS to one thread while at least one call needs the limit.
+
+    It must stay usable if Ctrl-C interrupts it at any line.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -108,7 +108,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     transitions_ : (L, L), scores of transitions, [from, to].
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
-    landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input; else None.
+    landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
     C_, kernel_ : the prior variance and the input kernel of the fit.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : objective, bounds and status of the fit; with missing labels, "stationary" without a lower bound.

@@ -88,7 +88,7 @@ STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of
 
 
 def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
-    """Return a fitted estimator as values for JSON and named arrays, the content of a model file.
+    """Return a fitted estimator as a value for JSON and a dict of named arrays, the content of a model file.
 
     The parameters `engine` and `checkpoint` are left out. A kernel that is an object becomes None, because the fitted
     model stores this object.

@@ -112,7 +112,10 @@ class Checkpoint:
         return fitted
 
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
-        """Return the content of the file, or None without a file; raise if it belongs to other data or settings."""
+        """Return the feature maps, weights and history of the file, or None if there is no file.
+
+        Raise if the file was written for other data or settings than `stated`.
+        """
         if (content := self._read()) is None:
             return None
         config, arrays = content
@@ -262,6 +265,7 @@ def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     work = known[:, 2:]
     if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
         raise ModelFileError(
-            "tensor 'history' has numbers that are not finite, or passes or seconds that decrease: expected neither"
+            "tensor 'history' has numbers that are not finite, or passes or seconds that are negative or decrease: "
+            "expected finite numbers, and passes and seconds >= 0 that never decrease"
         )
     return history

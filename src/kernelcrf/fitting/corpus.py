@@ -68,7 +68,10 @@ class Corpus(ABC):
     def features(
         self, term: Term, n: int | None, rule: str | Rule, seed: Any, engine: LocalEngine, start: Basis | None
     ) -> Features:
-        """Choose n landmarks for a term (None: all inputs), including those of `start`, and return its features."""
+        """Choose n landmarks for a term, and return its features; if n is None, all distinct inputs become landmarks.
+
+        start : an earlier basis to which landmarks are added, or None.
+        """
 
     @abstractmethod
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
@@ -84,11 +87,11 @@ class Corpus(ABC):
 
     @abstractmethod
     def hold_out(self, n_tokens: int) -> Sequence[tuple[Corpus, Corpus]]:
-        """Return folds: four fifths of the samples for training, and a fifth to be held out.
+        """Return folds, each as a pair: four fifths of the samples for training, and a fifth that is held out.
 
-        There is one fold if there are many samples. Few samples make five folds, because a fifth of them may differ
-        much from the others, and fewer than five samples make none. If there are more than `n_tokens` tokens in all
-        folds together, some of them may be left out.
+        If there are many samples, there is one fold. If there are few, there are five folds, because one fifth of a few
+        samples may differ much from the others. If there are fewer than five samples, there is no fold. Some tokens may
+        be left out if all folds together would have more than `n_tokens` tokens.
         """
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
@@ -120,7 +123,7 @@ class Problem:
 
 
 def folds(n_samples: int) -> Sequence[Flags]:
-    """Return which samples each fold holds out, for `Corpus.hold_out`."""
+    """Return, for each fold of `Corpus.hold_out`, flags that say which samples are held out."""
     if n_samples < HELD_OUT:
         return []
     remainders = range(HELD_OUT) if n_samples < FEW else [HELD_OUT - 1]
@@ -228,7 +231,10 @@ def input_of(term: Term) -> tuple[str, InputKernel]:
 
 
 def size_of(largest: float) -> float:
-    """Return the largest power of two <= `largest`, or 1: numbers divided by it have squares that do not underflow."""
+    """Return the largest power of two that is at most `largest`, or 1 if `largest` is 0 or infinite.
+
+    Numbers up to `largest` are divided by it, so that their squares do not underflow.
+    """
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 

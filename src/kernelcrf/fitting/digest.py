@@ -28,7 +28,7 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
     """Return the digests of all sequences, summed over the sequences: one row per entry of KINDS, with four words each.
 
     offsets : the first token of each sequence, and at the end the number of tokens.
-    allowed : for each token, which labels it may have, used instead of `labels`; or None.
+    allowed : flags that say which labels each token may have; `labels` is used only if `allowed` is None.
     """
     X = X if is_sparse(X) else np.asarray(X)
     known, single = labels, np.ones(len(labels), bool)
@@ -56,7 +56,7 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
 
 
 def digest_texts(words: Words, legal: Legal | None) -> dict[str, Any]:
-    """Return the digests that `digest_words` computed as hexadecimal text, by kind, and a digest of the constraints."""
+    """Return the digests of `digest_words` as hexadecimal texts, one per kind, and the digest of the constraints."""
     texts = {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
     constraints = None if legal is None else digest_value([legal.steps, legal.first, legal.last])
     return {**texts, "constraints": constraints}

@@ -83,7 +83,10 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
 
 
 def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None, found: Laplace) -> float:
-    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms, within its bounds."""
+    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms.
+
+    The result is between LEAST_C and MOST_C. The head of this module defines gamma and delta.
+    """
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
     gamma = found.n_effective if chosen.all() else found.determined(chosen)
@@ -115,7 +118,10 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return the next step towards a zero of `move` as a function of x; `before` has the x and `move` before."""
+    """Return the next step of x by the secant method, which looks for a zero of `move` as a function of x.
+
+    before : x and `move` of the step before; None at the first step, which is `move` itself.
+    """
     step = move
     if before is not None and x != before[0]:
         slope = (move - before[1]) / (x - before[0])
@@ -125,7 +131,10 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return how many weights may have exact determinants; for single nodes more, because their Hessian is cheap."""
+    """Return the largest number of weights for which determinants are computed exactly.
+
+    It is larger if samples are single nodes, because their Hessian is cheap.
+    """
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
 
@@ -168,7 +177,10 @@ def choose_kernel(
         bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
 
     def fit_at(x: Floats) -> Fit:
-        """Fit with hyperparameters exp(x), with the landmarks of the latest fit, and starting from its scores."""
+        """Fit with the hyperparameters exp(x); if C is chosen too, the last entry of x is log C.
+
+        The fit has the landmarks of the latest fit, and starts with the same scores at these landmarks.
+        """
         kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:-1] if free else x)
         problem = latest.problem.changed(names, kernel=kernel)
         if free:
@@ -201,7 +213,10 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return a start for another kernel: the landmarks of the fit `near`, and its scores at the landmarks."""
+    """Return the starting point of a fit with another kernel, near the fit `near`.
+
+    It has the same landmarks, and weights with which the scores at the landmarks are the same.
+    """
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)
     if not isinstance(earlier, WhitenedMap):

@@ -235,7 +235,10 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
 
 
 def _matters(gap: WholeGap, name: str) -> bool:
-    """Return whether a group of terms needs landmarks: it has at least half of the mean share in the gap."""
+    """Return whether it is worth adding landmarks to the group of terms called `name`.
+
+    It is if the share of the group in the gap is at least half of the mean share.
+    """
     if name not in gap.scores or not gap.scores[name].any():
         return False
     return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())

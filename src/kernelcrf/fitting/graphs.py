@@ -57,7 +57,11 @@ class LabelledGraphs(LocalCorpus):
         return float(self.n_samples if self.weights is None else self.weights.sum())
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledGraphs, LabelledGraphs]]:
-        """Return all samples twice per fold: the held-out samples have weight 0, and then the others."""
+        """Return two copies of all samples per fold.
+
+        In the first copy, for training, the held-out samples have weight 0. In the second, all other samples
+        have weight 0.
+        """
         weights, masks = np.ones(self.n_samples) if self.weights is None else self.weights, folds(self.n_samples)
         return [(replace(self, weights=weights * ~mask), replace(self, weights=weights * mask)) for mask in masks]
 

@@ -33,7 +33,11 @@ LEAST_GAIN = 1e-6
 
 
 def choose_held_out_C(problem: Problem, free: Collection[str], settings: Settings, start: Start | None) -> float:
-    """Return the C of the terms in `free` with which held-out samples are likeliest, or 1 if there are too few."""
+    """Return the C with which held-out samples are likeliest, or 1 if there are too few samples.
+
+    free : names of the terms that share this C; all other terms keep their C.
+    start : an earlier fit, whose feature maps are used, or None.
+    """
     parts = problem.corpus.hold_out(MOST_TOKENS)
     if not parts:
         return FIRST_C
@@ -63,7 +67,11 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
 
 @dataclass(eq=False)
 class _Fold:
-    """Samples for training and held-out samples, with the features of both, and the weights of the last fit."""
+    """Samples for training and held-out samples, with their features, and the weights of the last fit.
+
+    features : the features of the samples for training.
+    own : the features of the held-out samples.
+    """
 
     training: Problem
     held_out: Problem
@@ -80,7 +88,11 @@ class _Fold:
 
 
 def highest(likelihood: Callable[[int], float]) -> int:
-    """Return the power of 10 with the largest log-likelihood; climb from 0 while it increases, or else descend."""
+    """Return the exponent of the power of 10 with the largest log-likelihood.
+
+    The search starts at 0 and climbs while the log-likelihood increases. If the first step up gains
+    nothing, it descends instead.
+    """
     power = 0
     for step in (1, -1):
         while LEAST_POWER <= power + step <= MOST_POWER:

@@ -203,7 +203,10 @@ def preconditioned(objective: Objective, known: Preconditioning | None) -> Preco
 
 
 def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
-    """Return the objective without features that never occur, and the indices of its weights; None if all occur."""
+    """Return the objective without the sparse features that never occur, and the indices of the weights that it keeps.
+
+    Return None if all features occur. Features that never occur do not change the evidence.
+    """
     layout, partitions = objective.layout, list(objective.partitions)
     terms, kept, fewer = [], [], False
     for term in layout.terms:

@@ -101,9 +101,10 @@ class LabelledSequences(LocalCorpus):
         return pieces, keys[drawn]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-        """Draw about `n_tokens` tokens for all folds together; return the sequences to train on and those held out.
+        """Draw about `n_tokens` tokens for all folds together, and divide them into folds as `Corpus.hold_out` says.
 
-        If there are fewer than five sequences, their pieces are divided.
+        All pieces of a sequence are either for training or held out. If there are fewer than five sequences, each piece
+        is treated as a sequence of its own.
         """
         return divide(*self.draw(n_tokens), n_tokens)
 
@@ -226,7 +227,10 @@ def read_training_data(
 def nearest(
     kernel: InputKernel, landmarks: Inputs, X: Inputs, engine: LocalEngine
 ) -> tuple[Places, npt.NDArray[np.floating]]:
-    """Return, for each landmark b, the index of its (first) nearest row x of X, and k(x, x) - 2 k(b, x)."""
+    """Return, for each landmark b, the index of the nearest row x of X, and k(x, x) - 2 k(b, x) for this row.
+
+    Among equally near rows, the first is taken.
+    """
 
     def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:
         D = kernel.gram(X[rows], landmarks)

@@ -135,7 +135,10 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
 def _best(
     problem: Problem, features: Mapping[str, Features], absent: Sequence[Candidate], rule: SearchSettings
 ) -> list[Candidate]:
-    """Return the candidates with the largest expected gains that share no node; none if they gain too little."""
+    """Return the candidate with the largest expected gain, and others with similar gains.
+
+    Two of these candidates never share a node. Return an empty list if no candidate gains enough.
+    """
     data = _graphs(problem)
     sizes = dict.fromkeys(data.cliques, 0)
     for term in problem.terms:

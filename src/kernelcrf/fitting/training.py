@@ -76,7 +76,10 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
 
 
 def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fit, Laplace | None]:
-    """Refit with the C and the kernel that maximise the evidence; return its Laplace too if the search computed it."""
+    """Refit with the C and the kernel that maximise the evidence; warn if the search does not converge.
+
+    Return the fit, and its Laplace approximation if the search has computed it, otherwise None.
+    """
     present = {term.name for term in fitted.layout.terms}
     free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
     around = None

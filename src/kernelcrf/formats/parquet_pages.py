@@ -1,13 +1,18 @@
 """Compute an upper bound of the memory that a Parquet file needs, before Arrow unpacks the file.
 
 The bound is computed from the footer and the page headers, which are structs in Thrift's compact protocol. These are
-the fields that are read, with their numbers:
+the fields that are read. Each has a number before its name; [T] is a list of structs T.
 
-    FileMetaData   {2 [SchemaElement], 4 [RowGroup {1 [ColumnChunk {3 ColumnMetaData}]}]}
-    SchemaElement  {1 physical type, 2 length of a value, 4 name, 5 number of children}
-    ColumnMetaData {4 codec, 5 number of values, 7 packed size, 9 data offset, 11 dictionary offset}
-    PageHeader     {1 kind, 2 unpacked size, 3 packed size, header: 5 (data), 7 (dictionary) or 8 (data v2)}
-    header         {1 number of values, 2 encoding (4 for data v2)}
+    FileMetaData          2 [SchemaElement], 4 [RowGroup]
+    SchemaElement         1 physical type, 2 length of a value, 4 name, 5 number of children
+    RowGroup              1 [ColumnChunk]
+    ColumnChunk           3 ColumnMetaData
+    ColumnMetaData        4 codec, 5 number of values, 7 packed size, 9 data offset, 11 dictionary offset
+    PageHeader            1 kind, 2 unpacked size, 3 packed size, and one of
+                          5 DataPageHeader, 7 DictionaryPageHeader, 8 DataPageHeaderV2
+    DataPageHeader        1 number of values, 2 encoding
+    DictionaryPageHeader  1 number of values, 2 encoding
+    DataPageHeaderV2      1 number of values, 4 encoding
 
 Arrow also decodes these structs, but a damaged footer can crash Arrow, and Arrow creates as many values as the page
 headers claim, even if the footer claims fewer. Run-length and dictionary encoding can turn a kilobyte into gigabytes,
@@ -47,7 +52,9 @@ LONGEST_HEADER = 1 << 24
 class Chunk(NamedTuple):
     """The values of a leaf of the schema in one row group: `packed` bytes at position `start` of the file.
 
-    column, is_string, width : the top-level column of the leaf, whether its values are strings, and the bytes of one.
+    column : the top-level column of the leaf.
+    is_string : whether the values are strings.
+    width : the number of bytes of one value, or, for strings, of one offset.
     """
 
     column: str
@@ -95,7 +102,10 @@ def read_footer(data: bytes) -> Footer:
 
 
 def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[tuple[str, bool, int]]:
-    """Yield the column, is_string and width of each leaf below an element; its descendants come next in `schema`."""
+    """Yield the fields `column`, `is_string` and `width` of `Chunk` for each leaf below a schema element.
+
+    The descendants of the element are the next elements of the iterator `schema`.
+    """
     n_children = _field(element, 5, int, 0)
     for _ in range(n_children):
         yield from _leaves(next(schema, None), schema, column)
@@ -191,7 +201,7 @@ class StructReader:
         self._file, self._left = file, most
 
     def struct(self, depth: int = DEEPEST) -> dict[int, object]:
-        """Return a dict from field numbers to values; floating-point numbers are bytes."""
+        """Return a dict from field numbers to values; floating-point numbers are returned as their bytes."""
         found: dict[int, object] = {}
         field = 0
         while head := self._byte():

@@ -55,7 +55,10 @@ def is_line(line: str) -> bool:
 
 
 def feature_counts(token: object, place: str) -> dict[str, float]:
-    """Return the sum of the values of each feature name; a string is part of the name, and has the value 1."""
+    """Return a dict from the feature names of a token to numbers; add up the values of features with equal names.
+
+    A feature whose value is a string has the number 1 and a name that includes the value.
+    """
     counts: dict[str, float] = {}
     for name, value in flat_items(token):
         column, number = (f"{name}{SEPARATOR}{value}", 1.0) if isinstance(value, str) else (name, exact(value, place))

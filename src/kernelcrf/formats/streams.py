@@ -64,7 +64,10 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 
 
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield lists of paragraphs, which blank lines end; each is a pair: the number of its first line, and its lines."""
+    """Yield lists of paragraphs, each as a pair: the number of its first line, and the list of its lines.
+
+    A blank line ends a paragraph.
+    """
     run: list[str] = []
     length = 0
     for number, lines in line_batches(path):

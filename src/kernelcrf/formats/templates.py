@@ -248,7 +248,10 @@ class TemplateColumns:
 
 
 def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
-    """Return the column of a feature, or ABSENT; `key` is the cell if the template has one macro, else the name."""
+    """Return the column of a template's feature, or ABSENT if the vocabulary does not have it.
+
+    key : the cell if the template has one macro, otherwise the feature name.
+    """
     return vocabulary.get(template[0].text.function(key) if len(template) == 1 else key, ABSENT)
 
 

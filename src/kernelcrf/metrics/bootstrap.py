@@ -75,8 +75,9 @@ def bootstrap(
 ) -> dict[str, Score]:
     """Return a dict from the names of metrics, such as "flat_accuracy", to scores with confidence intervals.
 
-    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`. Scores of
-        probabilities are computed if there are tokens whose true label is in `classes`, and from these tokens only.
+    y_proba, classes : the predicted probabilities of each sequence, with one row per token and one column per label of
+        `classes`. Log-loss, Brier score and calibration error are computed from the tokens whose true label is in
+        `classes`. The dict has these scores only if there are such tokens.
     scheme : the tagging scheme of spans, such as "IOB2"; if None, the scores of spans are not computed.
     level : the confidence level of the intervals.
 

@@ -24,7 +24,10 @@ SEQUENCES = "a list of sequences; pass [y] for a single sequence y"
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """True labels and predictions of tokens with a true label, and weights (None if all are 1), one per sequence."""
+    """True labels and predictions, one list per sequence, for the tokens whose true label is not missing.
+
+    `sample_weight` has one weight per sequence; None means that all weights are 1.
+    """
 
     true: list[list[Hashable]]
     pred: list[list[Any]]

@@ -25,9 +25,10 @@ Scorer = Callable[..., float]
 
 @dataclass
 class NegativeLoss:
-    """A scorer of probabilities, because scikit-learn's `make_scorer` does not support those of sequences.
+    """A scorer that returns - metric(y, estimator.predict_proba(X), estimator.classes_).
 
-    The attribute `sample_weight` is not an array of weights, but the value that `set_score_request` stores.
+    scikit-learn's `make_scorer` does not support probabilities of sequences. The attribute `sample_weight` is not an
+    array of weights, but the value that `set_score_request` stores for scikit-learn's metadata routing.
     """
 
     metric: Callable[..., float]

@@ -63,7 +63,7 @@ class FittedModel:
         return self.laplace
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config = {
             "certificate": {name: parts.plain(value, name) for name, value in asdict(self.certificate).items()},
             "n_iter": self.n_iter,
@@ -146,12 +146,18 @@ class KernelModel(FittedModel):
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return, for each term that depends on inputs, weights of kernel values, with which predictions are faster."""
+        """Return, for each term that depends on inputs, weights that apply to kernel values instead of features.
+
+        Predictions are faster with these weights. With the linear kernel they apply to the inputs themselves.
+        """
         return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
     @property
     def dual_coef(self) -> Floats:
-        """Return a_b in the scores f(x) = sum_b k(x, b) a_b, one row per landmark b; for the linear kernel, `coef`."""
+        """Return the coefficients a_b of the scores f(x) = sum_b k(x, b) a_b, one row per landmark b.
+
+        For the linear kernel, return `coef`.
+        """
         if not isinstance(self.map, WhitenedMap):
             return self.coef
         return np.asarray(solve_triangular(self.map.R.astype(np.float64), self.coef, trans="T", lower=True))
@@ -179,7 +185,7 @@ class KernelModel(FittedModel):
         )
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, arrays = super().to_arrays()
         config |= {name: own.to_config() for name, own in self.kernels.items()}
         config["layout"] = self.layout.to_config()

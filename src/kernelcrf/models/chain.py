@@ -76,7 +76,8 @@ class ChainDistribution:
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
         """Return the log-probability of the labels of each sequence.
 
-        With `allowed`, an array [token, label], ignore `labels`: return that of all labels being allowed.
+        If `allowed` is given, `labels` is ignored. `allowed` is an array of flags [token, label], and the result is the
+        log-probability that all labels of a sequence are allowed.
         """
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
@@ -181,7 +182,7 @@ class ChainModel(KernelModel):
         return float(np.log(np.maximum(p[known, indices[known]], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, arrays = super().to_arrays()
         arrays["gap_curve"] = self.gap_curve
         if self.landmark_positions is not None:

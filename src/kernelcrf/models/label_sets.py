@@ -32,7 +32,10 @@ pair_name = "edge {} {}".format
 
 
 def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
-    """Return the graph whose node v has `cards[v]` values and the clique name(v), and whose edges are pairs."""
+    """Return the graph whose node v has `cards[v]` values and whose `edges` are pairs of nodes.
+
+    name : a function that returns the name of the clique that consists of node v alone.
+    """
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
 
@@ -82,7 +85,7 @@ class LabelSetModel(NetworkModel):
         return np.stack([found.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {"estimator": "MultiLabelCRF", "potentials": potentials}
@@ -159,7 +162,7 @@ class TableModel(NetworkModel):
         return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, _ = super().to_arrays()
         config |= {"estimator": "MarkovNetwork"} | self.reader.to_config()
         return config, {"edges": self.edges, "tables": self.tables}

@@ -76,7 +76,10 @@ class NetworkDistribution:
         return self.inference.moments(self.tables, self.n_threads).cliques
 
     def best(self) -> Array:
-        """Return the likeliest labelling of each row of `tables`, or of each node alone if inference is not exact."""
+        """Return the likeliest labelling of each row of `tables`, with one column per node.
+
+        If inference is not exact, return the likeliest label of each node instead.
+        """
         return self.inference.best(self.tables, self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
@@ -88,7 +91,10 @@ class NetworkDistribution:
             yield labels, [float(score - z) for score in scores]
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return log p(y|x) of each sample, or a lower bound for loopy inference; labels of -1 are summed over."""
+        """Return the log-probability of the labels of each sample; labels of -1 are unknown and are summed over.
+
+        With loopy inference, return a lower bound of the log-probability.
+        """
         if isinstance(self.inference, Gibbs):
             raise ValueError(
                 "log_prob is not available with inference='gibbs': pass inference='exact', or 'loopy' for a lower bound"
@@ -128,7 +134,7 @@ class NetworkModel(FittedModel):
     search: Search | None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
         config["kernels"] = {name: own.to_config() for name, own in self.kernels.items()}
@@ -208,7 +214,7 @@ class GraphModel(NetworkModel):
         return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {

@@ -45,7 +45,10 @@ class ScorePosterior:
     maps: Mapping[str, FeatureMap]
 
     def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
-        """Return the variances of the inner products <s(x), b> for all rows x of X and b of `contrasts`."""
+        """Return the variance of the inner product of b and the token scores s(x).
+
+        The result has one row for each row x of X, and one column for each row b of `contrasts`.
+        """
         term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
@@ -55,7 +58,10 @@ class ScorePosterior:
         return np.asarray(found + outside)
 
     def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the variances of F_x W c for all rows F_x of F and c of `weights`; W are the weights of `term`."""
+        """Return the variances of F_x W c, with one row per row F_x of F, and one column per row c of `weights`.
+
+        W has the posterior of the weights of `term`, whose covariance is known exactly.
+        """
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
         covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
@@ -81,7 +87,9 @@ class ScorePosterior:
     def draws(
         self, X: Inputs, n_samples: int | None, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield `n_samples` draws of token scores and transition scores; None means all draws that were kept, or 100.
+        """Yield `n_samples` draws of token scores and transition scores.
+
+        If `n_samples` is None, it is the number of draws that the posterior has kept, or 100 if it can make any number.
 
         With N rows in X and L labels, token scores have the shape (N, L). Transition scores have the shape (L, L), or
         (N, L, L) if they depend on inputs. `temperature` multiplies the covariance of the posterior.
@@ -117,10 +125,11 @@ class ScorePosterior:
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
     ) -> Floats:
-        """Return the scores of one term, [token, draw, column], for draws `theta`, before the label kernel is applied.
+        """Return the scores of one term for several draws `theta` of the weights, before the label kernel is applied.
 
-        `rest` is, for each token, the standard deviation of the process that is orthogonal to the features F; one draw
-        of it is added to each score. If the term has no inputs, return its weights with the axes [draw, column].
+        The result has the axes [token, draw, column]. `rest` is, for each token, the standard deviation of the process
+        that is orthogonal to the features F; one value of this process is added to each score. If the term has no
+        inputs, return its weights with the axes [draw, column].
         """
         W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
         if F is None or rest is None:

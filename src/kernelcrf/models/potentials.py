@@ -76,7 +76,10 @@ class Potentials:
         return tables
 
     def start(self, terms: Iterable[Term]) -> Start:
-        """Return maps and weights from which a fit of `terms` can start, without those that these potentials lack."""
+        """Return the feature maps and weights from which a later fit of `terms` can start.
+
+        Terms that these potentials do not have, or that have another number of labellings, are left out.
+        """
         sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
         for term in terms:
             if sizes.get(term.name) == term.k_y.L:
@@ -101,7 +104,7 @@ class Potentials:
         return own.landmarks if isinstance(own, WhitenedMap) else None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the potentials as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the potentials as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         configs, arrays = maps_to_arrays(self.maps.values())
         places = list(dict.fromkeys(map(id, self.maps.values())))
         terms = [

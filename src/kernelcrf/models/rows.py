@@ -44,7 +44,10 @@ class RowModel(KernelModel):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
-        """Return means and variances of the scores f_l(x), one column per class; of f_1(x) - f_0(x) for two classes."""
+        """Return the mean and the variance of the scores f_l(x), each with one column per class l.
+
+        With two classes, return the mean and the variance of f_1(x) - f_0(x), one number per row x of X.
+        """
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
         means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
@@ -61,7 +64,7 @@ class RowModel(KernelModel):
         return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as values for JSON and named arrays, which `from_arrays` reads."""
+        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
         config, arrays = super().to_arrays()
         config |= {"estimator": "KernelClassifier", "classes": values_to_config(self.classes)}
         return config | self.reader.to_config(), arrays

@@ -52,7 +52,10 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 
 
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """Return arrays[name]; raise unless it is finite and has dtype.kind `kind` and shape `shape` (None: any shape)."""
+    """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is `kind`.
+
+    If `shape` is None, every shape is valid.
+    """
     array = arrays[name]
     if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
@@ -94,7 +97,10 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
             check_rows(B)
         check_factor("R", R)
     if not fits:
-        raise ModelFileError("the model file is inconsistent: the sizes of landmarks, their factor R and inputs differ")
+        raise ModelFileError(
+            "the model file is inconsistent: the sizes of the landmarks, of their factor R and of the inputs do not "
+            "match"
+        )
     if isinstance(result, WhitenedMap):
         with np.errstate(all="ignore"):
             finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()

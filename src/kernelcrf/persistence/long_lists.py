@@ -103,7 +103,7 @@ class _Packer:
 
 
 class _Reader:
-    """Replaces the marks in a JSON value by lists, whose entries are read from the arrays in order."""
+    """Replaces the marks in a JSON value by lists. The entries of the lists are taken from the arrays, in order."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = {name: arrays.get(name, np.empty(0, dtype)) for name, dtype in ARRAYS.items()}
@@ -156,7 +156,10 @@ class _Reader:
         start, stop = self._used[kind], self._used[kind] + n
         array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
         if stop > len(array):
-            raise ValueError(f"a packed list has {n} entries: expected at most {len(array) - start}, all that are left")
+            raise ValueError(
+                f"a packed list has {n} entries: expected at most {len(array) - start}, the number of entries that are "
+                "left in the tensor"
+            )
         self._used[kind] = stop
         if kind != "text":
             return list(array[start:stop].tolist())

@@ -26,7 +26,10 @@ PIPELINE, STEP = "Pipeline", "step "
 
 
 def split_pipeline(model: UserData) -> tuple[Pipeline | None, Model]:
-    """Return the transformers of a pipeline, None if there are none, and its last step, an estimator."""
+    """Return the transformers of a pipeline, or None if it has none, and its last step, an estimator of this library.
+
+    An estimator alone is a pipeline without transformers.
+    """
     is_pipeline = isinstance(model, Pipeline)
     last = model[-1] if is_pipeline else model
     if not isinstance(last, Estimator):

@@ -60,7 +60,10 @@ OUTPUTS = (None, "default", "pandas", "polars")
 
 
 def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Config, Arrays]:
-    """Return a fitted transformer as values for JSON and arrays, whose names begin with `prefix`."""
+    """Return a fitted transformer as a value for JSON and a dict of arrays, whose names begin with `prefix`.
+
+    Raise TypeError if the transformer, or a part of it, cannot be stored.
+    """
     if isinstance(transformer, str) and transformer == "passthrough":
         return {"class": transformer}, {}
     if type(transformer) is PerToken:
@@ -92,7 +95,7 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
 
 
 def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]:
-    """Return the fitted transformers of a pipeline as a list of values for JSON, each with its name, and arrays."""
+    """Return the transformers of a fitted pipeline as a list of values for JSON, one per step, and a dict of arrays."""
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, (name, transformer) in enumerate(steps.steps):

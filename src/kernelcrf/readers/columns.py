@@ -51,7 +51,10 @@ def check_names(owner: str, X: UserData, place: str, names: Array | None) -> Non
 def match_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
 ) -> Sequence[UserData]:
-    """Return sequences with their columns in the order of `names`; messages call them place(i), such as "X[0]"."""
+    """Return sequences with their columns in the order of `names`, the names of the columns in `fit`.
+
+    Error messages call the estimator `owner`, and the sequence i place(i), such as "X[0]".
+    """
     if names is None and not any(map(is_frame, parts)):
         return parts
     orders: dict[tuple[object, ...] | None, list[int] | None] = {}
@@ -68,7 +71,10 @@ def match_columns(
 def read_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str]
 ) -> tuple[Sequence[UserData], Array | None]:
-    """Return the sequences of a fit with their columns in the same order, and the names; raise if the names differ."""
+    """Return the sequences of a fit with their columns in the same order, and the names of the columns, if any.
+
+    Raise if the sequences have columns with different names.
+    """
     if not any(is_frame(part) and not _is_empty(part) for part in parts):
         return parts, None
     found: dict[tuple[object, ...] | None, tuple[str, Array | None]] = {}

@@ -46,7 +46,10 @@ def read_list(values: UserData, name: str, expected: str = "a list of sequences"
 
 
 def read_container(values: UserData, name: str, expected: str = "a sequence of tokens") -> UserData:
-    """Convert a container to a list, an array, a sparse matrix or a data frame; a 1-D array of objects is a list."""
+    """Convert a container to a list, an array, a sparse matrix or a data frame; raise for any other value.
+
+    A one-dimensional array of objects becomes a list.
+    """
     if type(values) is list:
         return values
     if isinstance(values, np.ndarray):
@@ -93,9 +96,7 @@ def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[Use
         if labels.ndim == 2 and labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
         if labels.ndim != 1:
-            raise ValueError(
-                f"{name} has {labels.ndim} dimensions, shape {labels.shape}: expected 1, one label per token"
-            )
+            raise ValueError(f"{name} has shape {labels.shape}: expected a 1-D array with one label per token")
         # `tolist` would turn dates in nanoseconds into numbers.
         return list(labels) if labels.dtype.kind in DATES else list(labels.tolist())
     return list(labels)
@@ -137,7 +138,10 @@ def read_matrix(part: UserData, name: str) -> Inputs:
 
 
 def read_matrices(parts: Mapping[str, UserData]) -> list[Inputs]:
-    """Convert named sequences to matrices; drop empty ones, and raise if the numbers of columns differ."""
+    """Convert sequences to matrices, and drop empty ones; raise if the numbers of columns differ.
+
+    The keys of `parts` are the names of the sequences in error messages.
+    """
     matrices = {name: read_matrix(part, name) for name, part in parts.items() if is_sparse(part) or len(part)}
     first, width = next((name, matrix.shape[1]) for name, matrix in matrices.items())
     for name, matrix in matrices.items():

@@ -140,7 +140,10 @@ def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries 
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
-    """Return the column (-1 if it is not in the vocabulary) and the value of each item; `fit` makes the vocabulary."""
+    """Return the column and the value of each item; the column is -1 if the vocabulary does not contain the item.
+
+    If `fit` is True, the vocabulary is first made from these items.
+    """
     between = vectorizer.separator
     names = [f"{name}{between}{value}" if isinstance(value, str) else name for name, value in items]
     values = [1.0 if isinstance(value, str) else value for _, value in items]
@@ -161,7 +164,10 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
 
 
 def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
-    """Return the distinct items in order of appearance; token t has the indices ids[offsets[t]:offsets[t+1]]."""
+    """Return the distinct items in order of appearance, with the arrays `ids` and `offsets`.
+
+    Token t has the items with the indices ids[offsets[t]:offsets[t+1]].
+    """
     if not isinstance(tokens, NamedTokens) and all(isinstance(token, COLLECTIONS) for token in tokens):
         tokens = NamedTokens(*_number_items(tokens, iter))
     if isinstance(tokens, NamedTokens):

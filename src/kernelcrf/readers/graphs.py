@@ -98,8 +98,8 @@ class GraphSamples:
     def edge_inputs(self) -> Inputs:
         """Return the inputs of an edge kernel, one row per edge: the edge features if there are any.
 
-        Otherwise the inputs are the features of both nodes if edges are directed, and else their sum and absolute
-        difference.
+        Otherwise the inputs come from the two nodes of each edge: the features of both nodes if edges are directed, and
+        the sum and the absolute difference of these features if edges are undirected.
         """
         if self.edge_features is not None:
             return self.edge_features
@@ -110,7 +110,10 @@ class GraphSamples:
 
     @property
     def skips(self) -> Ints:
-        """Return the two ends of each path of three nodes, one row per pair, except ends that an edge joins."""
+        """Return the pairs of nodes that have a common neighbour but no edge between them, one pair per row.
+
+        If edges are directed, these are the first and the last nodes of directed paths of three nodes.
+        """
         ends = self.paths[:, ::2] if self.directed else np.sort(self.paths[:, ::2], axis=1)
         joined = set(map(frozenset, self.edges.tolist()))
         found = [pair for pair in np.unique(ends, axis=0).tolist() if frozenset(pair) not in joined]
@@ -145,9 +148,10 @@ class _Sample(NamedTuple):
 def read_labelled_graphs(
     X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
-    """Read graphs with the class index of each node (-1 if its label is missing) and their weights, if there are any.
+    """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
-    Graphs of weight 0 are dropped.
+    Return the reader of the labels, the graphs, the labels and the weights. The labels are indices into the classes,
+    one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)
@@ -171,7 +175,10 @@ def read_graphs(X: UserData) -> list[UserData]:
 
 
 def _match_columns(graphs: list[UserData], like: GraphSamples | None) -> tuple[list[UserData], Array | None]:
-    """Return graphs whose node features have their columns in the order of `like` or of the first, and their names."""
+    """Return graphs whose node features have their columns in the same order, and the names of the columns, if any.
+
+    The columns have the order of `like`, or, if `like` is None, the order of the first graph.
+    """
     pairs = [_is_graph(x) for x in graphs]
     nodes = [x[0] if pair else x for x, pair in zip(graphs, pairs, strict=True)]
 

@@ -74,9 +74,10 @@ class LabelReader:
         return reader
 
     def encode(self, tokens: Sequence[UserData], chains: Chains) -> tuple[Labels, Flags | None]:
-        """Return the class index of each token, -1 if it is missing or a set, and flags for the labels it may have.
+        """Return the class index of each token, and flags that say which labels each token may have.
 
-        The flags have one row per token and one column per class; they are None if every label is known.
+        The index is -1 if the label is missing or is a set of several labels. The flags have one row per token and one
+        column per class; they are None if no label is missing and no label is a set.
         """
         try:
             labels = np.fromiter(map(self._index.__getitem__, tokens), np.int32, len(tokens))
@@ -85,7 +86,10 @@ class LabelReader:
         return labels, None
 
     def encode_single(self, tokens: Sequence[UserData], chains: Chains) -> Labels:
-        """Return the class index of each token, -1 if it is missing or a set of all classes; raise for other sets."""
+        """Return the class index of each token, -1 for a missing label; raise if a label is a set of several labels.
+
+        A set of all classes counts as a missing label.
+        """
         labels, allowed = self.encode(tokens, chains)
         counts = np.ones(len(labels), int) if allowed is None else allowed.sum(axis=1)
         if ((counts > 1) & (counts < len(self.classes))).any():
@@ -159,7 +163,10 @@ class LabelReader:
 
 
 def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[UserData]:
-    """Return the labels of all tokens in one list; `flat` says whether y is such a list or a list of sequences."""
+    """Return the labels of all tokens in one list; raise if a sequence has more or fewer labels than tokens.
+
+    flat : whether y already is one list of the labels of all tokens.
+    """
     if y is None:
         raise ValueError(
             "the fit requires y to be passed, but the target y is None: expected a label for each token or node"
@@ -252,7 +259,10 @@ def _sort_labels(labels: list[UserData]) -> Array:
 
 
 def plain(label: UserData) -> UserData:
-    """Convert a scalar of NumPy to a Python value, except dates: in nanoseconds, they would become numbers."""
+    """Convert a scalar of NumPy to a Python value; return dates unchanged.
+
+    NumPy would convert a date in nanoseconds to an integer.
+    """
     return label.item() if isinstance(label, np.generic) and label.dtype.kind not in DATES else label
 
 

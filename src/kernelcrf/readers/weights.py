@@ -80,11 +80,14 @@ def weigh_samples(
     *,
     part: bool = False,
 ) -> Floats | None:
-    """Return the total weight of each sample, or None if `sample_weight` and `class_weight` are None.
+    """Return the total weight of each sample: its sample weight times the mean class weight of its known labels.
 
-    sample_weight, noun, part : the result of `read_weights`, and its arguments.
+    Return None if `sample_weight` and `class_weight` are None.
+
+    sample_weight : the result of `read_weights`.
     lengths : the number of labels of each sample.
     indices : the class indices of the labels of all samples, one sample after the other; -1 is an unknown label.
+    noun, part : the same values as in the call of `read_weights`.
     """
     if class_weight is None:
         return sample_weight
@@ -109,7 +112,10 @@ def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, 
 
 
 def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: str) -> Floats:
-    """Return the weight of each token or node whose flag in `known` is set, for use in a score; raise if all are 0."""
+    """Return the weight of each token or node with a known label, for use in a score; raise if all weights are 0.
+
+    known : one flag per token or node, which says whether its label is known.
+    """
     part = PARTS[noun]
     if not known.any():
         raise ValueError(f"y has no {part} with a known label: expected at least one {part} to score")
@@ -123,9 +129,10 @@ def score_weights(sample_weight: UserData, lengths: Ints, known: Flags, noun: st
 
 
 def read_class_weights(spec: UserData, classes: Array, counts: Array) -> Floats:
-    """Return the weight of each class; a class that is not in the mapping, or does not occur, has weight 1.
+    """Return the weight of each class, given a mapping from labels to weights, or "balanced".
 
-    The "balanced" weight of a class is the mean of the counts of all classes that occur, divided by its own count.
+    A class that is not in the mapping has weight 1. The "balanced" weight of a class is the mean count of the classes
+    that occur, divided by the count of this class; a class that does not occur has weight 1.
     """
     result = np.ones(len(classes))
     if isinstance(spec, Mapping):

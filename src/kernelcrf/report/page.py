@@ -91,7 +91,10 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float, measure: str) -> str:
-    """Return an SVG chart of the relative gap, which `measure` names, on a logarithmic scale, against passes."""
+    """Return an SVG chart of the relative gap, on a logarithmic scale, against passes over the data.
+
+    measure : what the gap is, such as "certified gap".
+    """
     passes, levels = passes[gap > 0], np.log10(gap[gap > 0])
     if not len(passes):
         return ""
@@ -134,7 +137,10 @@ def _curve(x: Floats, y: Floats) -> str:
 
 
 def _chart(name: str, across: tuple[str, dict[float, str]], up: tuple[str, dict[float, str]], inner: str) -> str:
-    """Return a chart with the content `inner`; `across` and `up` are the title and the ticks of an axis."""
+    """Return an SVG chart called `name` with the content `inner`.
+
+    across, up : the title and the ticks of the horizontal and of the vertical axis.
+    """
     (xlabel, xticks), (ylabel, yticks) = across, up
     axes = _line("axis", (0, 0), (1, 0)) + _line("axis", (0, 0), (0, 1))
     below = "".join(_text(_x(share), _y(0) + 15, tick) for share, tick in xticks.items())

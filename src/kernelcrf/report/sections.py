@@ -111,7 +111,10 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
-    """Show the confusion matrix, of the labels with the most errors if there are many, and frequent confusions."""
+    """Show the confusion matrix and the most frequent confusions.
+
+    If there are many labels, the matrix shows only the labels with the most errors.
+    """
     labels, counts = flat_confusion(y_true, y_pred)
     wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
     chosen = np.sort(np.argsort(-wrong, kind="stable")[:MATRIX_LABELS])
