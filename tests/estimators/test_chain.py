@@ -326,6 +326,13 @@ def test_the_bar_of_a_search_counts_the_iterations_of_its_last_fit(capsys):
     assert re.search(rf" {crf.n_iter_} iterations .*fit [1-9]\d*, objective", capsys.readouterr().err.split("\r")[-1])
 
 
+def test_a_score_without_any_known_label_warns():
+    data = make_sequences(10, random_state=0)
+    crf = ChainCRF("linear", C=1.0).fit(data.X, data.y)
+    with pytest.warns(UserWarning, match=r"none of the labels of y, such as \d+, is among the classes of the fit"):
+        assert crf.score(data.X, [labels + 10 for labels in data.y]) == 0.0
+
+
 def test_labels_of_another_type_than_those_of_the_fit_have_no_score():
     data = make_sequences(10, random_state=0)
     crf = ChainCRF("linear", C=1.0).fit(data.X, data.y)

@@ -63,6 +63,18 @@ def test_rows_are_sorted_by_a_column_inside_their_group(library):
         from_frame(library(shuffled), "doc", ["x"], order="word")
 
 
+def test_texts_of_numbers_are_no_order_and_labels_no_features():
+    frame = pd.DataFrame({"doc": ["a"] * 3, "x": [1.0, 2.0, 3.0], "at": ["9", "10", "11"], "label": [0, 1, 1]})
+    with pytest.raises(ValueError, match=r"texts of numbers in order column 'at', such as '10', .* convert the column"):
+        from_frame(frame, "doc", ["x"], order="at")
+    (x,), _ = from_frame(frame.assign(at=["09", "10", "11"]), "doc", ["x"], order="at")
+    assert x["x"].tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(
+        ValueError, match="features contains 'label', the label column: expected only columns of inputs"
+    ):
+        from_frame(frame, "doc", ["x", "label"], "label")
+
+
 def test_dates_and_rows_of_equal_order_are_sorted():
     times = pd.to_datetime(["2024-01-03", "2024-01-01", "2024-01-01"])
     frame = pd.DataFrame({"doc": 1, "at": times, "x": [1.0, 2.0, 3.0]}, index=[7, 8, 9])

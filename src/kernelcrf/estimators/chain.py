@@ -84,7 +84,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
         "auto" is "dual" for the linear kernel on sparse inputs if all labels are observed, else "lbfgs".
     tol, max_iter : float, int
-        The fit ends when the relative certified gap is at most `tol`, or after `max_iter` iterations.
+        The fit ends if the relative certified gap is at most `tol`, or after `max_iter` iterations (passes of "dual").
     certify_full : bool
         Compute `certificate_.gap_full`, the gap to the optimum in the kernel's whole space, for any n_components.
     warm_start : bool
@@ -112,8 +112,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     C_, kernel_ : the prior variance and the input kernel of the fit.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : objective, bounds and status of the fit; with missing labels, "stationary" without a lower bound.
-    objective_curve_ : (n_iter_ + 1,) the objective at each iteration.
-    gap_curve_ : (n_iter_ + 1, 3) relative certified gap, passes over the data and seconds at each iteration.
+    n_iter_ : the number of evaluations of the objective after the first; solver="dual" skips it in most passes.
+    objective_curve_, gap_curve_ : the objective, and (relative certified gap, passes, seconds), at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
 

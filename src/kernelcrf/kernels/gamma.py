@@ -104,11 +104,12 @@ def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | A
         return
     columns = np.flatnonzero(hidden).tolist()
     listed = shown_list(columns if names is None else [names[j] for j in columns])
+    others = " If only the other columns matter, remove these, or pass gamma as a number." if not hidden.all() else ""
     warnings.warn(
         f"the kernel hardly depends on {len(columns)} of the {X.shape[1]} columns of X: {listed}. Their ranges are "
         f"below {HIDDEN} times the standard deviation of all entries of X, which gamma='scale' uses. Scale the "
         "columns: put StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for sequences, before "
-        "the estimator in a Pipeline. If only the other columns matter, remove these, or pass gamma as a number.",
+        f"the estimator in a Pipeline.{others}",
         UserWarning,
         stacklevel=2,
     )

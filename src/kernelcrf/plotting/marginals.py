@@ -81,8 +81,11 @@ class MarginalsDisplay(Display):
         return cls(proba, classes, y_true, tokens).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> MarginalsDisplay:
-        """Plot the heatmap on `ax`; circles mark true labels, open circles those that are not the most probable."""
-        from matplotlib.ticker import MaxNLocator
+        """Plot the heatmap on `ax`; circles mark true labels, open circles those that are not the most probable.
+
+        In long sequences, circles would overlap. True labels are then lines, black if they are not the most probable.
+        """
+        from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
         T, L = self.proba.shape
         ax = self._use(ax, (0.3 * min(T, LEGIBLE) + 2.0, 0.22 * L + 1.8))
@@ -92,15 +95,19 @@ class MarginalsDisplay(Display):
         matrix_ticks(ax, list(map(str, self.classes)), words if T <= LEGIBLE else [])
         if T > LEGIBLE:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+            ax.xaxis.set_major_formatter(ScalarFormatter())
         ax.set(xlabel="position" if self.tokens is None or T > LEGIBLE else "", ylabel="label")
         if self.y_true is not None:
             code = {label: j for j, label in enumerate(self.classes)}
-            gold = [(t, code[label]) for t, label in enumerate(self.y_true) if label in code]
+            true = [(t, code[label]) for t, label in enumerate(self.y_true) if label in code]
             best = self.proba.argmax(axis=1)
             for right, face in ((True, VERMILION), (False, "none")):
-                places = np.array([(t, j) for t, j in gold if (best[t] == j) == right]).reshape(-1, 2)
-                style: dict[str, Any] = {"color": VERMILION, "markerfacecolor": face, "markersize": 5}
-                ax.plot(*places.T, "o", label="gold" if right else "gold, not the likeliest", **style)
+                places = np.array([(t, j) for t, j in true if (best[t] == j) == right]).reshape(-1, 2)
+                style: dict[str, Any] = {"marker": "o", "color": VERMILION, "markerfacecolor": face, "markersize": 5}
+                if T > LEGIBLE:
+                    style = {"marker": "|", "color": VERMILION if right else "black", "markersize": 8}
+                name = "true label" if right else "true label, not the likeliest"
+                ax.plot(*places.T, linestyle="none", label=name, **style)
             ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderaxespad=0.2)
         return self
 

@@ -65,6 +65,8 @@ def from_frame(
             )
     if not features:
         raise ValueError("features is empty: expected the name of at least one column")
+    if label in features:
+        raise ValueError(f"features contains {shown(label)}, the label column: expected only columns of inputs")
     rows = _rows_by_group(_values(frame[group]), group, None if order is None else _order(frame[order], order))
     if all(_holds_numbers(frame[name]) for name in features):
         inputs, offsets = frame[features], np.cumsum([0, *map(len, rows)])
@@ -102,12 +104,28 @@ def _order(column: UserData, name: str) -> Places:
     values = _values(column)
     _refuse_missing(values, name, "order")
     try:
-        return np.array(sorted(range(len(values)), key=values.__getitem__), np.intp)
+        rows = np.array(sorted(range(len(values)), key=values.__getitem__), np.intp)
+        if _texts_of_numbers([values[row] for row in rows]):
+            raise ValueError(
+                f"frame has texts of numbers in order column {shown(name)}, such as {shown(values[rows[0]])}, which "
+                "sort differently as texts and as numbers: convert the column to numbers"
+            )
+        return rows
     except TypeError:
         raise TypeError(
             f"frame has values in order column {shown(name)} that cannot be compared: expected numbers, times or "
             "strings"
         ) from None
+
+
+def _texts_of_numbers(values: Sequence[UserData]) -> bool:
+    """Return whether sorted values are texts of numbers that are not in the order of the numbers."""
+    if not all(isinstance(value, str) for value in values):
+        return False
+    try:
+        return bool((np.diff(np.array(values, dtype=float)) < 0).any())
+    except ValueError:
+        return False
 
 
 def _refuse_missing(values: Sequence[UserData], name: str, argument: str) -> None:

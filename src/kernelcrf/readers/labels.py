@@ -14,6 +14,7 @@ If a token has a set of labels, training maximises the probability that its labe
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,12 +100,19 @@ class LabelReader:
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
         """Return two arrays of flags, one flag per token: is the predicted index right, and is the label known?
 
-        A label that is not among the classes counts as known, and every prediction for it counts as wrong.
+        A label that is not among the classes counts as known, and every prediction for it counts as wrong. If this is
+        the case for all labels, there is a warning.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         check_same_type(compress(tokens, known), self._index, "y", "the data of the fit")
         truth = np.full(len(known), UNKNOWN)
         truth[known] = [self._index.get(label, UNKNOWN) for label in compress(tokens, known)]
+        if known.any() and (truth == UNKNOWN).all():
+            warnings.warn(
+                f"none of the labels of y, such as {tokens[int(np.argmax(known))]!r}, is among the classes of the fit, "
+                f"such as {self.classes[0]!r}: every prediction counts as wrong",
+                stacklevel=3,
+            )
         return np.asarray(indices) == truth, known
 
     def decode(self, indices: npt.ArrayLike, chains: Chains) -> Ragged[Array]:
