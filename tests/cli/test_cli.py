@@ -287,11 +287,12 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
 
 def test_held_out_data_choose_C(folder, tmp_path):
     train, dev, model = folder / "train.txt", folder / "test.txt", tmp_path / "m.kcrf"
-    head, *rows, last = run("fit", train, model, "--dev", dev, "--set", "solver=lbfgs").stdout.splitlines()
+    head, *rows, goes, last = run("fit", train, model, "--dev", dev, "--set", "solver=lbfgs").stdout.splitlines()
     assert head.split() == ["C", "span", "F1", "seconds"]
     scores = {float(C): float(f1) for C, f1, _ in map(str.split, rows)}
     crf = kernelcrf.load(model)
     assert max(scores, key=scores.get) == crf.C_
+    assert goes == f"the last fit, with C = {crf.C_:g}, goes to tol = 0.0001"
     assert f"; C={crf.C_:g};" in last
     assert not crf.warm_start
     own = json.loads(run("evaluate", model, dev, "--json").stdout)["scores"]["span_f1"]["value"]

@@ -65,11 +65,11 @@ def test_pieces_do_not_depend_on_how_the_data_are_divided():
     assert set(everything[1]) <= set(keys)
     assert max(everything[0].chains.lengths) <= PIECE
     assert 300 <= everything[0].chains.n_nodes < 300 + PIECE
-    folds = divide(*everything, 300)
+    folds = divide(*whole.draw(1500), 1500)
     assert len(folds) == 5
     for train, test in folds:
         assert not set(train.chains.numbers) & set(test.chains.numbers)
-        assert 60 <= train.chains.n_nodes + test.chains.n_nodes < 60 + PIECE
+        assert 300 <= train.chains.n_nodes + test.chains.n_nodes < 300 + PIECE
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,14 @@ def test_pieces_do_not_depend_on_how_the_data_are_divided():
 def test_few_sequences_are_divided_into_pieces_and_too_few_are_not(lengths, n_held_out):
     found = sequences(lengths).hold_out(10_000)
     assert [test.chains.n_nodes for _, test in found] == n_held_out
+
+
+@pytest.mark.parametrize("lengths", [[12_000] + [50] * 30, [50] * 30 + [12_000], [9_000] + [1] * 6])
+def test_no_fold_is_empty_if_one_sequence_has_most_tokens(lengths):
+    folds = sequences(lengths).hold_out(10_000)
+    assert len(folds) == 5
+    assert all(train.chains.n_nodes and test.chains.n_nodes for train, test in folds)
+    assert len({*folds[0][0].chains.numbers, *folds[0][1].chains.numbers}) > len(lengths) / 2
 
 
 def test_with_too_few_sequences_C_is_1():

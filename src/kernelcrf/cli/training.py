@@ -104,7 +104,8 @@ def _climb(
             best, highest = 10.0**power, score
         else:
             powers = [-1, -2, -3, -4] if power == 1 else []
-    caught = _fit(crf.set_params(C=best, **wanted), train)
+    echo(f"the last fit, with C = {best:g}, goes to tol = {crf.set_params(C=best, **wanted).tol:g}")
+    caught = _fit(crf, train)
     return crf.set_params(warm_start=False), caught
 
 

@@ -22,7 +22,7 @@ from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places,
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, folds, input_of
+from kernelcrf.fitting.corpus import FEW, HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, folds, input_of
 from kernelcrf.fitting.digest import Words, digest_texts, digest_words
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -145,16 +145,26 @@ class LabelledSequences(LocalCorpus):
 def divide(
     pieces: LabelledSequences, keys: Array, n_tokens: int
 ) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-    """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does."""
+    """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does.
+
+    Few sequences have pieces in turn, so that a long one does not take all, and share `n_tokens` among the folds.
+    """
     kept = _smallest(keys, pieces.chains.lengths, n_tokens)
-    pieces, keys = pieces.only(kept), keys[kept]
+    pieces, keys, groups = pieces.only(kept), keys[kept], _groups(pieces.only(kept), keys[kept])
+    if len(np.unique(groups)) < FEW:
+        order = np.lexsort((keys, groups))
+        firsts = np.searchsorted(groups[order], groups)
+        turn = np.argsort(order) - firsts
+        kept = _smallest(np.argsort(np.lexsort((keys, turn))), pieces.chains.lengths, n_tokens // HELD_OUT)
+        pieces, groups = pieces.only(kept), _groups(pieces.only(kept), keys[kept])
+    masks = folds(len(np.unique(groups)))
+    return [(pieces.only(~mask[groups]), pieces.only(mask[groups])) for mask in masks]
+
+
+def _groups(pieces: LabelledSequences, keys: Array) -> Places:
+    """Number the sequences of the pieces from 0 on, or the pieces if there are fewer than five sequences."""
     numbers, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
-    n = len(numbers)
-    if n < HELD_OUT:
-        groups, n = np.argsort(np.argsort(keys)), len(keys)
-    found = folds(n)
-    drawn = _smallest(keys, pieces.chains.lengths, n_tokens // max(len(found), 1))
-    return [(pieces.only(drawn & ~held[groups]), pieces.only(drawn & held[groups])) for held in found]
+    return np.argsort(np.argsort(keys)) if len(numbers) < HELD_OUT else groups
 
 
 def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
