@@ -1,4 +1,4 @@
-"""The time to a first result: the README's installation and twelve lines, to the letter, in a fresh environment.
+"""The time to a first result: the README's installation and first example, to the letter, in a fresh environment.
 
 The wheel of this tree is built beforehand. Then, each timed: a virtual environment is made, `pip install` gets the
 wheel with all that it needs, nothing from pip's cache, and a new process runs the lines of the README one by one and
@@ -75,7 +75,7 @@ def table(results: dict[str, Any]) -> str:
         ["`pip install`", f"{results['installed']:.1f}", ""],
         ["the imports", *of("from kernelcrf")],
         ["the first fit", *of("crf = ChainCRF")],
-        ["all twelve lines", f"{sum(first.values()):.1f}", f"{sum(second.values()):.1f}"],
+        ["all lines", f"{sum(first.values()):.1f}", f"{sum(second.values()):.1f}"],
     ]
     total = results["environment made"] + results["installed"] + sum(first.values())
     note = (
