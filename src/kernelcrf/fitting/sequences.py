@@ -147,16 +147,18 @@ def divide(
 ) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
     """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does.
 
-    Few sequences have pieces in turn, so that a long one does not take all, and share `n_tokens` among the folds.
+    If sequences are few, they give one piece each in turn, so that a long sequence does not crowd out the others. The
+    folds together then have about `n_tokens` tokens.
     """
     kept = _smallest(keys, pieces.chains.lengths, n_tokens)
-    pieces, keys, groups = pieces.only(kept), keys[kept], _groups(pieces.only(kept), keys[kept])
+    pieces, keys = pieces.only(kept), keys[kept]
+    groups = _groups(pieces, keys)
     if len(np.unique(groups)) < FEW:
         order = np.lexsort((keys, groups))
-        firsts = np.searchsorted(groups[order], groups)
-        turn = np.argsort(order) - firsts
+        turn = np.argsort(order) - np.searchsorted(groups[order], groups)
         kept = _smallest(np.argsort(np.lexsort((keys, turn))), pieces.chains.lengths, n_tokens // HELD_OUT)
-        pieces, groups = pieces.only(kept), _groups(pieces.only(kept), keys[kept])
+        pieces, keys = pieces.only(kept), keys[kept]
+        groups = _groups(pieces, keys)
     masks = folds(len(np.unique(groups)))
     return [(pieces.only(~mask[groups]), pieces.only(mask[groups])) for mask in masks]
 
