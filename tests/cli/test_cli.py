@@ -262,7 +262,7 @@ def test_wrong_models_are_one_line_and_an_exit_code(folder, tmp_path):
     for model in (folder / "train.txt", tmp_path, tmp_path / "nothing", tmp_path / "cut.kcrf"):
         assert str(model) in fails(run("tag", model, folder / "test.txt"))
     write(tmp_path / "v.jsonl", [Record("vectors", np.ones((2, 3)), ["O", "O"], None, "")])
-    assert "v.jsonl, line 1 or a later sequence: X has arrays of numbers, but fit was given feature dicts" in fails(
+    assert "v.jsonl, line 1, or a sequence after it: X has arrays of numbers, but fit was given feature dicts" in fails(
         run("tag", folder / "chunks.kcrf", tmp_path / "v.jsonl")
     )
 
@@ -492,7 +492,7 @@ def test_several_files_are_tagged_one_after_the_other_or_to_a_folder(folder, tmp
     run("tag", model, lines, folder / "test.txt", "--json", "-o", tmp_path / "out")
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["c.jsonl", "test.jsonl"]
     assert "same output file" in fails(run("tag", model, packed, folder / "b.txt", "-o", tmp_path))
-    assert "this is a file: expected a folder" in fails(run("tag", model, packed, "-o", lines))
+    assert "this is a file: pass a folder" in fails(run("tag", model, packed, "-o", lines))
     assert "standard input has no name" in fails(run("tag", model, "-", "-o", tmp_path))
     assert "this is the same file as the input" in fails(run("tag", model, lines, "-o", tmp_path))
 
@@ -560,9 +560,9 @@ def test_templates_go_with_text_alone(folder, tmp_path):
         ("convert", tmp_path / "a.jsonl", tmp_path / "b.crfsuite", "--templates", tmp_path / "t"),
         ("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf", "--templates", tmp_path / "t"),
     ):
-        assert "--templates need text: drop the option" in fails(run(*arguments))
+        assert "--templates needs text: omit --templates" in fails(run(*arguments))
     held = fails(run("convert", folder / "test.txt", tmp_path / "b.txt", "--templates", tmp_path / "t"))
-    assert "columns files cannot store features: drop --templates" in held
+    assert "columns files cannot store features, but --templates makes features: omit" in held
     (tmp_path / "t").write_bytes(b"U:w=%x[0,0]\xff\n")
     assert "expected templates as UTF-8 text" in fails(
         run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--templates", tmp_path / "t")

@@ -1,4 +1,4 @@
-"""Run the command `kernelcrf` in a shell, which can fit, tag, evaluate, inspect, report and convert."""
+"""Run the shell command `kernelcrf`, with the subcommands fit, tag, evaluate, inspect, report and convert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _received: list[int] = []
 
 
 def main() -> None:
-    """Run the command `kernelcrf` with the arguments of the process."""
+    """Run the shell command `kernelcrf` with the command-line arguments of this process."""
     # Handlers are set first, because a signal may arrive while the modules are loaded, which takes a second.
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -46,7 +46,10 @@ def _unwind(number: int, frame: object) -> NoReturn:
 
 
 def _send_again(lost: UnraisableHookArgs) -> None:
-    """Send a signal again if Python ignored its exception, as it does in destructors and some callbacks."""
+    """Send a signal again if Python discarded the exception that `_unwind` raised for this signal.
+
+    Python discards exceptions that are raised in destructors and in some callbacks.
+    """
     if _received and isinstance(lost.exc_value, (KeyboardInterrupt, SystemExit)):
         Timer(0.02, _to_main_thread, (_received.pop(),)).start()
     else:
@@ -54,7 +57,7 @@ def _send_again(lost: UnraisableHookArgs) -> None:
 
 
 def _to_main_thread(number: int) -> None:
-    """Send a signal to the main thread; if the platform supports this, it also ends a blocking system call."""
+    """Send a signal to the main thread. On POSIX, the signal also interrupts a blocking system call of that thread."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(main_thread().ident or 0, number)
     else:

@@ -1,4 +1,7 @@
-"""Define the commands and their options. The decorator `run_by` names the module that does the work of a command."""
+"""Declare the subcommands of `kernelcrf` and their options.
+
+The argument of the decorator `run_by` is the module of `kernelcrf.cli` that contains the code of the subcommand.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,8 @@ def fit(
     C: Annotated[
         str, typer.Option("--C", "-C", metavar="X", help="Prior variance: a number, auto or evidence.")
     ] = "auto",
-    dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data that choose C.")] = None,
-    gamma: Annotated[str, typer.Option(metavar="X", help="Of the kernel: a number, scale or auto.")] = "scale",
+    dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data, used to choose C.")] = None,
+    gamma: Annotated[str, typer.Option(metavar="X", help="gamma of the kernel: a number, scale or auto.")] = "scale",
     n_components: Annotated[int, typer.Option(metavar="N", help="Number of landmarks.")] = 500,
     constraints: Annotated[
         str | None,
@@ -104,8 +107,9 @@ def tag(
 ) -> None:
     """Write the input with the predicted label as a new last column.
 
-    Several files are written one after the other, or with -o to files of the same
-    names. A sentence of a stream is tagged when it is complete.
+    Without -o, the output of all files goes to standard output. With -o DIR, each
+    file is written to DIR under the same name. Input from a pipe is tagged as soon
+    as a sentence is complete.
 
     Example: kernelcrf tag chunks.kcrf test.txt > tagged.txt
     """
@@ -137,7 +141,9 @@ def evaluate(
 @run_by("inspection")
 def inspect(
     model: ModelFile,
-    n_terms: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Transitions, and terms per label.")] = 5,
+    n_terms: Annotated[
+        int, typer.Option("-n", metavar="N", min=1, help="Number of transitions, and of terms per label.")
+    ] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Describe a model: labels, transitions, features or landmarks, certificate.
@@ -154,12 +160,12 @@ def report(
     target: Annotated[str, typer.Argument(metavar="HTML", help="File to write.", show_default=False)],
     format: FormatOption = None,
     train: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Training data, for the words of landmarks.")
+        str | None, typer.Option(metavar="FILE", help="Training data, to show the words of landmarks.")
     ] = None,
     explain: Annotated[
         list[str] | None, typer.Option(metavar="SEQUENCE:TOKEN", help="Token to explain; repeatable.")
     ] = None,
-    n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Hardest sequences to show.")] = 10,
+    n_hardest: Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of hardest sequences to show.")] = 10,
 ) -> None:
     """Write an HTML report about a model and its predictions.
 
@@ -179,8 +185,9 @@ def convert(
 ) -> None:
     """Convert sequences to another format.
 
-    The format is the value of --to, or else the extension of TARGET. If it is
-    CRFsuite's format, templates turn text into features.
+    The new format is the value of --to, or else follows from the extension of
+    TARGET. Text is turned into features by templates if --templates is given or
+    if the new format is CRFsuite's.
 
     Example: kernelcrf convert train.txt train.crfsuite
     """

@@ -52,7 +52,10 @@ def evaluate(model: str, data: str, format: str | None, scheme: str | None, as_j
 
 
 def _table(y: list[list[object]], predicted: list[list[object]], scheme: str | None) -> list[str]:
-    """Return a table, as a list of lines, with the scores of each label, or of each type of span given a scheme."""
+    """Return the lines of a table with the scores of each label.
+
+    If `scheme` is not None, the table has the scores of each type of span, such as NP, instead.
+    """
     # Escape labels, so that each fits into one cell; distinct labels stay distinct.
     if not all(isinstance(label, str) and label.isprintable() for labels in [*y, *predicted] for label in labels):
         y, predicted = ([list(map(_one_cell, labels)) for labels in labelings] for labelings in (y, predicted))
@@ -90,7 +93,7 @@ def report(
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:
-    """Return the words of each record, or None if a record has no words."""
+    """Return the words of each record (one sequence of a file), or None if a record has no words."""
     if any(record.tokens is None for record in records):
         return None
     return [list(record.tokens or ()) for record in records]

@@ -1,4 +1,7 @@
-"""Read and check the files of all commands: models, sequences, templates and output files; run `kernelcrf convert`."""
+"""Read and check the files of all commands: models, sequences, templates and output files. Run `kernelcrf convert`.
+
+A record is one sequence that was read from a file: its inputs, and its labels and words if the file has them.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,10 @@ from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import check_target
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
-ELSEWHERE = "the model has no templates for text"
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The model of a file.
+    """A model that was loaded from a file.
 
     estimator : a ChainCRF, or a Pipeline that ends with one.
     crf : the ChainCRF.
@@ -40,20 +41,22 @@ class Model:
 
     @classmethod
     def load(cls, path: str) -> Model:
-        """Load a model file; raise if the model is not a ChainCRF, or a pipeline that ends with one."""
+        """Load a model file; raise unless the model is a ChainCRF, or a Pipeline that ends with a ChainCRF."""
         estimator = kernelcrf.load(path)
         crf = split_pipeline(estimator)[1]
         if not isinstance(crf, ChainCRF):
             raise kernelcrf.ModelFileError(
-                f"{path}: the file has a {type(crf).__name__}: expected a ChainCRF; load other models in Python"
+                f"{path}: the model is a {type(crf).__name__}: expected a ChainCRF. "
+                "Use kernelcrf.load in Python for other models"
             )
         return cls(estimator, crf, Templates.of(crf))
 
     def flat_inputs(self, records: Sequence[Record]) -> tuple[list[Any] | Entries, list[int] | None]:
         """Return the inputs of the records for `crf`, and the number of tokens of each record.
 
-        For text, the inputs are one sparse matrix with the tokens of all records, which makes predictions faster. In
-        other cases, the inputs are a list with one entry per record, and None is returned instead of the numbers.
+        If the records are text, the inputs of all records are stacked in one sparse matrix with one row per token,
+        which makes predictions faster. Otherwise, return a list with the input of each record, and None instead of the
+        numbers of tokens.
         """
         if self._columns is None or records[0].kind != "text":
             return transform_inputs(self.estimator, inputs(records, self.templates))[1], None
@@ -66,21 +69,21 @@ class Model:
         return None if self.templates is None or vocabulary is None else TemplateColumns(self.templates, vocabulary)
 
     def batches(self, path: str, format: str | None) -> Iterable[list[Record]]:
-        """Return the records of a file in batches; raise if it is a column file and the model has no templates."""
+        """Return an iterable of lists of records; raise if the file is a column file and the model has no templates."""
         n_columns = None
         if format_of(path, format) == "columns":
             if self.templates is None:
                 raise FormatError(
-                    f"{display_name(path)}: column files have text, but {ELSEWHERE}: pass .jsonl or .crfsuite with the "
-                    "features that it was fitted to"
+                    f"{display_name(path)}: column files have text, but the model has no templates for text: pass a "
+                    ".jsonl or .crfsuite file with the features that the model was fitted to"
                 )
             n_columns = self.templates.n_columns
         return read_batches(path, format, n_columns=n_columns)
 
     def read_labelled(self, path: str, format: str | None) -> tuple[list[Record], list[Any], list[list[object]]]:
-        """Return the records of a file, their inputs for `estimator` and their labels; raise if a record has no labels.
+        """Return the records of a file, their inputs for `estimator`, and their labels; raise if labels are absent.
 
-        Labels that are read as text are converted to the type of the model's classes.
+        Labels that are text are converted to the type of the model's classes, for example to integers.
         """
         records = [record for batch in self.batches(path, format) for record in batch]
         classes = {str(label): label for label in self.crf.classes_.tolist()}
@@ -94,7 +97,7 @@ class Model:
 def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:
     """Return the labels of each record; raise if a record has no labels.
 
-    expected : the labels that the error message asks for, such as "the true labels".
+    expected : text for the error message that names the labels, such as "the true labels".
     """
     y = []
     for record in records:
@@ -105,13 +108,16 @@ def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:
-    """Return the templates in the file `path`, or default templates if `path` is None, for text like this record.
+    """Return the templates in the file `path`, or default templates if `path` is None.
 
-    Return None if the input of the record is not text.
+    Templates turn text with the number of cells per token of `record` into features. Return None if the record is not
+    text.
     """
     if record.kind != "text":
         if path is not None:
-            raise FormatError(f"{record.place}: the file has {record.kind}, but --templates need text: drop the option")
+            raise FormatError(
+                f"{record.place}: the input is {record.kind}, but --templates needs text: omit --templates"
+            )
         return None
     if path is None:
         return default_templates(record.width)
@@ -122,18 +128,20 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
 
 
 def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
-    """Return one input per record: text becomes features by templates, features and vectors are not changed."""
+    """Return one input per record; templates turn text into features, other inputs are returned unchanged."""
     rows = [record.x for record in records]
     return _check_text(records[0], templates).features(rows) if records and records[0].kind == "text" else rows
 
 
 def _check_text(record: Record, templates: Templates | None) -> Templates:
-    """Return the templates; raise if they are None, or if they need another number of cells than the record has."""
+    """Return the templates; raise if they are None, or if the record has the wrong number of cells per token."""
     if templates is None:
-        raise FormatError(f"{record.place}: the file has text, but {ELSEWHERE}: pass features or vectors")
+        raise FormatError(
+            f"{record.place}: the input is text, but the model has no templates for text: pass features or vectors"
+        )
     if record.width != templates.n_columns:
         raise FormatError(
-            f"{record.place}: tokens have {record.width} cells: expected {templates.n_columns} for the templates"
+            f"{record.place}: tokens have {record.width} cells: expected {templates.n_columns}, as in the training data"
         )
     return templates
 
@@ -157,7 +165,10 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
 
 
 def _status(name: str, stream: TextIO) -> os.stat_result | None:
-    """Return the status of a regular file, or of `stream` if the name is "-"; None if there is no such file."""
+    """Return the result of `os.stat` for the file `name`, or for `stream` if the name is "-".
+
+    Return None if there is no such file, or if it is not a regular file.
+    """
     try:
         found = os.fstat(stream.fileno()) if name == STDIN else os.stat(name)
     except (OSError, ValueError, UnsupportedOperation):
@@ -168,10 +179,16 @@ def _status(name: str, stream: TextIO) -> os.stat_result | None:
 def convert(
     source: str, target: str, from_format: str | None, to_format: str | None, templates: str | None, no_labels: bool
 ) -> None:
-    """Write the sequences of a file in another format; turn text into features if the format needs features."""
+    """Convert a file of sequences to another format.
+
+    Text is turned into features if `templates` is not None, or if the new format is CRFsuite's.
+    """
     wanted = format_of(target, to_format)
     if templates is not None and wanted not in ("crfsuite", "jsonl", "parquet"):
-        raise FormatError(f"{target}: {wanted} files cannot store features: drop --templates, or write .jsonl")
+        raise FormatError(
+            f"{target}: {wanted} files cannot store features, but --templates makes features: omit --templates, or "
+            "write a .jsonl file"
+        )
     check_apart(target, [source, templates])
     batches = read_batches(source, from_format, labels=not no_labels)
     featured = templates is not None or wanted == "crfsuite"
@@ -179,7 +196,7 @@ def convert(
 
 
 def _replace_text(batches: Iterator[list[Record]], path: str | None) -> Iterator[Record]:
-    """Yield the records; templates replace their text by features."""
+    """Yield the records with features instead of text; the templates are read from the file `path`."""
     first = next(batches)
     templates = read_templates(first[0], path)
     for batch in chain([first], batches):

@@ -16,7 +16,7 @@ from kernelcrf.preprocessing.files import split_pipeline
 
 
 def inspect(model: str, n_terms: int, as_json: bool) -> None:
-    """Print the sizes and certificate of a model, its strongest transitions, and its strongest terms per label."""
+    """Print the sizes and the certificate of a model, and its transitions and features with the largest weights."""
     loaded = Model.load(model)
     crf = loaded.crf
     facts = summarise(crf)

@@ -1,6 +1,6 @@
-"""Run a command, and end it with an exit code that scripts can rely on; an error is one line on standard error.
+"""Run a command and exit with one of the codes below. An error is printed as one line on standard error.
 
-0      the command is done
+0      the command succeeded
 1      a file, a model or a value is wrong; the message names it, and the line of the file if there is one
 2      the options or arguments are wrong
 130    the command was interrupted (SIGINT); files are unchanged
@@ -26,9 +26,10 @@ WRONG, INTERRUPTED, CLOSED = 1, 128 + 2, 128 + 13
 
 
 def run_by(module: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a command of a function, which only declares the options of the command.
+    """Return a decorator for functions that declare the options of a command and have no body.
 
-    The command calls the function of the same name in `module`, which is imported only then, so that --help is fast.
+    The command runs the function of the same name in `kernelcrf.cli.<module>`. This module is imported when the command
+    runs, so that --help is fast.
     Errors and warnings are printed as one line each on standard error.
     """
 
@@ -73,7 +74,7 @@ def _run(body: Callable[[], None]) -> None:
 
 
 def _forget_output() -> None:
-    """Discard the output that cannot be written any more; otherwise the interpreter reports an error when it exits."""
+    """Discard output that can no longer be written; otherwise the interpreter reports an error when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,7 +1,7 @@
 """Run `kernelcrf tag`, which predicts the labels of a file, or of a stream of any length.
 
-The labels of a batch are written before the next batch is read, so that only one batch is in memory. A batch of text is
-what has arrived in a pipe, or about 64 kilobytes of a file.
+The labels of a batch are written before the next batch is read, so that only one batch is in memory. A batch has
+the text that has arrived through a pipe so far, or about 64 kilobytes of a file.
 """
 
 from __future__ import annotations
@@ -62,19 +62,20 @@ def tag(
 
 
 def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]:
-    """Return the output file for each file of `data`, or "-" for each of them if `output` is None.
+    """Return the path of the output file for each file of `data`; if `output` is None, each path is "-".
 
-    An output file has the name of its source, with the extension of its own format, and is not compressed.
+    An output file has the name of its input file, with the extension of the format in which it is written. Output files
+    are not compressed.
     """
     if output is None:
         if len(set(forms)) > 1:
             raise FormatError(
-                f"{' '.join(map(display_name, data))}: the output would mix JSON lines and columns: expected one of "
-                "the two; pass --json, or -o DIR for one output file each"
+                f"{' '.join(map(display_name, data))}: the output would mix JSON lines and columns: pass --json to "
+                "write JSON lines only, or -o DIR to write each file of DATA to a separate file"
             )
         return [STDIN] * len(data)
     if STDIN in data:
-        raise FormatError(f"-o {output}: standard input has no name for its output file: expected names of files")
+        raise FormatError(f"-o {output}: standard input has no name for an output file: pass file names, or omit -o")
     names = [PurePath(name.removesuffix(".gz")) for name in data]
     found = [
         name.name if name.suffix.lower() in EXTENSIONS[form] else name.with_suffix(EXTENSIONS[form][0]).name
@@ -82,17 +83,17 @@ def _targets(data: list[str], forms: list[str], output: str | None) -> list[str]
     ]
     if len(set(found)) < len(found):
         raise FormatError(
-            f"-o {output}: two files of DATA have the same output file: expected files of different names"
+            f"-o {output}: two files of DATA would be written to the same output file: rename one of them"
         )
     if Path(output).is_file():
-        raise FormatError(f"-o {output}: this is a file: expected a folder, which is made if it does not exist")
+        raise FormatError(f"-o {output}: this is a file: pass a folder, which is created if it does not exist")
     Path(output).mkdir(parents=True, exist_ok=True)
     return [str(Path(output, name)) for name in found]
 
 
 @contextmanager
 def _writer(target: str) -> Iterator[Callable[[str], object]]:
-    """Yield a function that writes text to a file, or to standard output at once if the target is "-"."""
+    """Yield a function that writes text to the file `target`; if it is "-", write to standard output without delay."""
     if target != STDIN:
         with whole_file(target) as file:
             yield lambda text: file.write(text.encode())
@@ -107,7 +108,7 @@ def _writer(target: str) -> Iterator[Callable[[str], object]]:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch off garbage collection, which would take a third of the time to search many small objects for cycles."""
+    """Disable the garbage collector inside a `with` block; it would take a third of the time of the command."""
     gc.freeze()
     gc.disable()
     try:
@@ -120,7 +121,10 @@ def _no_garbage_collection() -> Iterator[None]:
 def _predict(
     model: Model, batch: list[Record], marginals: bool, n_best: int
 ) -> tuple[Sequence[Array], Sequence[Marginals | None], Sequence[Best | None]]:
-    """Return labels, marginals and the best labellings of each record; the last two are None if not requested."""
+    """Return lists with the labels, the marginals and the best labellings of each record.
+
+    If marginals or best labellings are not requested, the entries of their list are None.
+    """
     try:
         X, lengths = model.flat_inputs(batch)
         none = [None] * len(batch)
@@ -130,13 +134,13 @@ def _predict(
     except FormatError:
         raise
     except (TypeError, ValueError) as error:
-        raise FormatError(f"{batch[0].place} or a later sequence: {error}") from None
+        raise FormatError(f"{batch[0].place}, or a sequence after it: {error}") from None
 
 
 def _columns(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
-    """Return the lines of the input with cells added at their end.
+    """Return the input lines of a record with cells added at the end of each line.
 
-    The cells are the label, the labels of the next best labellings, and one cell label:probability per label.
+    The cells are the predicted label, the labels of the next best labellings, and one cell label:probability per label.
     """
     extra: list[Sequence[object]] = [labels.tolist()]
     if best is not None:
@@ -148,7 +152,10 @@ def _columns(record: Record, labels: Array, marginals: Marginals | None, best: B
 
 
 def _object(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
-    """Return a JSON line: the object of the input, with the entries `predicted`, `marginals` and `n_best` added."""
+    """Return a line of JSON: the input object with the keys "predicted", "marginals" and "n_best" added.
+
+    The keys "marginals" and "n_best" are added only if they were requested.
+    """
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
     found["predicted"] = list(map(plain_label, labels.tolist()))
     if marginals is not None:

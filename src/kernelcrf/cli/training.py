@@ -33,9 +33,9 @@ def fit(
 ) -> None:
     """Fit a model to the sequences of a file and save it; show progress if standard error is a terminal.
 
-    dev : a file of held-out sequences that choose C, or None.
-    settings : parameters of ChainCRF as texts NAME=VALUE, from the option --set.
-    named : parameters of ChainCRF that have options of their own.
+    dev : a file of held-out sequences, on which C is chosen; None if there is no such file.
+    settings : strings "NAME=VALUE" from the option --set, which set parameters of ChainCRF.
+    named : parameters of ChainCRF from their separate options, such as --gamma.
     """
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])
@@ -72,7 +72,7 @@ def fit(
 
 
 def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:
-    """Fit to inputs, labels and weights, and return the warnings of the fit."""
+    """Fit `crf` to the tuple `train` of inputs, labels and weights; return the warnings that the fit issued."""
     with warnings.catch_warnings(record=True) as caught:
         crf.fit(*train)
     if crf.certificate_.status == INTERRUPTED:
@@ -85,9 +85,10 @@ def _climb(
 ) -> tuple[ChainCRF, list[warnings.WarningMessage]]:
     """Fit with C = 1, and with larger or smaller powers of 10 while the score on X and y increases.
 
-    Print a table of the scores, and return the model with the best C and the warnings of its fit. The score is F1 if
-    the labels are spans, else the fraction of correct tokens. It hardly changes near the optimum, so that only the last
-    fit needs the tolerance of `crf`. Each fit uses the vocabulary and the weights of the one before it.
+    Print a table of the scores. Then fit with the best C, and return the model and the warnings of this last fit. The
+    score is F1 if the labels are spans, else the fraction of correct tokens. Only the last fit uses the tolerance of
+    `crf`; the others stop earlier, because the score hardly changes near the optimum. Each fit starts from the
+    vocabulary and the weights of the previous fit.
     """
     best, highest, wanted = 1.0, -math.inf, {"tol": crf.tol, "max_iter": crf.max_iter}
     crf.set_params(warm_start=True, tol=max(crf.tol, SEARCH_TOL), max_iter=min(crf.max_iter, SEARCH_ITERATIONS))
@@ -110,7 +111,7 @@ def _climb(
 
 
 def _read_settings(settings: list[str]) -> dict[str, object]:
-    """Convert the texts NAME=VALUE to a dict of parameters; a value is read as JSON if possible, else as text."""
+    """Convert strings "NAME=VALUE" to a dict of parameters; a value that is not valid JSON is kept as a string."""
     known, found = set(inspect.signature(ChainCRF).parameters), dict[str, object]()
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -123,7 +124,7 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
 
 
 def _read_value(value: object) -> object:
-    """Convert text that is JSON, such as a number, to its value; return all other values unchanged."""
+    """Parse a string as JSON, for example a number; return other values, and strings that are not JSON, unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
