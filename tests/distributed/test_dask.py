@@ -129,7 +129,7 @@ def test_a_frame_has_columns_by_name(engine, words):
             pd.DataFrame({"features": X, "labels": y, "weight": np.linspace(1, 2, len(X))}), npartitions=3
         )
         same(ChainCRF(**LINEAR).fit(frame), here, X)
-        with pytest.raises(ValueError, match="expected 'tags'"):
+        with pytest.raises(ValueError, match="expected a column 'tags'"):
             ChainCRF(**LINEAR).fit(frame, "tags")
 
 

@@ -38,8 +38,8 @@ def test_a_row_is_a_token(tmp_path):
         ({"other": [1]}, "expected one of features and vectors"),
         ({"features": [[["a"]]], "vectors": [[[1.0]]], "labels": [["x"]]}, "expected one of features and vectors"),
         ({"features": [[["a"]]]}, "expected 'labels' with the labels"),
-        ({"features": ["a"], "labels": [["x"]]}, "a column is of type string: expected lists with one entry per token"),
-        ({"features": [[["a"]], None], "labels": [["x"], []]}, "has null rows: expected a list in each"),
+        ({"features": ["a"], "labels": [["x"]]}, "a column has values of type string: expected lists"),
+        ({"features": [[["a"]], None], "labels": [["x"], []]}, "has null values: expected lists"),
         ({"vectors": [[[1.0], [1.0, 2.0]]], "labels": [["x", "y"]]}, r"vectors have lengths \[1, 2\]"),
         (
             {"features": [[["a"], ["b"]]], "labels": [["x"]]},

@@ -249,4 +249,4 @@ from kernelcrf.distributed import RawSequences, SequenceSources
 ChainCRF("linear").fit(SequenceSources([partial(RawSequences, [[{"w": "a"}]], [["A"]])]))
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "ValueError: X has to be loaded on a cluster, but there is no Dask client" in run.stderr
+    assert "ValueError: the data have to be loaded on a cluster, but there is no Dask client" in run.stderr

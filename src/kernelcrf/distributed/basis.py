@@ -1,12 +1,13 @@
 """Choose landmarks from inputs that are on the workers of a cluster, by the same rules as on one machine.
 
-Each worker has one or more parts of the data. An input that occurs in several parts belongs to the first of these
-parts, so that the rules see every distinct input once. Inputs are numbered in the order of the parts.
+The data are divided into parts, and each worker stores one or more parts. If an input occurs in several parts, only the
+first of these parts counts it, so that the rules see every distinct input once. Inputs are numbered in the order of the
+parts.
 
-The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far. If landmarks are
-drawn at random, each part sends its sum of residuals to this process, which draws candidates. The parts send the
-candidates with their features, and receive those that were accepted. All other features stay on the workers. Inputs
-that belong to an earlier part get their features when all landmarks are chosen.
+The residual of an input x is k(x, x) - |F_x|^2, with the kernel k and the features F_x for the landmarks so far. If
+landmarks are drawn at random, each part sends the sum of its residuals to this process, which draws candidates. The
+parts then send the candidates with their features, and receive the accepted landmarks. All other features stay on the
+workers. If an input also occurs in an earlier part, its features are computed after all landmarks are chosen.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class DistributedGrowth(Growth):
-    """A growing basis for inputs that are on the workers of a cluster.
+    """A basis to which landmarks are added, for inputs that are on the workers of a cluster.
 
-    X : for each part of the data, a handle of its distinct inputs.
-    own : for each part, a handle of the indices of the inputs that no earlier part has.
+    A handle refers to a value on a worker.
+
+    X : for each part of the data, a handle to its distinct inputs.
+    own : for each part, a handle to the indices of those inputs that do not occur in an earlier part.
     """
 
     def __init__(
@@ -113,16 +116,16 @@ class DistributedGrowth(Growth):
         self._change(InputRows.recompute, shared=(n,))
 
     def release(self) -> tuple[Value, Value]:
-        """Return two lists with one handle per part.
+        """Return handles to the features and to the residuals, as two lists with one handle per part of the data.
 
-        The first has the features of all inputs of the part, the second the residuals of the inputs that belong to it.
+        A part has features for all its inputs, but residuals only for inputs that do not occur in an earlier part.
         """
         basis = WhitenedMap(self.kernel, self.landmarks, self._R[: self.n, : self.n].copy())
         F = self.cluster.each(_all_features, self._parts, self._X, self._own, shared=(basis,))
         return F, self.cluster.each(attrgetter("residual"), self._parts)
 
     def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
-        """Call a method of InputRows that changes the features or residuals; return its result for each part."""
+        """Call a method of `InputRows` that changes features or residuals; return one result per part of the data."""
         pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
         self._parts = self.cluster.each(second, pairs)
         found = self.cluster.fetch(self.cluster.each(first, pairs))
@@ -130,15 +133,19 @@ class DistributedGrowth(Growth):
         return [result for result, _ in found]
 
     def _fetch(self, method: Function, indices: Places | None, *shared: Value) -> Inputs:
-        """Call a method of InputRows for the given inputs, or for all inputs; return one row per input."""
+        """Call a method of `InputRows` on the workers; return one row for each input in `indices`.
+
+        If `indices` is None, return one row for each input of all parts.
+        """
         places = np.arange(self.n_inputs) if indices is None else indices
         part = self._part_of(places)
         return self._ask(method, part, places - self._offsets[part], *shared)
 
     def _ask(self, function: Function, part: Places, values: Array, *shared: Value) -> Inputs:
-        """Call a function with each part and its values; return one row per value, in the order of `values`.
+        """Send each value to one part of the data, and return one row per value, in the order of `values`.
 
-        part : for each value, the number of the part that it is for.
+        function : called on the workers as function(inputs of a part, values for this part, *shared).
+        part : for each value, the number of the part to which it is sent.
         """
         asked = np.unique(part).tolist() or [0]
         own = [values[part == k] for k in asked]
@@ -158,14 +165,15 @@ def _own_rows(X: Inputs, own: Places, kernel: InputKernel, capacity: int) -> Inp
 
 
 def _facts(rows: InputRows) -> tuple[int, float, float, DType]:
-    """Return the number of inputs, the sum and the maximum of k(x, x) over inputs x, and the dtype of the inputs."""
+    """Return the number of inputs x, the sum and the maximum of k(x, x) with the kernel k, and the dtype of inputs."""
     return rows.n_inputs, rows.remaining, float(rows.diagonal.max(initial=0.0)), rows.X.dtype
 
 
 def _change(method: Function, rows: InputRows, *arguments: Value) -> tuple[tuple[Value, float], InputRows]:
-    """Call a method that changes rows, on a copy; return its result with the new sum of residuals, and the copy.
+    """Call a method that changes `rows` on a copy of `rows`.
 
-    `rows` stays as it is, so that a cluster can repeat the call if a worker is lost.
+    Return a pair: first the result of the method and the new sum of residuals, then the changed copy. `rows` itself
+    does not change, so that the cluster can repeat the call if a worker is lost.
     """
     rows = copy(rows)
     rows.residual = rows.residual.copy()
@@ -184,7 +192,11 @@ def _largest(rows: InputRows, count: int) -> tuple[Places, Floats, float]:
 
 
 def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -> Array:
-    """Return the features of all inputs of a part; compute those of inputs that belong to an earlier part."""
+    """Return the features of all inputs X of one part of the data.
+
+    `rows` has the features of the inputs with the indices `own`. The other inputs occur in an earlier part, and their
+    features are computed with the feature map `basis`.
+    """
     if len(own) == X.shape[0]:
         return rows.F if rows.F.shape[1] == basis.n else np.ascontiguousarray(rows.F[:, : basis.n])
     F = np.empty((X.shape[0], basis.n), rows.F.dtype)
@@ -194,9 +206,10 @@ def _all_features(rows: InputRows, X: Inputs, own: Places, basis: WhitenedMap) -
 
 
 def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
-    """Return one handle per part, which refers to the indices of the inputs that no earlier part has.
+    """Find, for each part of the data, the inputs that do not occur in an earlier part.
 
-    Two inputs count as equal if their digests are equal.
+    `inputs` has one handle per part, which refers to the distinct inputs on a worker. Return one handle per part, which
+    refers to the indices of the inputs found. Two inputs count as equal if their digests are equal.
     """
     found = cluster.fetch(cluster.each(digests, inputs))
     is_own = np.zeros(sum(map(len, found)), bool)
@@ -206,7 +219,7 @@ def own_inputs(inputs: Sequence[Handle], cluster: Cluster) -> list[Handle]:
 
 
 def digests(X: Inputs) -> Array:
-    """Return a digest of 128 bits for each row of X; equal rows have equal digests."""
+    """Return a 128-bit digest of each row of X; equal rows have equal digests."""
     if is_sparse(X):
         columns, values, at = X.indices.astype(np.int64), X.data + X.dtype.type(0), X.indptr
         rows = (columns[a:b].tobytes() + values[a:b].tobytes() for a, b in pairwise(at.tolist()))

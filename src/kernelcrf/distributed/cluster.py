@@ -1,12 +1,12 @@
-"""The methods that an engine needs to compute on a cluster, whose workers store parts of the data.
+"""The interface between a fit and a cluster, whose workers store parts of the data.
 
-A handle refers to a value on a worker. A function with handles as arguments is called on a worker, with the values of
-the handles. It must be picklable, must not change its arguments, and must return the same result when it is called
-again, because values that are lost with a worker are computed again.
+A handle refers to a value on a worker. If a function is called with handles, a worker calls it with the values of these
+handles. The function must be picklable, must not change its arguments, and must always return the same result for the
+same arguments: if a worker is lost, its values are computed again.
 
-Work on a cluster runs inside `releasing`. When the block ends, even by an error or an interruption, the workers delete
-all values that were created in it. Garbage collection would be too late: an error refers to the frames that it passed
-through, and so to their handles, as long as the error exists.
+Work on a cluster runs inside `with releasing():`. When this block ends, also by an error or an interruption, the
+workers delete all values that were created in it. Garbage collection would be too late: an exception keeps its stack
+frames alive, and with them their handles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _HANDLES: ContextVar[WeakSet[Handle] | None] = ContextVar("handles of the curren
 
 @contextmanager
 def releasing() -> Iterator[None]:
-    """Release all handles that are created inside the `with` block when the block ends, also if it ends by an error."""
+    """Return a context manager that lets the workers delete values at the end of its `with` block.
+
+    These are the values of all handles that were created inside the block. They are also deleted after an error.
+    """
     handles: WeakSet[Handle] = WeakSet()
     token = _HANDLES.set(handles)
     try:
@@ -46,9 +49,9 @@ def releasing() -> Iterator[None]:
 
 
 def register(handles: Iterable[Handle]) -> None:
-    """Let the surrounding `with releasing():` block release these handles at its end.
+    """Release these handles at the end of the surrounding `with releasing():` block, if there is one.
 
-    An engine calls this function for each handle that it creates.
+    The workers then delete the values to which the handles refer. An engine registers each handle that it creates.
     """
     own = _HANDLES.get()
     if own is not None:
@@ -56,24 +59,28 @@ def register(handles: Iterable[Handle]) -> None:
 
 
 class Cluster(Protocol):
-    """The methods of an engine whose workers store parts of the data."""
+    """Protocol of engines that call functions on the workers of a cluster.
+
+    Results stay on the workers. A method that calls functions returns handles, which refer to these results.
+    """
 
     def each(self, function: Function, *parts: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Handle]:
-        """Call `function(*entries, *shared)` for each `entries` in zip(*parts), and return the handles of the results.
+        """Call a function once for each part of the data, and return one handle per result.
 
-        Entries and shared arguments may be handles or values.
+        Call i is function(parts[0][i], parts[1][i], ..., *shared). All arguments may be handles or values.
         """
 
     def call(self, function: Function, *arguments: Value, place: float | None = None) -> Handle:
-        """Call a function on a worker and return a handle of the result.
+        """Call a function on a worker and return a handle to the result.
 
         Arguments may be values, handles, or lists of handles.
 
-        place : the position of the result in the data, 0 <= place < 1; results at close positions share a worker.
+        place : a number from 0 to below 1 that says where in the data the result belongs, or None to use any worker.
+            Results with similar numbers are computed on the same worker if possible.
         """
 
     def sum(self, handles: Sequence[Handle]) -> Value:
-        """Return the sum of the values of handles, added in an order that does not depend on the workers."""
+        """Return the sum of the values of the handles; the order of addition does not depend on the workers."""
 
     def load(self, sources: Sequence[Value]) -> list[Handle]:
         """Load each source of data on a worker, and return one handle per source.
@@ -83,10 +90,10 @@ class Cluster(Protocol):
         """
 
     def parts_of(self, n_bytes: int, most: int) -> int:
-        """Return the number of parts into which to divide data of `n_bytes` bytes; it is at most `most`."""
+        """Return into how many parts data of `n_bytes` bytes should be divided; the result is at most `most`."""
 
     def fetch(self, handles: Sequence[Handle]) -> list[Value]:
-        """Fetch the values of the handles from the workers."""
+        """Fetch the values of the handles from the workers, and return them as a list."""
 
     def status(self) -> str:
         """Return a short description of the workers for progress messages, such as "3 workers"."""

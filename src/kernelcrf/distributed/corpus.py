@@ -1,7 +1,8 @@
 """Labelled sequences on the workers of a cluster, with their distinct inputs.
 
-To compute `gap_full`, the inputs of each part are sent to the workers of all other parts, one after another, so that a
-task needs the inputs of only two parts.
+`gap_full`, the optimality gap over all functions of the kernel, needs kernel values between all pairs of inputs. The
+inputs of each part of the data are therefore sent to the workers of all other parts, one part at a time. Each task then
+needs the inputs of only two parts.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ INPUTS: Value = None
 
 @dataclass(frozen=True, eq=False)
 class DistributedSequences(Corpus):
-    """Labelled sequences that are divided among workers: `parts` has one handle of `LabelledSequences` per part.
+    """Labelled sequences that are divided among the workers of a cluster.
 
-    An input that occurs in several parts belongs to the first of these parts. Distinct inputs are searched for only
-    when they are needed, so that a fit with the linear kernel, whose features are the inputs, stores no copies.
+    If an input occurs in several parts, only the first of these parts counts it. Distinct inputs are searched for only
+    when they are needed. A fit with the linear kernel does not need them, and stores no copies of the inputs.
+
+    parts : for each part of the data, a handle that refers to `LabelledSequences` on a worker.
     """
 
     cluster: Cluster
@@ -61,7 +64,10 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def found(self) -> list[Handle]:
-        """Return one handle per part, which refers to its distinct inputs and the index of the input of each token."""
+        """Return handles to `Distinct` objects on the workers, one per part of the data.
+
+        They have the distinct inputs of a part, and for each token the index of its input.
+        """
         return self.cluster.each(_find_distinct, self.parts)
 
     def n_columns(self, name: str) -> int:
@@ -76,17 +82,20 @@ class DistributedSequences(Corpus):
 
     @cached_property
     def inputs(self) -> list[Handle]:
-        """Return one handle per part, which refers to the matrix of its distinct inputs."""
+        """Return handles to the matrices of distinct inputs on the workers, one per part of the data."""
         return self.cluster.each(attrgetter("inputs"), self.found)
 
     @cached_property
     def own(self) -> list[Handle]:
-        """Return one handle per part, which refers to the indices of the inputs that no earlier part has."""
+        """Return handles to arrays of indices on the workers, one per part of the data.
+
+        The indices select those inputs of the part that do not occur in an earlier part.
+        """
         return own_inputs(self.inputs, self.cluster)
 
     @cached_property
     def n_own(self) -> list[int]:
-        """Return, for each part, the number of inputs that no earlier part has."""
+        """Return, for each part of the data, the number of inputs that do not occur in an earlier part."""
         return self.cluster.fetch(self.cluster.each(len, self.own))
 
     def n_inputs(self, term: Term) -> int:
@@ -132,7 +141,10 @@ class DistributedSequences(Corpus):
         return [DistributedPartition(self.cluster, parts)]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-        """Fetch about `n_tokens` tokens, the same as for data in one process, and divide them in this process."""
+        """Fetch about `n_tokens` tokens from the workers, and return folds: pairs of training and held-out data.
+
+        The tokens and the folds are the same as for data in one process.
+        """
         drawn = self.cluster.fetch(self.cluster.each(LabelledSequences.draw, self.parts, shared=(n_tokens,)))
         return divide(_join([part for part, _ in drawn]), np.concatenate([keys for _, keys in drawn]), n_tokens)
 
@@ -180,7 +192,7 @@ class DistributedSequences(Corpus):
 
 
 def _join(parts: Sequence[LabelledSequences]) -> LabelledSequences:
-    """Return all sequences of the parts."""
+    """Join the sequences of all parts, in the order of the parts."""
     chains = Chains.from_lengths(np.concatenate([part.chains.lengths for part in parts]))
     labels, n_labels = np.concatenate([part.labels for part in parts]), parts[0].n_labels
     allowed = [np.eye(n_labels, dtype=bool)[part.labels] if part.allowed is None else part.allowed for part in parts]
@@ -236,7 +248,10 @@ def _subtract_span(F: Array, weights: Floats) -> Floats:
 
 
 def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: InputKernel) -> Floats:
-    """Return ER + K R, where the kernel matrix K between X and `others` is computed block by block."""
+    """Add the product K R to the array ER, and return the sum as a new array.
+
+    K is the kernel matrix between X and `others`, and is computed block by block. R has one row per row of `others`.
+    """
     total = ER.copy()
     for rows in row_blocks(X.shape[0], GRAM_ROWS):
         for columns in row_blocks(others.shape[0], GRAM_ROWS):
@@ -245,7 +260,7 @@ def _add_products(ER: Floats, X: Inputs, others: Inputs, R: Floats, kernel: Inpu
 
 
 def _dots(R: Floats, ER: Floats) -> Array:
-    """Return the inner product of R and ER, the number of rows of R, and the sums of |R| over each column."""
+    """Return the inner product of the arrays R and ER, the number of rows of R, and the sum of |R| in each column."""
     return np.array([np.vdot(R, ER), len(R), np.abs(R).sum(axis=0)], object)
 
 

@@ -1,11 +1,12 @@
 """An engine that runs on the workers of a Dask cluster. Its handles are Dask futures.
 
-Every call is a task. The scheduler stores the arguments of all tasks, so that Dask itself recomputes a value that was
-lost with its worker. This module only retries tasks that Dask gave up because too many workers died while running them.
+Every function call is a Dask task. The scheduler stores the arguments of all tasks, so that Dask itself recomputes a
+value that was lost with its worker. Dask gives up a task after several workers died while running it; only such tasks
+are retried by this module.
 
-A sum adds `fan_in` neighbouring values at a time, in the order of the parts. So its result depends neither on which
-worker has a part, nor on which worker is faster. Inside a task, BLAS and Numba use one thread, because a worker runs as
-many tasks at a time as it has threads.
+A sum adds `fan_in` neighbouring values at a time, in the order of the parts of the data. Its result therefore does not
+depend on which worker has a part, or which worker is faster. Inside a task, BLAS and Numba use one thread, because a
+worker runs as many tasks at a time as it has threads.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ class DaskEngine(Cluster):
     client : distributed.Client or None
         The client of the cluster; None uses the client that is current at the time of a fit or prediction.
     n_partitions : int or None
-        The number of parts that the data are cut into. None takes one part for each thread of the workers, or more if
-        a part would take more than 1/32 of a worker's memory.
+        The number of parts into which the data are divided. None uses one part for each thread of the workers, or more
+        parts if a part would need more than 1/32 of a worker's memory.
     fan_in : int
         How many neighbouring values each step of a sum adds up.
     attempts : int
-        How often a task is tried if its workers die, and a source of data if it fails.
+        How often a task is tried if its workers die, and how often a part of the data is loaded if loading fails.
 
     Examples
     --------
@@ -191,13 +192,16 @@ class DaskEngine(Cluster):
                     limits = ", ".join(f"{worker['memory_limit'] / 2**20:.0f} MiB" for worker in workers)
                     warnings.warn(
                         f"all workers are paused because they are near their memory limits ({limits}): give them more "
-                        "memory, or make parts smaller with a larger n_partitions of DaskEngine",
+                        "memory, or pass a larger n_partitions to DaskEngine, so that each part of the data is smaller",
                         RuntimeWarning,
                         stacklevel=2,
                     )
 
     def _retry(self) -> None:
-        """Retry all failed tasks; Client.retry would fail if the client has no future for one of them."""
+        """Retry all failed tasks.
+
+        Dask's own Client.retry is not used, because it fails if the client has no future for one of the tasks.
+        """
         client = self.client
         # The scheduler does not know released tasks any more, even if an error still refers to their futures.
         failed = [future.key for future in self._live if future.status == "error" and future.key in client.futures]
@@ -215,7 +219,7 @@ class DaskEngine(Cluster):
         return self._keep([future])[0]
 
     def _broadcast(self, value: Value) -> Value:
-        """Return a small value unchanged, and a handle of a large value, so that it is sent only once."""
+        """Return a small value itself; send a large value to a worker only once, and return a handle to it."""
         packed = _seal(value)
         size = len(packed.data) if isinstance(packed, Sealed) else getattr(packed, "nbytes", 0)
         return self._submit(_identity, packed) if size > SMALL else packed
@@ -229,7 +233,7 @@ class DaskEngine(Cluster):
 def _size_of(value: object) -> int:
     """Return the size of a value in bytes, including its attributes.
 
-    Dask alone does not count attributes. It would treat large objects as small, and never move them to disk.
+    Dask itself does not count attributes. It would take large objects for small ones, and never move them to disk.
     """
     own = getattr(value, "__dict__", {}) if type(value).__module__.startswith("kernelcrf.") else {}
     return int(sizeof_default(value) + sum(map(sizeof, own.values())))
@@ -249,7 +253,7 @@ class Sealed:
     data: bytes
 
     def open(self) -> Value:
-        """Unpickle the object."""
+        """Unpickle the object and return it."""
         return pickle.loads(self.data)
 
 
@@ -270,7 +274,10 @@ def _run_alone(function: Value, *arguments: Value) -> Value:
 
 
 class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
-    """Let a task run on any worker if its preferred worker is lost; Dask would wait for that worker forever."""
+    """Scheduler plugin that lets a task run on any worker if its preferred worker is lost.
+
+    Without it, Dask would wait for the preferred worker forever.
+    """
 
     name = "kernelcrf-any-worker"
     idempotent = True
@@ -286,7 +293,10 @@ class _AnyWorker(SchedulerPlugin):  # type: ignore[misc]
 
 
 def _prefer(workers: Sequence[str], place: float) -> dict[str, object]:
-    """Return options for Dask to prefer one worker: the first if `place` is 0, the last if it is just below 1."""
+    """Return options that tell Dask which worker should run a task, if it is available.
+
+    place : a number from 0 to below 1; 0 means the first worker, and numbers just below 1 mean the last.
+    """
     return {"workers": [workers[int(place * len(workers))]], "allow_other_workers": True} if workers else {}
 
 
@@ -296,7 +306,10 @@ def _identity(value: Value) -> Value:
 
 @contextlib.contextmanager
 def _large_arguments() -> Iterator[None]:
-    """Ignore Dask's warning that large arguments should be scattered: scattered values are lost if a worker dies."""
+    """Ignore Dask's warning that large arguments should be scattered.
+
+    Arguments are not scattered, because scattered values are lost if a worker dies.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield

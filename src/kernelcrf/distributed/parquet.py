@@ -27,9 +27,9 @@ __all__ = ["TaggingReport", "read_parquet", "tag_parquet"]
 def read_parquet(path: PathLike, *, labels: str | None = "labels", sequence: str | None = None) -> SequenceSources:
     """Let the workers of a cluster read sequences from a Parquet file, or from all `.parquet` files of a folder.
 
-    Pass the result to `ChainCRF.fit` as X. This call reads only the footers of the files. Each row group becomes one
-    part of the data; if rows are tokens, each file becomes one part. Files whose names begin with a dot or an
-    underscore are skipped.
+    Pass the result to `ChainCRF.fit` as X. This call reads only the footers of the files. If each row is a sequence,
+    each row group becomes one part of the data; if each row is a token, each file becomes one part. Files whose names
+    begin with a dot or an underscore are skipped.
 
     A worker raises an error if a file unpacks to more than 256 MiB and to more than a hundred times its packed size.
 
@@ -104,11 +104,11 @@ def tag_parquet(
 ) -> TaggingReport:
     """Label the sequences of Parquet files on a cluster, and write a folder with one Parquet file per part of the data.
 
-    The rows have the order of the source. A file has its final name only when it is complete.
+    The rows are in the same order as in the source. A file gets its final name only when it is complete.
 
-    If the call is interrupted, the same call continues with the missing files. An error is raised if the folder has
-    other files, or labels from another model, other source files or other options. Only one process at a time may write
-    to a folder.
+    If the call is interrupted, repeat it with the same arguments to write the missing files. An error is raised if the
+    folder has other files, or labels that were predicted with another model, other source files or other options. Only
+    one process at a time may write to a folder.
 
     Parameters
     ----------
@@ -164,7 +164,10 @@ def tag_parquet(
 def _tag(
     part: ParquetPart, k: int, crf: UserData, folder: RunFolder, keep: tuple[str, ...], probabilities: bool
 ) -> tuple[int, int]:
-    """Label part k of the data and write it, unless the folder has it already; count its sequences and tokens."""
+    """Label part k of the data and write it to the folder; skip this if the part was written before.
+
+    Return the numbers of its sequences and tokens.
+    """
     pa, _ = arrow()
     name = f"part-{k:06d}.parquet"
     if (known := folder.counts(name)) is not None:
@@ -200,7 +203,7 @@ def _files(path: PathLike) -> tuple[ArrowObject, list[ArrowObject]]:
             files = [info] if info.is_file else []
     if not files:
         raise FileNotFoundError(
-            f"{os.fspath(path)}: no file was found, expected a Parquet file, or a folder with .parquet files"
+            f"{os.fspath(path)}: no Parquet file was found: expected a Parquet file, or a folder with .parquet files"
         )
     return filesystem, sorted(files, key=lambda one: str(one.path))
 

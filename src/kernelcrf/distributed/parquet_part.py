@@ -7,7 +7,7 @@ If each row is a sequence, the columns are
     weight                 a number
 
 If each row is a token, one more column has the name of its sequence: neighbouring rows with the same name are one
-sequence. Then `features` or `vectors` has one list, and `labels` one value per row.
+sequence. Each row then has one list in `features` or `vectors`, and one label in `labels`. There are no weights.
 
 Arrow replaces feature names by numbers, so that each distinct name becomes a Python string only once.
 """
@@ -34,11 +34,11 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """A function without arguments that reads some row groups of a Parquet file.
+    """An object that reads some row groups of a Parquet file when it is called without arguments.
 
     groups : the indices of the row groups.
     labels : the name of the column with labels, or None to read no labels.
-    sequence : the name of the column with the sequence of each token, or None if each row is a sequence.
+    sequence : the name of the column that names the sequence of each token, or None if each row is a sequence.
     """
 
     filesystem: ArrowObject
@@ -48,7 +48,7 @@ class ParquetPart:
     sequence: str | None
 
     def __call__(self) -> RawSequences:
-        """Read the sequences of the row groups."""
+        """Read the row groups, and return their sequences."""
         with open_parquet(self.path, self.filesystem) as file:
             columns = file.footer.columns
             names = [name for name in INPUTS if name in columns]
@@ -79,7 +79,7 @@ class ParquetPart:
         return {name: table.column(name) for name in names}
 
     def _read_names(self, tokens: ArrowObject) -> NamedTokens:
-        """Read tokens that are lists of feature names; in the result, numbers stand for the names."""
+        """Return tokens that are lists of feature names, encoded as the distinct names and their indices."""
         counts, names = self._flatten(tokens)
         encoded = names.dictionary_encode()
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -89,7 +89,7 @@ class ParquetPart:
         """Return the tokens as the rows of one array; each token must be a list of numbers, all of the same length."""
         counts, numbers = self._flatten(tokens)
         if len(widths := set(counts.tolist())) > 1:
-            raise FormatError(f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected the same length")
+            raise FormatError(f"{self.path}: token vectors have lengths {sorted(widths)[:5]}: expected equal lengths")
         return np.asarray(numbers.to_numpy(zero_copy_only=False).reshape(len(counts), -1))
 
     def _read_labels(self, column: ArrowObject, lengths: npt.NDArray[np.int64]) -> list[object]:
@@ -105,12 +105,18 @@ class ParquetPart:
         return list(values.to_pylist())
 
     def _flatten(self, array: ArrowObject) -> tuple[npt.NDArray[np.int64], ArrowObject]:
-        """Return the length of each list of an array of lists, and the entries of all lists as one array."""
+        """Return the lengths of the lists in an array of lists, and the entries of all lists as one array."""
         types = arrow()[0].types
         if not any(is_list(array.type) for is_list in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
-            raise FormatError(f"{self.path}: a column is of type {array.type}: expected lists with one entry per token")
+            raise FormatError(
+                f"{self.path}: a column has values of type {array.type}: expected lists. Store a list of features per "
+                "token, and a list of labels per sequence"
+            )
         if array.null_count:
-            raise FormatError(f"{self.path}: a column of type {array.type} has null rows: expected a list in each row")
+            raise FormatError(
+                f"{self.path}: a column of type {array.type} has null values: expected lists. Store an empty list "
+                "instead of null"
+            )
         return np.asarray(array.value_lengths(), np.int64), array.flatten()
 
     def _wrong_columns(self, columns: Sequence[str], expected: str) -> FormatError:
@@ -124,7 +130,10 @@ def _join_chunks(column: ArrowObject) -> ArrowObject:
 
 
 def _find_runs(names: Array) -> tuple[npt.NDArray[np.int64], tuple[object, object] | None]:
-    """Return the lengths of runs of equal names, and a pair of the first and the last name (None without names)."""
+    """Return the lengths of runs of equal names, and the pair (first name, last name).
+
+    The pair is None if there are no names.
+    """
     if not len(names):
         return np.zeros(0, np.int64), None
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]]))

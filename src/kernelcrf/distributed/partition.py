@@ -1,7 +1,7 @@
 """Loss and gradient of data on the workers of a cluster: the weights are sent to all workers, and results are added up.
 
-Scores and marginals stay on the workers. If the loss is evaluated with curvature=True, the workers store what products
-with the Hessian need. Otherwise nothing is stored, and this is computed from the weights if it is needed later.
+Scores and marginals stay on the workers. If the loss is evaluated with curvature=True, the workers store the arrays
+that products with the Hessian need. Otherwise they store nothing, and compute such arrays from the weights when needed.
 """
 
 from __future__ import annotations
@@ -26,27 +26,35 @@ LazyHandles: TypeAlias = Callable[[], list[Handle]]
 
 @dataclass(frozen=True)
 class RemoteFeatures:
-    """A description of features that are on the workers: it only says whether they are sparse."""
+    """A placeholder for features that are on the workers; it only says whether they are sparse."""
 
     is_sparse: bool
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedScores:
-    """The scores of all parts of the data: `start` + `step` * `direction`, or `start` if `direction` is None."""
+    """The scores start + step * direction of all parts of the data, which stay on the workers.
+
+    start : a function that returns one handle per part, which refers to scores on a worker.
+    direction : a function like `start` for the scores to add, or None to add nothing.
+    step : the factor of `direction`.
+    """
 
     start: LazyHandles
     direction: LazyHandles | None = None
     step: float = 0.0
 
     def move(self, direction: DistributedScores, step: float) -> DistributedScores:
-        """Return these scores plus `step` times `direction`; the workers compute this sum when it is needed."""
+        """Return these scores plus `step` times `direction`; the workers compute the sum only when it is needed."""
         return DistributedScores(self.start, direction.start, step)
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedPartition(Partition):
-    """Sequences with their features, divided among workers; each worker has one or more `ChainPartition` objects."""
+    """Sequences with their features and labels, divided among the workers of a cluster.
+
+    parts : for each part of the data, a handle that refers to a `ChainPartition` on a worker.
+    """
 
     cluster: Cluster
     parts: Sequence[Handle]
@@ -57,12 +65,12 @@ class DistributedPartition(Partition):
 
     @cached_property
     def features(self) -> Mapping[str, RemoteFeatures]:  # type: ignore[override]
-        """Return, for the name of each term that depends on inputs, whether its features are sparse."""
+        """Return, by the name of each term that depends on inputs, whether the features of the term are sparse."""
         return self._facts[0][3]
 
     @property
     def dtype(self) -> DType:
-        """Return the floating-point type of the scores; if parts differ, the one with the lowest precision."""
+        """Return the floating-point type of the scores; if it differs between parts, the least precise type."""
         return min((dtype for _, dtype, *_ in self._facts), key=lambda dtype: dtype.itemsize)
 
     @property

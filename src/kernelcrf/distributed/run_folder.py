@@ -1,8 +1,8 @@
-"""The folder that `tag_parquet` writes to. It belongs to one run: one model, one set of source files and of options.
+"""The folder that `tag_parquet` writes to. All its files come from one run: the same model, source files and options.
 
-    _run.json                                   the identity of the run: its model, source and options
-    part-000003.parquet                         the labels of the fourth part
-    .part-000003.parquet.5c0e9f12.partial       a part that a worker is writing, or was writing when it was killed
+    _run.json                                         identifies the run: model, source files, options and version
+    part-000003.parquet                               the labels of the fourth part of the data
+    .part-000003.parquet.5c0e9f12a7d41b30.partial     a part that a worker is writing, or was writing when it was killed
 
 Arrow and other readers of folders skip names that begin with a dot or an underscore, so they only see complete parts.
 """
@@ -27,7 +27,10 @@ KEY = b"kernelcrf"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run on an Arrow filesystem; `run` is a digest of the model, the source and the options."""
+    """The folder on an Arrow filesystem to which one run of `tag_parquet` writes.
+
+    run : a digest of the model, the source files, the options and the version of kernelcrf.
+    """
 
     filesystem: ArrowObject
     path: str
@@ -35,7 +38,11 @@ class RunFolder:
 
     @classmethod
     def claim(cls, filesystem: ArrowObject, path: str, identity: Mapping[str, object]) -> RunFolder:
-        """Create a folder for a run, or continue a run with the same identity; raise if the folder has other files."""
+        """Create the folder of a run, or return the folder of an earlier run with the same identity.
+
+        identity : the model, the source files, the options and the version of kernelcrf. An error is raised if the
+            folder has files of a run with another identity, or any other files.
+        """
         pa, _ = arrow()
         text = json.dumps(dict(identity), sort_keys=True, indent=1)
         folder = cls(filesystem, path, blake2b(text.encode(), digest_size=16).hexdigest())
@@ -62,7 +69,7 @@ class RunFolder:
         return folder
 
     def counts(self, name: str) -> tuple[int, int] | None:
-        """Return the numbers of sequences and tokens in the file called `name`; None if it is not written yet."""
+        """Return the numbers of sequences and tokens in the file called `name`, or None if there is no such file."""
         _, pq = arrow()
         path = f"{self.path}/{name}"
         with arrow_errors(path, "a part that this run wrote; remove the file"):
@@ -75,7 +82,7 @@ class RunFolder:
         return int(written["sequences"]), int(written["tokens"])
 
     def write(self, name: str, table: ArrowObject, sequences: int, tokens: int) -> None:
-        """Write a table to a file, which has its final name only when it is complete.
+        """Write a table to the file called `name`, which gets this name only when it is complete.
 
         The file also records the digest of the run, and the numbers of sequences and tokens.
         """
@@ -106,7 +113,7 @@ class RunFolder:
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether readers of Parquet folders skip this file: a name in its path begins with a dot or underscore."""
+    """Return whether a name in this path begins with a dot or an underscore; readers of Parquet folders skip it."""
     return any(name.startswith((".", "_")) for name in path.split("/"))
 
 
@@ -115,7 +122,7 @@ def _is_partial(name: str) -> bool:
 
 
 def _parse(text: bytes) -> Config:
-    """Return the JSON object in a text as a dict, which is empty if the text is not a JSON object."""
+    """Parse a text as JSON and return it as a dict; the dict is empty if the text is not a JSON object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -1,10 +1,10 @@
 """The forms in which users can pass labelled sequences to a fit on a cluster, and how they are divided into parts.
 
 - X and y are lists in memory: they are divided into parts here, and the scheduler of the cluster stores the parts.
-- X and y are two dask.bag, or two lists of delayed lists: each partition is a part.
+- X and y are two dask.bag collections, or two lists of dask.delayed values: each partition or value is a part.
 - X is a dask.dataframe with one sequence per row, and the columns `features` or `vectors`, `labels`, and optionally
   `weight`. y is None, or the name of the column that has the labels. Each partition is a part.
-- X is `SequenceSources`, as `read_parquet` returns it: each function loads one part.
+- X is a `SequenceSources` object, which `read_parquet` returns: each of its functions loads one part.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from kernelcrf.validation import shown, shown_list
 
 @dataclass(frozen=True, eq=False)
 class RawSequences:
-    """Sequences, their labels and their weights, as a function of `SequenceSources` returns them.
+    """Sequences with their labels and weights, before they are converted to arrays.
 
-    X, y : a list of sequences, and a list of their labels. With `lengths`, X has the tokens and y the labels of all
-        sequences in one list. y is None if there are no labels.
+    The functions in `SequenceSources` return objects of this class.
+
+    X, y : a list of sequences, and a list with the labels of each sequence. If `lengths` is given, X is one list of the
+        tokens of all sequences, and y one list of their labels. y is None if there are no labels.
     weights : one weight per sequence, or None if all weights are 1.
     lengths : the number of tokens of each sequence, or None if X is a list of sequences.
-    ends : the names of the first and the last sequence. Pass them if a sequence may be divided between two parts: then
-        an error is raised if the last name of a part is the first name of the next part.
+    ends : the names of the first and the last sequence, or None. Pass them if a sequence might be divided between two
+        parts of the data: an error is then raised if the last name of a part is also the first name of the next.
 
     Examples
     --------
@@ -57,10 +59,11 @@ class RawSequences:
 
 @dataclass(frozen=True, eq=False)
 class SequenceSources:
-    """Functions by which the workers of a cluster load the data; each returns `RawSequences` and takes no arguments.
+    """Functions that the workers of a cluster call to load the data.
 
-    Pass this object to `ChainCRF.fit` as X. A function is called again if it fails, or if its result is lost with a
-    worker, so it must return the same sequences each time.
+    Each function takes no arguments, and returns one part of the data as `RawSequences`. Pass this object to
+    `ChainCRF.fit` as X. A function is called again if it fails, or if its result is lost with a worker, so it must
+    return the same sequences each time.
 
     Examples
     --------
@@ -82,14 +85,14 @@ class SequenceSources:
 
 
 def is_distributed(X: UserData) -> bool:
-    """Return whether X is a Dask collection, a list of Dask delayed values, or `SequenceSources`."""
+    """Return whether X is a Dask collection, a list of dask.delayed values, or a `SequenceSources` object."""
     if isinstance(X, SequenceSources) or hasattr(X, "__dask_graph__"):
         return True
     return isinstance(X, list | tuple) and len(X) > 0 and hasattr(X[0], "__dask_graph__")
 
 
 def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Handle]:
-    """Load the data on the workers, and return one handle per part, which refers to `RawSequences`."""
+    """Load the data on the workers; return one handle per part of the data, which refers to `RawSequences`."""
     if isinstance(X, SequenceSources):
         _refuse_others(y, sample_weight, "SequenceSources")
         return cluster.load(X.sources)
@@ -111,12 +114,12 @@ def load_sequences(X: UserData, y: UserData, sample_weight: UserData, cluster: C
         )
     others = cluster.load(_list_delayed(y))
     if len(parts) != len(others):
-        raise ValueError(f"X has {len(parts)} partitions and y has {len(others)}: expected the same number")
+        raise ValueError(f"X has {len(parts)} partitions, but y has {len(others)}: expected the same number")
     return cluster.each(_pair, parts, others)
 
 
 def split_evenly(tokens: Sequence[int] | npt.NDArray[np.integer[Any]], n: int) -> list[range]:
-    """Divide items into at most n ranges of neighbours, so that all ranges have about the same number of tokens.
+    """Divide items into at most n ranges of consecutive items with about the same number of tokens each.
 
     tokens : the number of tokens of each item.
     """
@@ -140,10 +143,13 @@ def _list_delayed(parts: UserData) -> list[UserData]:
 
 
 def _cut(X: UserData, y: UserData, sample_weight: UserData, cluster: Cluster) -> list[Callable[[], RawSequences]]:
-    """Divide lists in memory into parts with similar numbers of tokens; return one function per part that makes it."""
+    """Divide lists in memory into parts with similar numbers of tokens; return one function per part.
+
+    Each function takes no arguments, and returns its part as `RawSequences`.
+    """
     _, chains, _ = open_sequences(X)
     if not chains.n_samples:
-        raise ValueError("X has no sequences: expected at least one")
+        raise ValueError("X has no sequences: expected at least one sequence")
     flat_labels(y, chains)
     X, y = read_list(X, "X"), read_list(y, "y", "a list of label sequences, one for each of X")
     weights = read_weights(sample_weight, len(X), "sequence")
@@ -161,7 +167,7 @@ def _pair(X: UserData, y: UserData) -> RawSequences:
     X, y = list(X), list(y)
     if len(X) != len(y):
         raise ValueError(
-            f"a partition of X has {len(X)} sequences, and the same partition of y has {len(y)} label sequences: "
+            f"a partition of X has {len(X)} sequences, but the partition of y with their labels has {len(y)}: "
             "expected the same number"
         )
     return RawSequences(X, y)
@@ -171,8 +177,8 @@ def _read_frame(frame: UserData, labels: str) -> RawSequences:
     inputs = [name for name in ("features", "vectors") if name in frame.columns]
     if len(inputs) != 1 or labels not in frame.columns:
         raise ValueError(
-            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected {shown(labels)}, and either "
-            "'features' or 'vectors'"
+            f"the dask.dataframe X has the columns {shown_list(frame.columns)}: expected a column "
+            f"{shown(labels)}, and either a column 'features' or a column 'vectors'"
         )
     y = [_as_lists(row) for row in frame[labels]]
     weights = frame["weight"].to_numpy(np.float64) if "weight" in frame.columns else None

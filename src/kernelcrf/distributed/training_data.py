@@ -1,7 +1,7 @@
-"""Labelled sequences on a cluster, divided into parts, which the workers first summarise and then convert to arrays.
+"""Read training data on a cluster: the workers first summarise the parts of the data, then convert them to arrays.
 
-The sum of the summaries determines how all parts are converted: all labels and all feature names are known then.
-Neighbouring parts are joined if the engine wants fewer parts.
+The sum of the summaries has all labels and all feature names, so that all parts can be converted in the same way.
+Neighbouring parts are joined if the engine asks for fewer parts.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class DataSummary:
     """A summary of one or several parts of the data: their size, inputs and labels.
 
     tokens : for each part, the number of tokens in sequences whose weight is not 0.
-    ends : names of the first and the last sequence, if a sequence may continue in the next part.
+    ends : the names of the first and the last sequence if a sequence might continue in the next part, otherwise None.
     counted : the number of sequences whose weight is not 0.
     kind, n_features : the kind of the inputs and their number of columns. Both are None if there are no tokens;
-        `n_features` is None for feature dicts as well.
+        `n_features` is also None for feature dicts.
     n_values : the number of stored entries of the inputs; one entry takes `itemsize` bytes.
-    labels : all distinct labels, in the order of appearance.
+    labels : all distinct labels, in order of first appearance.
     counts : how often each label occurs in sequences whose weight is not 0.
-    names : the feature names of the vocabulary; empty unless the inputs are feature dicts without hashing.
+    names : the distinct feature names; empty unless the inputs are feature dicts without hashing.
     columns : the names of the columns of data frames; empty if the columns have no names.
     """
 
@@ -65,9 +65,9 @@ class DataSummary:
 
     @classmethod
     def of(cls, part: RawSequences, first: int, hash_features: int | None) -> DataSummary:
-        """Return the summary of one part, or raise if its data are invalid.
+        """Return the summary of one part of the data; raise an error if the part is invalid.
 
-        first : the number of the first sequence of the part in the whole data, for error messages.
+        first : the index of the part's first sequence in the whole data, for error messages.
         """
         if part.y is None:
             raise ValueError("y is None in a part of the data: expected labels for all sequences")
@@ -134,7 +134,10 @@ class DataSummary:
         )
 
     def check_tokens(self, weight: str) -> None:
-        """Raise if there is no token to fit; if all weights are 0, the message blames the parameter `weight`."""
+        """Raise ValueError if there is no token to fit, or if all sequences have the weight 0.
+
+        weight : the name of the parameter to mention if all weights are 0.
+        """
         if self.counted == 0 and self.sequences:
             raise ValueError(f"{weight} gives every sequence the weight 0: expected at least one weight above 0")
         if not any(self.tokens):
@@ -149,7 +152,7 @@ class DataSummary:
         return self.kind != "dense"
 
     def n_bytes(self, n_components: int) -> int:
-        """Return the number of bytes of the inputs and of `n_components` features per token."""
+        """Return how many bytes the inputs and `n_components` features per token need."""
         stored = SPARSE_BYTES * self.n_values if self.is_sparse else self.itemsize * self.n_values
         return stored + max(self.itemsize, 4) * n_components * sum(self.tokens)
 
@@ -170,7 +173,10 @@ def _difference_error(here: str, there: str) -> ValueError:
 
 
 def _gamma_by_scale(data: DistributedSequences, n_tokens: int, d: int) -> float:
-    """Return the value that gamma="scale" stands for, from the variance of all entries of the inputs."""
+    """Return the value of gamma="scale", computed from the variance of all entries of the inputs.
+
+    The inputs are a matrix with `n_tokens` rows and d columns.
+    """
     cluster, parts, n = data.cluster, data.parts, max(n_tokens * d, 1)
     mean = cluster.sum(cluster.each(_sum_entries, parts)) / n
     return gamma_of_variance(float(cluster.sum(cluster.each(_sum_squares, parts, shared=(mean,)))) / n, d)
@@ -181,27 +187,27 @@ def _sum_entries(part: LabelledSequences) -> float:
 
 
 def _sum_squares(part: LabelledSequences, mean: float) -> float:
-    """Return the sum of (x - mean)^2 over all entries x of the inputs, including the zeros of sparse inputs."""
+    """Return the sum of (x - mean)^2 over all entries x of the inputs, including zeros that are not stored."""
     stored = np.asarray(part.X.data if is_sparse(part.X) else part.X, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(stored - mean).sum() + (math.prod(part.X.shape) - stored.size) * mean * mean)
 
 
 def current_cluster() -> Cluster:
-    """Return an engine that uses the current Dask client; raise if there is no client."""
+    """Return an engine that uses the current Dask client; raise an error if there is no client."""
     try:
         from kernelcrf.distributed.dask import DaskEngine
     except ImportError:
         raise ImportError(
-            "Dask is not installed, but X has to be loaded on a cluster: run pip install 'kernelcrf[dask]'"
+            "Dask is not installed, but the data have to be loaded on a cluster: run pip install 'kernelcrf[dask]'"
         ) from None
     engine = DaskEngine()
     try:
         _ = engine.client
     except ValueError:
         raise ValueError(
-            "X has to be loaded on a cluster, but there is no Dask client: start one with distributed.Client(), or "
-            "pass engine=DaskEngine(client)"
+            "the data have to be loaded on a cluster, but there is no Dask client: start one with "
+            "distributed.Client(), or pass engine=DaskEngine(client)"
         ) from None
     return engine
 
@@ -220,11 +226,11 @@ def read_parts(
     constraints: UserData,
     earlier: tuple[SequenceReader, LabelReader] | None = None,
 ) -> TrainingData:
-    """Load the data on the workers, divide them into parts, and let the workers convert them to arrays.
+    """Load the data on the workers in parts, and let the workers convert the parts to arrays.
 
-    n_components : the expected number of features per token, for dense (False) and for sparse inputs (True). Parts are
-        smaller if there are more features.
-    earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
+    n_components : the expected number of features per token, for dense inputs (key False) and for sparse inputs (key
+        True). The more features, the smaller are the parts.
+    earlier : if this fit continues an earlier fit, the readers that convert inputs and labels in that fit.
     """
     if lengths is not None:
         raise ValueError("lengths cannot be used with data on a cluster: pass sequences, and omit lengths")
@@ -262,7 +268,7 @@ def read_parts(
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:
-    """Return a copy of the part in which sequences that get weight 0 from `class_weight` have the sample weight 0."""
+    """Return a copy of the part in which a sequence has the weight 0 if `class_weight` gives it the weight 0."""
     _, chains, _ = open_sequences(part.X, part.lengths)
     given = read_weights(part.weights, len(part), "sequence", part=True)
     indices, _ = labels.encode(flat_labels(part.y, chains, flat=part.lengths is not None), chains)
@@ -278,9 +284,9 @@ def _read(
     firsts: list[int],
     parts: list[RawSequences],
 ) -> LabelledSequences:
-    """Convert parts to arrays and join them to one part; a worker calls this function.
+    """Convert several parts of the data to arrays, and join them into one part; a worker calls this function.
 
-    firsts : for each part, the number of its first sequence in the whole data.
+    firsts : for each part, the index of its first sequence in the whole data.
     """
     read = [reader.read(part.X, part.lengths, first) for part, first in zip(parts, firsts, strict=True)]
     flat = stack([one for one, _ in read])

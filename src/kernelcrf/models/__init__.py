@@ -1,1 +1,1 @@
-"""Fitted models: immutable objects that predict, and that can be saved to files."""
+"""Fitted models: immutable objects that predict labels and can be saved to files."""

@@ -1,4 +1,4 @@
-"""The base class of all fitted models, and its subclass for models of sequences and of rows."""
+"""The base class of all fitted models, and its subclass for models of sequences and of independent rows."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedModel:
-    """Base class of fitted models, with which estimators predict.
+    """Base class of fitted models, which estimators use to predict.
 
-    C : prior variance of the weights of input features, or of all weights if the model has no inputs.
-    laplace : evidence and posterior of the weights by Laplace's approximation, or None if they were not computed.
+    certificate : the objective at the end of the fit, a lower bound on its minimum, and how the fit ended.
+    C : the prior variance of the weights of input features, or of all weights if the model has no inputs.
+    laplace : the evidence and the posterior of the weights by Laplace's approximation; None if they were not computed.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
     """
 
@@ -57,13 +58,16 @@ class FittedModel:
 
     @property
     def evidence(self) -> Laplace:
-        """Return the evidence with its error; raise AttributeError if the evidence was not computed."""
+        """Return Laplace's approximation of the evidence log p(y|X), with an estimate of its error.
+
+        Raise AttributeError if the evidence was not computed.
+        """
         if self.laplace is None:
             raise AttributeError("the evidence was not computed: fit with laplace=True")
         return self.laplace
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config = {
             "certificate": {name: parts.plain(value, name) for name, value in asdict(self.certificate).items()},
             "n_iter": self.n_iter,
@@ -77,16 +81,20 @@ class FittedModel:
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         raise NotImplementedError
 
     @staticmethod
     def _read_shared(config: Config, posterior: Arrays, theta: Floats) -> Config:
-        """Read the fields that all models have, given the arrays of the posterior of the weights and its mode theta."""
+        """Return the fields that all models have, as read from a model file.
+
+        posterior : arrays with the posterior of the weights; they are only read if the file says that it was computed.
+        theta : the weights of the model, which are the mode of this posterior.
+        """
         # Files of earlier versions may have C among the parameters only.
         C = read_number(config if "C" in config else config["parameters"], "C")
         if C <= 0:
-            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0")
+            raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Save the model again")
         return {
             "certificate": parts.certificate_from_config(config["certificate"]),
             "n_iter": read_count(config, "n_iter"),
@@ -97,13 +105,18 @@ class FittedModel:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KernelModel(FittedModel):
-    """Base class of fitted models of sequences or rows, whose score is a sum of terms.
+    """Base class of fitted models of sequences or independent rows, whose score is a sum of terms.
 
-    reader : reads new inputs as those of `fit` were read.
+    The terms are the score of a token's label, the score of a transition between the labels of neighbouring tokens, and
+    a score of transitions that depends on inputs. Models of rows have only the first term.
+
+    reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
-    coefs : for each term, the score of each label (or pair of labels) per feature. With n features and L labels, the
-        shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for transitions that depend on inputs.
+    coefs : for each term, the weight of each feature in the score of each label (or pair of labels). With n features
+        and L labels, the shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for transitions that depend
+        on inputs.
+    objective_curve : the objective at each iteration of the fit.
     """
 
     reader: SequenceReader | RowReader
@@ -141,14 +154,18 @@ class KernelModel(FittedModel):
 
     @property
     def term_names(self) -> list[str]:
-        """Return a name for each row of `dual_coef`: "landmark 0", ..., or the name of a feature."""
+        """Return a name for each row of `dual_coef`: "landmark 0", "landmark 1", ...
+
+        With the linear kernel, the rows have the names of the features.
+        """
         return self.feature_names if self.landmarks is None else [f"landmark {b}" for b in range(self.map.n)]
 
     @cached_property
     def folded(self) -> dict[str, Weights]:
-        """Return, for each term that depends on inputs, weights that apply to kernel values instead of features.
+        """Return, for each term that depends on inputs, weights with which predictions are fast.
 
-        Predictions are faster with these weights. With the linear kernel they apply to the inputs themselves.
+        These weights are multiplied by kernel values between inputs and landmarks, instead of features. With the linear
+        kernel, they are multiplied by the inputs themselves.
         """
         return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
 
@@ -156,7 +173,7 @@ class KernelModel(FittedModel):
     def dual_coef(self) -> Floats:
         """Return the coefficients a_b of the scores f(x) = sum_b k(x, b) a_b, one row per landmark b.
 
-        For the linear kernel, return `coef`.
+        k is the kernel. If it is linear, return `coef`, the weights of the features.
         """
         if not isinstance(self.map, WhitenedMap):
             return self.coef
@@ -164,18 +181,24 @@ class KernelModel(FittedModel):
 
     @property
     def score_posterior(self) -> ScorePosterior:
-        """Return the posterior of scores; raise AttributeError if the posterior of the weights was not kept."""
+        """Return the posterior distribution of the scores at any inputs.
+
+        Raise AttributeError if the posterior of the weights was not kept.
+        """
         if self.laplace is None or self.laplace.posterior is None:
             raise AttributeError("the posterior of the weights was not kept: fit with laplace=True")
         return ScorePosterior(self.layout, self.laplace.posterior, self.maps)
 
     @property
     def end(self) -> Start:
-        """Return the feature maps and weights of this model, from which a later fit can start."""
+        """Return the feature maps and weights of this model as the starting point of a later fit."""
         return Start(self.maps, self.layout.split(self.theta))
 
     def divide_weights(self, temperature: float) -> Self:
-        """Return a copy whose weights are divided by `temperature`, without posterior, objective and bound."""
+        """Return a copy of the model whose weights are divided by `temperature`.
+
+        The copy has no posterior, and its certificate has no objective and no lower bound.
+        """
         return replace(
             self,
             theta=self.theta / temperature,
@@ -185,7 +208,7 @@ class KernelModel(FittedModel):
         )
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {name: own.to_config() for name, own in self.kernels.items()}
         config["layout"] = self.layout.to_config()
@@ -200,7 +223,7 @@ class KernelModel(FittedModel):
 
     @staticmethod
     def _fields_of(found: Trained, L: int) -> Config:
-        """Return the fields of KernelModel, given the result of training and the number of labels L."""
+        """Return the fields of `KernelModel` as a dict, given the result of training and the number of labels L."""
         fitted, terms = found.fit, found.fit.layout.terms
         shapes = _shapes(fitted.maps, L)
         coefs = {term.name: term.k_y.expand(fitted.weights[term.name]) for term in terms}
@@ -219,12 +242,21 @@ class KernelModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config, arrays: Arrays, n_features: int, L: int, names: Sequence[str]) -> Config:
-        """Read the fields of KernelModel; raise if they are inconsistent, or if the terms are not called `names`."""
+        """Return the fields of `KernelModel` as a dict, as read from a model file.
+
+        Raise an error if they are inconsistent, do not fit `n_features` inputs and L labels, or if the names of the
+        terms are not `names`.
+        """
         found = [(read_text(one, "name"), read_count(one, "nodes")) for one in config["layout"]]
         if found != [(name, NODES[name]) for name in names]:
-            raise ModelFileError(f"the model file has the terms {shown(found)}: expected {', '.join(names)}")
+            raise ModelFileError(
+                f"the model file has the terms {shown(found)}: expected {', '.join(names)}. Save the model again"
+            )
         if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
-            raise ModelFileError(f"the model file is inconsistent: expected terms and weights for {L} labels")
+            raise ModelFileError(
+                f"the model file has terms or weights of the wrong size: expected terms for {L} labels. Save the model "
+                "again"
+            )
         layout = Layout.from_config(config["layout"])
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
@@ -243,7 +275,10 @@ class KernelModel(FittedModel):
 
 
 def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays in `coefs`, such as (L, L), or (n, L, L) for a term with n features."""
+    """Return the shape of each term's weights, such as (L, L), or (n, L, L) for a term with n features.
+
+    L is the number of labels. `maps` has the feature maps of the terms that depend on inputs.
+    """
     labels = {name: (L,) * nodes for name, nodes in NODES.items()}
     return labels | {name: (own.n, *labels[name]) for name, own in maps.items()}
 
@@ -251,8 +286,8 @@ def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]
 def model_digest(model: FittedModel, decoding: str) -> str:
     """Return a digest of the decoding rule and of everything in the model on which predictions depend.
 
-    The certificate, the evidence and the curves of the fit are left out: fitting again with the same data and
-    parameters gives the same digest. If the model cannot be stored in a file, every call returns a new digest.
+    The records of the fit, such as the certificate and the evidence, are left out. Fitting again with the same data and
+    parameters therefore gives the same digest. If a model cannot be stored in a file, every call gives another digest.
     """
     try:
         config, arrays = model.to_arrays()
@@ -264,5 +299,5 @@ def model_digest(model: FittedModel, decoding: str) -> str:
 
 
 def rng_of(random_state: UserData) -> np.random.Generator:
-    """Return a NumPy generator with a seed from `random_state`, which may be whatever scikit-learn accepts."""
+    """Return a NumPy generator; `random_state` may be None, an integer or a RandomState, as in scikit-learn."""
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))

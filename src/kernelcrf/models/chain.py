@@ -5,7 +5,8 @@ The probability of the labels y of a sequence x is
     p(y|x) = exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)) / Z(x).
 
 The scores s_t of the labels of token t depend on the input x_t of the token. The scores w_t of the transition from
-token t - 1 to token t are the same for all tokens. With an `edge_kernel` they depend on x_t as well.
+token t - 1 to token t are the same for all tokens, unless an `edge_kernel` makes them depend on x_t. Z(x) normalises
+the probabilities.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class ChainDistribution:
-    """The distribution p(y|x) of the labels of a batch of sequences, which have N tokens in all.
+    """The distribution p(y|x) of the labels y of a batch of sequences x with N tokens in total.
 
     Labels are integers from 0 to L - 1.
 
@@ -76,8 +77,8 @@ class ChainDistribution:
     def log_prob(self, labels: Labels, allowed: Flags | None = None) -> Floats:
         """Return the log-probability of the labels of each sequence.
 
-        If `allowed` is given, `labels` is ignored. `allowed` is an array of flags [token, label], and the result is the
-        log-probability that all labels of a sequence are allowed.
+        If `allowed` is given, return instead the log-probability that all labels of the sequence are allowed. `allowed`
+        is a boolean array with one row per token and one column per label; `labels` is then ignored.
         """
         if allowed is None:
             return chain.log_prob(self.s, self.w, self.chains, labels, n_threads=self.n_threads)
@@ -97,9 +98,11 @@ class ChainDistribution:
 class ChainModel(KernelModel):
     """A fitted conditional random field on sequences.
 
-    legal : which labels may begin a sequence, follow each other, and end a sequence; None if all may.
-    landmark_positions : for each landmark, the indices of its sequence and its token; None for the linear kernel.
-    gap_curve : for each iteration of the fit, the relative certified gap, the passes over the data and the seconds.
+    legal : which labels may begin a sequence, follow each other, and end a sequence; None if there are no constraints.
+    landmark_positions : for each landmark, the index of its sequence in the training data, and the index of its token
+        in this sequence; None for the linear kernel.
+    gap_curve : one row per iteration of the fit, with the certified gap relative to the objective, the number of passes
+        over the data so far, and the seconds so far.
     metadata : values that the user saves with the model.
     """
 
@@ -118,7 +121,10 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
         metadata: Config,
     ) -> Self:
-        """Return the model, given the result of training and the readers of its inputs and labels."""
+        """Return the model, given the result of training.
+
+        readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
+        """
         fitted, (reader, labels, legal) = found.fit, readers
         token_term, history = fitted.layout.terms[0], fitted.solution.history
         return cls(
@@ -138,7 +144,10 @@ class ChainModel(KernelModel):
 
     @property
     def edge_coef(self) -> Floats | None:
-        """Return the weights of `edge_kernel` as an array [feature, from label, to label]; None without this kernel."""
+        """Return the weights of the features of `edge_kernel` as an array [feature, from label, to label].
+
+        Return None if the model has no `edge_kernel`.
+        """
         return self.coefs.get(STEP_TERM)
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
@@ -159,7 +168,7 @@ class ChainModel(KernelModel):
         random_state: UserData,
         engine: LocalEngine,
     ) -> Iterator[Array]:
-        """Yield, for each draw from the posterior of the weights, the label probabilities of all tokens."""
+        """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
         for s, w in self.score_posterior.draws(flat, n_samples, rng_of(random_state), temperature, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
@@ -169,12 +178,15 @@ class ChainModel(KernelModel):
         return ChainDistribution(s, w, chains, engine.n_threads)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
-        """Return the mean log-probability per sequence of the labels y."""
+        """Return the log-probability of the labels y of a sequence, averaged over sequences."""
         found = self.distribution(X, None, engine)
         return float(found.log_prob(*self.labels.encode(flat_labels(y, found.chains), found.chains)).mean())
 
     def log_score(self, y: UserData, proba: list[Array]) -> float:
-        """Return the mean log-probability of the known labels in y, given the label probabilities of each sequence."""
+        """Return the log-probability of a label, averaged over all known labels in y.
+
+        proba : for each sequence, the label probabilities, one row per token.
+        """
         p = np.concatenate(proba)
         chains = Chains.from_lengths([len(rows) for rows in proba])
         indices, _ = self.labels.encode(flat_labels(y, chains), chains)
@@ -182,7 +194,7 @@ class ChainModel(KernelModel):
         return float(np.log(np.maximum(p[known, indices[known]], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         arrays["gap_curve"] = self.gap_curve
         if self.landmark_positions is not None:
@@ -199,7 +211,7 @@ class ChainModel(KernelModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
         L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM]
         if config["edge_kernel"] is not None:
@@ -212,7 +224,9 @@ class ChainModel(KernelModel):
         if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
             positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
         if not isinstance(config["metadata"], dict):
-            raise ModelFileError(f"the model file has metadata={shown(config['metadata'])}: expected a JSON object")
+            raise ModelFileError(
+                f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Save the model again"
+            )
         return cls(
             **shared,
             reader=reader,

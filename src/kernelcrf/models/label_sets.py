@@ -1,4 +1,4 @@
-"""Fitted models with interactions of pairs: `LabelSetModel` for sets of labels, `TableModel` for rows of a table."""
+"""Fitted models of variables that interact in pairs: `LabelSetModel` for label sets, `TableModel` for table rows."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ pair_name = "edge {} {}".format
 
 
 def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], name: Callable[[int], str]) -> Graph:
-    """Return the graph whose node v has `cards[v]` values and whose `edges` are pairs of nodes.
+    """Return a graph whose node v can have `cards[v]` values, and whose cliques are single nodes and the pairs `edges`.
 
-    name : a function that returns the name of the clique that consists of node v alone.
+    name : a function that returns the name of the clique of node v alone.
     """
     cliques = {name(v): np.array([[v]]) for v in range(len(cards))}
     return Graph(np.array(cards), cliques | {pair_name(*pair): np.array([pair]) for pair in edges})
@@ -42,7 +42,10 @@ def pair_graph(cards: Sequence[int] | Array, edges: Iterable[Sequence[int]], nam
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelSetModel(NetworkModel):
-    """A fitted conditional random field on sets of labels; each row of `edges` is a pair of labels that interact."""
+    """A fitted conditional random field that predicts a set of labels for each row of the inputs.
+
+    edges : the indices of pairs of labels that interact, one pair per row.
+    """
 
     rows: RowReader
     sets: LabelSetReader
@@ -51,7 +54,7 @@ class LabelSetModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return the object that does exact inference on the graph of the labels."""
+        """Return an object that computes exact probabilities on the graph of the labels."""
         return Exact(pair_graph([2] * len(self.sets.values), self.edges.tolist(), label_name))
 
     @property
@@ -61,18 +64,21 @@ class LabelSetModel(NetworkModel):
 
     @cached_property
     def intercept(self) -> Floats:
-        """Return, for each label, the summand of its log odds that does not depend on inputs."""
+        """Return, for each label, the part of its log odds that does not depend on inputs."""
         tables = [self.potentials.potential(constant_term(label_name(j))) for j in range(len(self.sets.values))]
         return np.array([table[1] - table[0] for table in tables])
 
     @cached_property
     def interactions(self) -> Floats:
-        """Return, for each pair in `edges`, the summand of its log odds ratio that does not depend on inputs."""
+        """Return, for each pair of labels in `edges`, the part of its log odds ratio that does not depend on inputs."""
         tables = [self.potentials.potential(constant_term(pair_name(*pair))) for pair in self.edges.tolist()]
         return np.array([table @ LOG_ODDS_RATIO for table in tables])
 
     def distributions(self, X: Inputs, engine: LocalEngine) -> Iterator[NetworkDistribution]:
-        """Yield the distribution p(y|x) of the labels for blocks of rows of X; without rows, yield one empty block."""
+        """Yield the distribution p(y|x) of the labels for one block of rows of X after the other.
+
+        If X has no rows, yield one distribution for an empty block.
+        """
         size = max(BLOCK_ENTRIES // self.exact.program.n_values, 1)
         for low in range(0, max(X.shape[0], 1), size):
             own = X[low : low + size]
@@ -81,11 +87,14 @@ class LabelSetModel(NetworkModel):
             yield NetworkDistribution(self.exact, tables, len(tables), engine.n_threads)
 
     def marginals(self, found: NetworkDistribution) -> Floats:
-        """Return the probabilities that row i lacks label j, [i, j, 0], and that it has label j, [i, j, 1]."""
+        """Return an array whose entry [i, j, 1] is the probability that row i has label j.
+
+        The entry [i, j, 0] is the probability that it does not.
+        """
         return np.stack([found.marginals(label_name(j)) for j in range(len(self.sets.values))], axis=1)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {"estimator": "MultiLabelCRF", "potentials": potentials}
@@ -93,7 +102,7 @@ class LabelSetModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         rows, sets = RowReader.from_config("MultiLabelCRF", config), LabelSetReader.from_config(config)
         edges = read_array(arrays, "edges", (len(arrays["edges"]), 2), "i")
         graph = pair_graph([2] * len(sets.values), edges, label_name)
@@ -110,8 +119,8 @@ class LabelSetModel(NetworkModel):
 class TableModel(NetworkModel):
     """A fitted probability distribution of the rows of a table, whose columns are variables.
 
-    edges : pairs of variables that interact, one per row.
-    tables : the scores of all values of single variables and of pairs, concatenated in an array of one row.
+    edges : the indices of pairs of variables that interact, one pair per row.
+    tables : an array of one row with the scores of all values of each variable, then of all values of each pair.
     """
 
     reader: TableReader
@@ -120,32 +129,32 @@ class TableModel(NetworkModel):
 
     @cached_property
     def exact(self) -> Exact:
-        """Return the object that does exact inference on the graph of the variables."""
+        """Return an object that computes exact probabilities on the graph of the variables."""
         return Exact(pair_graph([len(values) for values in self.reader.categories], self.edges.tolist(), variable_name))
 
     @property
     def categories(self) -> list[Array]:
-        """Return the values that each variable can have."""
+        """Return, for each variable, an array of the values that it can have."""
         return list(self.reader.categories)
 
     @property
     def n_features(self) -> int:
-        """Return the number of variables."""
+        """Return the number of variables, which are the columns of the table."""
         return len(self.reader.categories)
 
     @property
     def as_potentials(self) -> Potentials:
-        """Return `tables` as a Potentials object, with one term per clique."""
+        """Return the scores in `tables` as a `Potentials` object, with one term per variable and per pair."""
         return Potentials.of_tables({name: self.tables[:, own] for name, own in self.exact.graph.slices.items()})
 
     @cached_property
     def potentials(self) -> list[Floats]:
-        """Return, for each pair in `edges`, the array of scores [value of the first variable, value of the second]."""
+        """Return, for each pair of variables in `edges`, its scores as an array [value of first, value of second]."""
         cards, slices = self.exact.graph.cards, self.exact.graph.slices
         return [self.tables[0, slices[pair_name(u, v)]].reshape(cards[u], cards[v]) for u, v in self.edges.tolist()]
 
     def log_prob(self, labels: Labels, engine: LocalEngine) -> Floats:
-        """Return the log-probability of each row of `labels`; values of -1 are unknown and are summed over."""
+        """Return the log-probability of each row of `labels`; -1 means unknown, and all its values are summed over."""
         log_z = float(self.exact.log_partition(self.tables)[0, 0])
         if (labels >= 0).all():
             return np.asarray(labelling_scores(self.exact.graph, self.tables, labels)[:, 0] - log_z)
@@ -157,19 +166,22 @@ class TableModel(NetworkModel):
         return np.asarray(self.exact.calibrate(self.tables).sample(n_samples, rng)[0])
 
     def distribution(self, labels: Labels, engine: LocalEngine) -> NetworkDistribution:
-        """Return, for each row of `labels`, the distribution of its unknown values (-1) given its known values."""
+        """Return, for each row of `labels`, the distribution of its unknown values given its known values.
+
+        Unknown values are -1.
+        """
         tables = clamp_labels(self.exact.graph, np.repeat(self.tables, len(labels), axis=0), labels)
         return NetworkDistribution(self.exact, tables, len(labels), engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, _ = super().to_arrays()
         config |= {"estimator": "MarkovNetwork"} | self.reader.to_config()
         return config, {"edges": self.edges, "tables": self.tables}
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         model = cls(
             **cls._read_fields(config),
             reader=TableReader.from_config(config),

@@ -1,10 +1,10 @@
-"""Fitted models on graphs, whose nodes have labels: their base class, and `GraphModel` for samples that are graphs.
+"""Fitted models on graphs whose nodes have labels: a base class, and `GraphModel` for samples that are graphs.
 
 The probability of the labels y given the inputs x is
 
     p(y|x) = exp(sum over cliques c of t_c(y_c)) / Z(x),
 
-where the table t_c has one score for each way to label the nodes of the clique c.
+where the table t_c has one score for each way to label the nodes of the clique c, and Z(x) normalises.
 """
 
 from __future__ import annotations
@@ -47,18 +47,23 @@ COVERS = {
 
 
 def inference_named(name: str, seed: int) -> Callable[[Graph], Way]:
-    """Return the class that does inference called "exact", "loopy" or "gibbs"; only Gibbs sampling uses `seed`."""
+    """Return a function that creates the inference object for a graph.
+
+    name : "exact", "loopy" or "gibbs".
+    seed : the seed of Gibbs sampling, not used otherwise.
+    """
     ways: dict[str, Callable[[Graph], Way]] = {"exact": Exact, "loopy": Loopy, "gibbs": partial(Gibbs, seed=seed)}
     return ways[name]
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkDistribution:
-    """The distribution p(y|x) of the labels of all samples.
+    """The distribution p(y|x) of the labels y of all samples, given their inputs x.
 
-    tables : scores of all labellings of all cliques. If it has several rows, each row is a sample on the same graph. If
-        it has one row, the graph may be the union of several samples.
-    n_samples : number of samples. Samples without nodes come last; their only labelling has probability 1.
+    inference : the graph, with the method that computes probabilities on it.
+    tables : the scores of all labellings of all cliques, in one row per graph. If there are several rows, each row is a
+        sample, and all samples have the same graph. A single row may be the union of several samples.
+    n_samples : the number of samples. Samples without nodes come last; their only labelling has probability 1.
     """
 
     inference: Way
@@ -67,7 +72,10 @@ class NetworkDistribution:
     n_threads: int = 1
 
     def marginals(self, template: str) -> Floats:
-        """Return the probabilities of all labellings of one kind of clique, with one row per row of `tables`."""
+        """Return the probabilities of all labellings of the cliques called `template`, such as "edges".
+
+        The result has one row per row of `tables`.
+        """
         return self.all_marginals[:, self.inference.graph.slices[template]]
 
     @cached_property
@@ -83,7 +91,7 @@ class NetworkDistribution:
         return self.inference.best(self.tables, self.n_threads)[0]
 
     def k_best(self, k: int) -> Iterator[tuple[Array, list[float]]]:
-        """Yield, for each row of `tables`, the k likeliest labellings and their log-probabilities."""
+        """Yield, for each row of `tables`, the k likeliest labellings and a list of their log-probabilities."""
         if not isinstance(self.inference, Exact):
             raise ValueError("the k likeliest labellings need exact inference: pass inference='exact'")
         log_z = self.inference.log_partition(self.tables, self.n_threads)[:, 0]
@@ -91,9 +99,9 @@ class NetworkDistribution:
             yield labels, [float(score - z) for score in scores]
 
     def log_prob(self, labels: Labels) -> Floats:
-        """Return the log-probability of the labels of each sample; labels of -1 are unknown and are summed over.
+        """Return the log-probability of the labels of each sample; -1 means unknown, and all labels are summed over.
 
-        With loopy inference, return a lower bound of the log-probability.
+        With loopy inference, return a lower bound on the log-probability.
         """
         if isinstance(self.inference, Gibbs):
             raise ValueError(
@@ -113,7 +121,10 @@ class NetworkDistribution:
         return self._by_sample(self.inference.entropy(self.tables, self.n_threads))
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Draw labels from p(y|x), by Gibbs sampling if inference is not exact; return an array [row, draw, node]."""
+        """Draw labels from p(y|x), by Gibbs sampling if inference is not exact.
+
+        The result is an array [row of `tables`, draw, node].
+        """
         if isinstance(self.inference, Exact):
             return self.inference.calibrate(self.tables).sample(n_samples, rng)
         return Gibbs(self.inference.graph).sample(self.tables, n_samples, rng)
@@ -127,14 +138,14 @@ class NetworkDistribution:
 class NetworkModel(FittedModel):
     """Base class of fitted models on graphs, whose nodes have labels.
 
-    search : the record of the search for edges, or None if the edges were given.
-    kernels : the kernels that the user passed as objects, not by name; each key is the name of the parameter.
+    search : how the fit chose the edges (or other cliques) of the model, or None if they were given.
+    kernels : the kernels that the user passed as objects and not by name; each key is the name of the parameter.
     """
 
     search: Search | None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config["search"] = None if self.search is None else asdict(self.search)
         config["kernels"] = {name: own.to_config() for name, own in self.kernels.items()}
@@ -142,7 +153,10 @@ class NetworkModel(FittedModel):
 
     @classmethod
     def _read_fields(cls, config: Config) -> Config:
-        """Read the fields of NetworkModel from a model file, in which the posterior of the weights is not stored."""
+        """Return the fields of `NetworkModel` as a dict, as read from a model file.
+
+        The file has no posterior of the weights.
+        """
         return cls._read_shared(config, {}, np.empty(0)) | {
             "search": search_from_config(config["search"]),
             "kernels": {name: InputKernel.from_config(own) for name, own in config.get("kernels", {}).items()},
@@ -156,8 +170,8 @@ class GraphModel(NetworkModel):
     directed : whether the training data were sequences, whose edges have a direction.
     has_edge_features : whether the edges of the training data have features.
     seed : the seed of Gibbs sampling.
-    covers : the objective that the fit minimised, in words.
-    column_names : the names of the node features if `fit` was given data frames; otherwise None.
+    covers : a description of the objective that the fit minimised.
+    column_names : the names of the node features if they were passed to `fit` as data frames, otherwise None.
     """
 
     labels: LabelReader
@@ -176,24 +190,30 @@ class GraphModel(NetworkModel):
 
     @property
     def cliques(self) -> tuple[str, ...]:
-        """Return the names of the kinds of cliques that are scored, such as "edges", without single nodes."""
+        """Return the names of the kinds of cliques that have scores, such as "edges"; single nodes are left out."""
         return tuple(name for name in self.potentials.layout.cliques if name != NODES)
 
     @property
     def edge_potentials(self) -> Floats | None:
-        """Return the scores of label pairs on edges, as an array [from label, to label]; None without such scores."""
+        """Return the scores of label pairs on edges as an array [from label, to label].
+
+        These are the scores that do not depend on inputs. Return None if edges have no scores.
+        """
         L = len(self.labels.classes)
         return self.potentials.potential(constant_term(EDGES)).reshape(L, L) if EDGES in self.cliques else None
 
     @property
     def empty_samples(self) -> GraphSamples:
-        """Return an empty collection of graphs that is valid input of this model."""
+        """Return an empty collection of graphs that this model accepts as input."""
         none = np.empty((0, 2), np.int64)
         nodes, offsets = np.empty((0, self.n_features)), np.zeros(1, np.int64)
         return GraphSamples(nodes, offsets, none, None, self.directed, self.column_names)
 
     def distribution(self, graphs: GraphSamples, inference: str, engine: LocalEngine) -> NetworkDistribution:
-        """Return the distribution p(y|x) of the labels of graphs, for inference="exact", "loopy" or "gibbs"."""
+        """Return the distribution p(y|x) of the labels of graphs.
+
+        inference : the method that computes probabilities, "exact", "loopy" or "gibbs".
+        """
         if graphs.nodes.shape[1] != self.n_features:
             raise ValueError(f"X has {graphs.nodes.shape[1]} node features: expected {self.n_features}, as in training")
         if graphs.directed != self.directed:
@@ -214,7 +234,7 @@ class GraphModel(NetworkModel):
         return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, _ = super().to_arrays()
         potentials, arrays = self.potentials.to_arrays()
         config |= {
@@ -233,19 +253,23 @@ class GraphModel(NetworkModel):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
         sizes = {NODES: L, EDGES: L**2, EDGE_INPUTS: L**2, SKIPS: L**2, PATHS: L**3}
         potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, {NODES: n_features})
         if NODES not in potentials.maps:
             raise ModelFileError(
-                f"the model file has inputs for {list(potentials.maps)[:8]}: expected {NODES!r} among them"
+                f"the model file has features for the terms {list(potentials.maps)[:8]}: expected features for "
+                f"{NODES!r} as well. Save the model again"
             )
         # Files of earlier versions do not name the objective; it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
         if covers not in COVERS.values():
-            raise ModelFileError(f"the model file has covers={str(covers)[:80]!r}: expected {list(COVERS.values())}")
+            raise ModelFileError(
+                f"the model file has covers={str(covers)[:80]!r}: expected one of {list(COVERS.values())}. Save the "
+                "model again"
+            )
         if covers != COVERS["exact"]:
             shared["laplace"] = None
         return cls(

@@ -1,16 +1,19 @@
 """The posterior of scores at new inputs.
 
-Under the prior, the score function is a Gaussian process, which is the sum of two independent processes. The first is
-F_x w, where F_x are the features of the input x, and the weights w have the posterior N(w_hat, H^-1). The second is
-orthogonal to the features. The training data say nothing about it, so that it keeps its variance under the prior,
-C (k(x, x) - |F_x|^2), where C is the prior variance of the weights. With a factor A of the label kernel k_y = A A', the
-covariance of the scores s(x) at a token is
+Under the prior, the score function is a Gaussian process, which is the sum of two independent processes:
+
+- The first is F_x w, with the features F_x of an input x. The posterior of the weights w is N(w_hat, H^-1), with the
+  mode w_hat and the Hessian H of the objective at this mode.
+- The second is orthogonal to the features. The training data say nothing about it, so it keeps its prior variance
+  C (k(x, x) - |F_x|^2), with the kernel k and the prior variance C of the weights. It is treated as independent between
+  tokens.
+
+With a factor A of the label kernel k_y = A A', the covariance of the scores s(x) of the labels at a token is
 
     Cov[s(x)] = tau [ A Sigma_x A' + C (k(x, x) - |F_x|^2) k_y ],     where Sigma_x = kron(F_x, I) H^-1 kron(F_x, I)'.
 
-If every distinct input is a landmark, this is the predictive covariance of Gaussian process classification. The second
-process is treated as independent between tokens. The temperature tau multiplies the covariance: with tau = 1, scores
-have their posterior, and with tau = 0, they are fixed at its mode.
+If every distinct input is a landmark, this is the predictive covariance of Gaussian process classification. The
+temperature tau multiplies the covariance: tau = 1 gives the posterior, and tau = 0 fixes the scores at its mode.
 """
 
 from __future__ import annotations
@@ -34,8 +37,9 @@ N_SAMPLES, N_DRAWS = 100, 1000
 
 @dataclass(frozen=True, eq=False)
 class ScorePosterior:
-    """The posterior of scores at any inputs.
+    """The posterior distribution of the scores at any inputs.
 
+    layout : the terms of the score, and where the weights of each term are in the vector of all weights.
     posterior : the posterior of the weights.
     maps : for each term that depends on inputs, the map from inputs to features.
     """
@@ -45,9 +49,10 @@ class ScorePosterior:
     maps: Mapping[str, FeatureMap]
 
     def node_variances(self, X: Inputs, contrasts: Floats, engine: LocalEngine) -> Floats:
-        """Return the variance of the inner product of b and the token scores s(x).
+        """Return the posterior variances of linear combinations of the scores of labels.
 
-        The result has one row for each row x of X, and one column for each row b of `contrasts`.
+        The result has one row for each row x of X, and one column for each row b of `contrasts`. Each entry is the
+        variance of the inner product of b and the scores s(x) of the labels at x.
         """
         term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
         F = self.maps[TOKEN_TERM].transform(X, engine)
@@ -58,9 +63,9 @@ class ScorePosterior:
         return np.asarray(found + outside)
 
     def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the variances of F_x W c, with one row per row F_x of F, and one column per row c of `weights`.
+        """Return the exact posterior variances of the numbers F_x W c, where W are the weights of `term`.
 
-        W has the posterior of the weights of `term`, whose covariance is known exactly.
+        The result has one row for each row F_x of the features F, and one column for each row c of `weights`.
         """
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
@@ -76,7 +81,10 @@ class ScorePosterior:
         return found
 
     def _sampled_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Estimate the variances that `_exact_variances` returns from n draws, with a relative error of sqrt(2 / n)."""
+        """Estimate the variances that `_exact_variances` computes from draws of the weights.
+
+        With n draws, the relative error is about sqrt(2 / n).
+        """
         n = self.posterior.n_kept or N_DRAWS
         deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
         found = np.zeros((F.shape[0], len(weights)))
@@ -87,12 +95,14 @@ class ScorePosterior:
     def draws(
         self, X: Inputs, n_samples: int | None, rng: np.random.Generator, temperature: float, engine: LocalEngine
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield `n_samples` draws of token scores and transition scores.
-
-        If `n_samples` is None, it is the number of draws that the posterior has kept, or 100 if it can make any number.
+        """Yield `n_samples` draws of the token scores and transition scores from their posterior.
 
         With N rows in X and L labels, token scores have the shape (N, L). Transition scores have the shape (L, L), or
-        (N, L, L) if they depend on inputs. `temperature` multiplies the covariance of the posterior.
+        (N, L, L) if they depend on inputs.
+
+        n_samples : the number of draws. None uses all draws of the weights that the posterior stores, or 100 if it
+            stores no draws and can make any number of them.
+        temperature : a factor of the covariance of the posterior.
         """
         n_samples = n_samples or self.posterior.n_kept or N_SAMPLES
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
@@ -125,11 +135,14 @@ class ScorePosterior:
     def _group(
         self, term: Term, theta: Floats, F: Inputs | None, rest: Floats | None, rng: np.random.Generator
     ) -> Floats:
-        """Return the scores of one term for several draws `theta` of the weights, before the label kernel is applied.
+        """Return the scores of one term for several draws `theta` of the weights, one draw per row.
 
-        The result has the axes [token, draw, column]. `rest` is, for each token, the standard deviation of the process
-        that is orthogonal to the features F; one value of this process is added to each score. If the term has no
-        inputs, return its weights with the axes [draw, column].
+        The result has the axes [token, draw, column]; the factor of the label kernel maps columns to labels later. If
+        the term has no inputs, return its weights with the axes [draw, column].
+
+        F : the features of the term, one row per token; None if the term has no inputs.
+        rest : for each token, the standard deviation of the random values that are added to its scores. They stand for
+            the part of the score function that is orthogonal to the features.
         """
         W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
         if F is None or rest is None:
@@ -141,7 +154,10 @@ class ScorePosterior:
         return Z.reshape(Z.shape[0], *W.shape[::2])
 
     def _rest(self, term: Term, X: Inputs, F: Inputs) -> Floats:
-        """Return, for each row x of X, the prior variance C (k(x, x) - |F_x|^2) that its features F_x leave out."""
+        """Return, for each row x of X, the part of the prior variance of its score that its features do not explain.
+
+        This is C (k(x, x) - |F_x|^2), with the kernel k, the features F_x and the prior variance C of the weights.
+        """
         if term.kernel is None or isinstance(self.maps[term.name], PrimalMap):
             return np.zeros(X.shape[0])
         squares = np.einsum("tn,tn->t", F, F, dtype=np.float64)

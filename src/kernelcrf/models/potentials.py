@@ -28,7 +28,7 @@ class Potentials:
     """The fitted functions that score the labellings of cliques; each function is called a term.
 
     layout, theta : the terms, and the weights of all terms as one vector. A term has one weight for each feature and
-        each labelling of its clique; the label kernel is already multiplied in.
+        each labelling of its clique. These weights already include the factor of the label kernel.
     maps : for each term that depends on inputs, the map from inputs to features.
     """
 
@@ -38,27 +38,30 @@ class Potentials:
 
     @classmethod
     def of(cls, fitted: Fit) -> Potentials:
-        """Return the functions that a fit has found, with the label kernels multiplied in."""
+        """Return the potentials of a fit; the weights of each term are multiplied by the factor of its label kernel."""
         terms, weights = fitted.layout.terms, fitted.weights
         layout = Layout(tuple(_plain_term(term.name, term.cliques, term.n, term.k_y.L) for term in terms))
         return cls(layout, layout.join({term.name: term.k_y.expand(weights[term.name]) for term in terms}), fitted.maps)
 
     @classmethod
     def of_tables(cls, tables: Mapping[str, Floats]) -> Potentials:
-        """Return potentials without inputs; `tables` has, for each clique, the scores of its labellings in one row."""
+        """Return potentials that do not depend on inputs.
+
+        tables : for the name of each clique, the scores of its labellings as an array of one row.
+        """
         layout = Layout(tuple(_plain_term(name, name, *table.shape) for name, table in tables.items()))
         return cls(layout, layout.join(tables), {})
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """Return the weights of each term as an array [feature, labelling of the clique]; the key is its name."""
+        """Return a dict from the name of each term to its weights, an array [feature, labelling of the clique]."""
         return self.layout.split(self.theta)
 
     def tables(self, inference: Inference, m: int, inputs: Mapping[str, Inputs], engine: LocalEngine) -> Floats:
         """Return the scores of all labellings of all cliques, with one row per sample.
 
-        inference : inference on the graph that the m samples share.
-        inputs : for each kind of clique, such as "edges", the inputs of its cliques.
+        inference : the inference object of the graph that all m samples share.
+        inputs : for each kind of clique, such as "edges", the inputs of all cliques of this kind.
         """
         known: dict[int, TokenFeatures] = {}
         features = {}
@@ -76,9 +79,9 @@ class Potentials:
         return tables
 
     def start(self, terms: Iterable[Term]) -> Start:
-        """Return the feature maps and weights from which a later fit of `terms` can start.
+        """Return the feature maps and weights as the starting point of a later fit of `terms`.
 
-        Terms that these potentials do not have, or that have another number of labellings, are left out.
+        A term is left out if these potentials do not have it, or have it with another number of labellings.
         """
         sizes, weights = {term.name: term.k_y.L for term in self.layout.terms}, {}
         for term in terms:
@@ -90,21 +93,21 @@ class Potentials:
         return Start({name: own for name, own in self.maps.items() if name in weights}, weights)
 
     def kernel(self, term: str) -> InputKernel | None:
-        """Return the kernel of the inputs of a term, or None if no term with inputs has this name."""
+        """Return the kernel of the inputs of the term called `term`, or None if it has no inputs or does not exist."""
         own = self.maps.get(term)
         return own.kernel if isinstance(own, WhitenedMap) else None if own is None else InputKernel("linear")
 
     def potential(self, term: str) -> Floats:
-        """Return the scores of a term without inputs, one per labelling of its clique."""
+        """Return the scores of a term that has no inputs, one score per labelling of its clique."""
         return np.asarray(self.weights[term][0])
 
     def landmarks(self, term: str) -> Inputs | None:
-        """Return the landmarks of a term with inputs, one per row, or None for the linear kernel."""
+        """Return the landmarks of a term that has inputs, one per row, or None for the linear kernel."""
         own = self.maps[term]
         return own.landmarks if isinstance(own, WhitenedMap) else None
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the potentials as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the potentials as two dicts: values that JSON can store, and named arrays."""
         configs, arrays = maps_to_arrays(self.maps.values())
         places = list(dict.fromkeys(map(id, self.maps.values())))
         terms = [
@@ -123,10 +126,10 @@ class Potentials:
     def from_arrays(
         cls, config: Config, arrays: Arrays, sizes: Mapping[str, int], columns: Mapping[str, int]
     ) -> Potentials:
-        """Return the potentials that `to_arrays` wrote; raise if the values and arrays are inconsistent.
+        """Return potentials, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent.
 
         sizes : for each kind of clique that the model may have, the number of labellings of one clique.
-        columns : for each kind of clique for which it is known, the number of columns of its inputs.
+        columns : for some kinds of cliques, the expected number of columns of their inputs.
         """
         maps: dict[str, FeatureMap] = {}
         known: dict[tuple[int, int | None], FeatureMap] = {}
@@ -134,7 +137,10 @@ class Potentials:
         for one in config["terms"]:
             name, template, n = read_text(one, "name"), read_text(one, "template"), 1
             if template not in sizes:
-                raise ModelFileError(f"the model file has cliques {shown(template)}: expected {list(sizes)[:8]}")
+                raise ModelFileError(
+                    f"the model file has cliques called {shown(template)}: expected one of {list(sizes)[:8]}. Save the "
+                    "model again"
+                )
             if one["map"] is not None:
                 key = read_count(one, "map"), columns.get(template)
                 if key not in known:
@@ -142,12 +148,16 @@ class Potentials:
                 maps[name], n = known[key], known[key].n
             if type(n) is not int or one["shape"] != [n, sizes[template]]:
                 expected = f"({n}, {sizes[template]})"
-                raise ModelFileError(f"term {name!r} has weights of shape {shown(one['shape'])}: expected {expected}")
+                raise ModelFileError(
+                    f"the term {name!r} of the model file has weights of shape {shown(one['shape'])}: expected "
+                    f"{expected}. Save the model again"
+                )
             terms.append(_plain_term(name, template, n, sizes[template]))
         layout = Layout(tuple(terms))
         if config["templates"] != list(layout.cliques):
             raise ModelFileError(
-                f"the model file has templates={shown(config['templates'])}: expected {layout.cliques[:8]}"
+                f"the model file has templates={shown(config['templates'])}: expected {layout.cliques[:8]}, as in its "
+                "terms. Save the model again"
             )
         return cls(layout, np.asarray(read_array(arrays, "weights", (layout.size,), "f"), np.float64), maps)
 

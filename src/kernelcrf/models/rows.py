@@ -1,4 +1,4 @@
-"""A fitted classifier of rows: a row x has class y with probability exp(f_y(x)) / sum_l exp(f_l(x))."""
+"""A fitted classifier of rows: with the scores f_l(x) of the classes l, p(y|x) = exp(f_y(x)) / sum_l exp(f_l(x))."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kernelcrf.terms import TOKEN_TERM
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowModel(KernelModel):
-    """A fitted classifier of independent rows into `classes`."""
+    """A fitted classifier, which predicts one of `classes` for each row of the inputs."""
 
     reader: RowReader
     classes: Array
 
     @classmethod
     def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
-        """Return the model, given the result of training, the reader of the rows, and the classes."""
+        """Return the model, given the result of training, the reader that converts rows to arrays, and the classes."""
         return cls(**cls._fields_of(found, len(classes)), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
@@ -38,15 +38,15 @@ class RowModel(KernelModel):
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
-        """Yield, for each draw from the posterior, the probabilities of the classes, one column per class."""
+        """Yield, for each draw from the posterior, the class probabilities, one row per row of X."""
         X, rng = self.reader.read(X), rng_of(random_state)
         for scores, _ in self.score_posterior.draws(X, n_samples, rng, temperature, engine):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
-        """Return the mean and the variance of the scores f_l(x), each with one column per class l.
+        """Return the posterior mean and variance of the scores f_l(x), one row per x in X and one column per class l.
 
-        With two classes, return the mean and the variance of f_1(x) - f_0(x), one number per row x of X.
+        With two classes, return the mean and the variance of f_1(x) - f_0(x), one number per row.
         """
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
@@ -55,23 +55,23 @@ class RowModel(KernelModel):
         return (means[:, 0], variances[:, 0]) if L == 2 else (means, variances)
 
     def log_likelihood(self, X: UserData, y: UserData, engine: LocalEngine) -> float:
-        """Return the mean log-probability per row of the labels y."""
+        """Return the log-probability of the class y of a row of X, averaged over rows."""
         return self.log_score(y, softmax(self.scores(X, engine), axis=1))
 
     def log_score(self, y: UserData, proba: Array) -> float:
-        """Return the mean log-probability of the labels y, given the class probabilities of each row."""
+        """Return the log-probability of the class y of a row, averaged over rows, given all class probabilities."""
         labels = read_classes(y, self.classes, len(proba))
         return float(np.log(np.maximum(proba[np.arange(len(labels)), labels], TINY)).mean())
 
     def to_arrays(self) -> tuple[Config, Arrays]:
-        """Return the model as a value for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {"estimator": "KernelClassifier", "classes": values_to_config(self.classes)}
         return config | self.reader.to_config(), arrays
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the model that `to_arrays` wrote; raise if the values and arrays are inconsistent."""
+        """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
         shared = cls._read_fields(config, arrays, reader.n_features, len(classes), [TOKEN_TERM])
         return cls(**shared, reader=reader, classes=classes)

@@ -1,4 +1,4 @@
-"""Convert certificates, structure searches and posteriors to values for JSON and arrays, and read and check them."""
+"""Convert parts of models to JSON values and arrays, and back: certificates, structure searches and posteriors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, OUT_OF_COMPONENTS, STALLED, 
 
 
 def plain(value: Any, name: str) -> Any:
-    """Return the value, as a list if it is an array; raise TypeError if JSON cannot store it."""
+    """Return the value in a form that JSON can store: arrays become lists. Raise TypeError if JSON cannot store it.
+
+    name : the name of the value for the error message.
+    """
     value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     try:
         json.dumps(value)
@@ -35,7 +38,10 @@ def plain(value: Any, name: str) -> Any:
 
 
 def _is_plain(value: Any, deepest: int = 100) -> bool:
-    """Return whether the value is unchanged after it is written as JSON and read; tuples may become lists."""
+    """Return whether JSON can store the value without changing it, except that tuples become lists.
+
+    deepest : how many levels of nested lists and dicts are accepted.
+    """
     if value is None or isinstance(value, str | bool | int | float):
         return True
     if isinstance(value, dict):
@@ -53,12 +59,13 @@ METADATA = either(
 
 
 def certificate_from_config(config: Config) -> Certificate:
-    """Return the certificate whose fields have the values in `config`."""
+    """Return the certificate whose fields are in `config`, which was read from a model file."""
     # Files of version 0.1.0.dev0 may not have these two fields.
     config = {"gap_full": None, "rounding": ROUNDING[np.dtype(np.float64)], **config}
     if config["status"] not in STATUSES:
         raise ModelFileError(
-            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}"
+            f"the certificate has status={shown(config['status'])}: expected one of {', '.join(STATUSES)}. Save the "
+            "model again"
         )
     certificate = Certificate(
         objective=read_number(config, "objective", finite=config["status"] != TEMPERED),
@@ -68,7 +75,9 @@ def certificate_from_config(config: Config) -> Certificate:
         rounding=read_number(config, "rounding", least=0.0),
     )
     if math.isnan(certificate.lower_bound):
-        raise ModelFileError("the certificate has lower_bound=nan: expected a number, or -Infinity")
+        raise ModelFileError(
+            "the certificate has lower_bound=nan: expected a number, or -Infinity. Save the model again"
+        )
     if certificate.status == OPTIMAL and not certificate.is_certified:
         # Files of earlier versions call a fit with missing labels optimal.
         return replace(certificate, status=STATIONARY)
@@ -76,7 +85,10 @@ def certificate_from_config(config: Config) -> Certificate:
 
 
 def search_from_config(config: Config | None) -> Search | None:
-    """Return the structure search whose fields have the values in `config`, or None if `config` is None."""
+    """Return the structure search whose fields are in `config`, which was read from a model file.
+
+    Return None if `config` is None.
+    """
     if config is None:
         return None
     rounds = tuple(
@@ -98,12 +110,12 @@ def _numbers(config: Config, *names: str) -> dict[str, float]:
 def _read_list(config: Config, name: str) -> list[Any]:
     values = config[name]
     if not isinstance(values, list):
-        raise ModelFileError(f"{name} is {shown(values)}: expected a list")
+        raise ModelFileError(f"{name} of the model file is {shown(values)}: expected a list. Save the model again")
     return values
 
 
 def posterior_arrays(posterior: Posterior) -> Arrays:
-    """Return the arrays of a posterior that a model file stores, by name; the mode is not among them."""
+    """Return a dict of the arrays of a posterior for a model file. The mode is left out: it equals the weights."""
     if isinstance(posterior, PartialPosterior):
         own = {"partial.scale": posterior.scale, "partial.kept": posterior.kept.astype(np.int64)}
         return own | posterior_arrays(posterior.inner)
@@ -113,7 +125,12 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
 
 
 def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:
-    """Read the evidence and the posterior of the weights, whose mode is theta; return None if `config` is None."""
+    """Return the evidence and the posterior of the weights, as read from a model file.
+
+    Return None if `config` is None, which means that they were not computed.
+
+    theta : the weights of the model, which are the mode of the posterior.
+    """
     if config is None:
         return None
     error, n_effective = _numbers(config, "error", "n_effective").values()
@@ -123,12 +140,14 @@ def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace
     kept = read_array(arrays, "partial.kept", (arrays["partial.kept"].size,), "i")
     if len(kept) and not (kept.min() >= 0 and kept.max() < len(theta)):
         raise ModelFileError(
-            f"tensor 'partial.kept' has weight indices outside the expected range 0 to {len(theta) - 1}"
+            f"the tensor 'partial.kept' of the model file has indices from {kept.min()} to {kept.max()}: expected "
+            f"indices from 0 to {len(theta) - 1}. Save the model again"
         )
     inner = _posterior(arrays, theta[kept])
     if inner is None:
         raise ModelFileError(
-            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well"
+            "the model file has the tensor 'partial.kept': expected 'posterior.G' or 'posterior.drawn' as well. Save "
+            "the model again"
         )
     scale = read_array(arrays, "partial.scale", theta.shape, "f")
     return replace(evidence, posterior=PartialPosterior(theta, scale, kept, inner))
