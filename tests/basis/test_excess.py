@@ -139,6 +139,6 @@ def test_features_of_an_earlier_map_that_exceed_the_kernel_are_refused():
     np.testing.assert_allclose(residual, basis.residual, atol=1e-12)
     assert trace == pytest.approx(basis.trace)
     with pytest.raises(
-        ValueError, match=r"squared norm 1\.00\d+: expected at most k\(x, x\) = 1\. The stored landmarks"
+        ValueError, match=r"squared norm 1\.00\d+: expected at most k\(x, x\) = 1\. The fit cannot continue"
     ):
         residual_of(kernel, X, 1.001 * basis.F)

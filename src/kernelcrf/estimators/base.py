@@ -66,17 +66,17 @@ class Fitted(Generic[T]):
         return value
 
     def __set__(self, estimator: object, value: object) -> None:
-        raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: only fit can change it")
+        raise AttributeError(f"{self._name} of {type(estimator).__name__} cannot be set: call fit to change it")
 
 
 class FittedNames(Fitted[Array]):
-    """The names of the columns, which an estimator has only if it was fitted to data frames."""
+    """The read-only attribute with the names of the columns; raises AttributeError unless `fit` got data frames."""
 
     def __get__(self, estimator: object | None, owner: type) -> Array:
         names: Array | None = super().__get__(estimator, owner)
         if names is None:
             raise AttributeError(
-                f"{owner.__name__} was fitted to columns without names: fit to a data frame to get names"
+                f"this {owner.__name__} was fitted to data without column names: fit it to a data frame to get names"
             )
         return names
 
@@ -117,7 +117,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
-        """Return the fitted estimator for the content of a model file; to read a file, use `kernelcrf.load`."""
+        """Return a fitted estimator from the content of a model file; to read a file, use `kernelcrf.load`."""
         try:
             estimator = cls()
             estimator.model_ = cls._model_type.from_arrays(config, arrays)
@@ -127,7 +127,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         except ModelFileError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ModelFileError(f"the model file is inconsistent ({error})") from None
+            raise ModelFileError(f"the model file is inconsistent ({error}): save the model again") from None
         return estimator
 
     @property
@@ -139,7 +139,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _earlier(self) -> Model | None:
-        """Return the previous model if `warm_start` is set and there is one, else None."""
+        """Return the model of the previous fit if `warm_start` is True and there was such a fit, else None."""
         return self._model if self.warm_start and "model_" in vars(self) else None
 
     @property
@@ -161,7 +161,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @property
     def _searches(self) -> dict[str, bool]:
-        """Return a dict with one flag per parameter: does its value request a search, that is, a series of fits?"""
+        """Return a dict from parameter names to flags: True if the parameter requests a search with several fits."""
         return {"C": self._by_evidence}
 
     def _check_combinations(self) -> None:
@@ -186,9 +186,9 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         seed: int,
         structure: SearchSettings | None = None,
     ) -> Trained:
-        """Fit a problem with the settings that the parameters define; warn if the fit does not reach `tol`.
+        """Fit a problem with the parameters of this estimator; warn if the fit does not reach `tol`.
 
-        with_C : the names of the terms whose prior variance is C.
+        with_C : the names of the terms of the score whose weights have the prior variance C.
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
         """
@@ -209,9 +209,12 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 
     @contextmanager
     def _progress(self, where: Callable[[], str]) -> Iterator[Callback]:
-        """If `verbose`, show a progress bar with the objective, its gap and the text from `where`.
+        """Show a progress bar if `verbose` is set, and yield the function that updates the bar, or None.
 
-        The bar counts the iterations of one fit, as `n_iter_` does. In a search, it also shows the number of the fit.
+        The bar shows the iterations of the current fit, the objective and its gap. In a search, the bar also shows the
+        number of the fit.
+
+        where : a function that returns a text for the end of the bar, for example the state of a cluster.
         """
         if not self.verbose:
             yield None
@@ -276,9 +279,10 @@ class InputEstimator(Estimator[Model]):
         return replace(super()._settings(seed), n_components=n_components, rule=self.pivots)
 
     def _expected_features(self) -> dict[bool, int]:
-        """Return the number of features per input that a fit is likely to need, for dense and for sparse inputs.
+        """Return the likely number of kernel features per input, which determines how data are divided on a cluster.
 
-        The key is True for sparse inputs. The linear kernel needs no features besides the inputs.
+        The result is a dict with the key False for dense inputs and True for sparse inputs. The number is 0 for the
+        linear kernel.
         """
         given = self.n_components
         n_landmarks = LIKELY_LANDMARKS if given is None or isinstance(given, str) else int(given)
@@ -286,7 +290,7 @@ class InputEstimator(Estimator[Model]):
         return {sparse: 0 if kernel.is_linear else n_landmarks for sparse, kernel in kernels.items()}
 
     def _make_kernel(self, argument: str, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> InputKernel:
-        """Return the kernel that the parameter `argument` defines for sparse or dense inputs.
+        """Return the kernel for sparse or dense inputs that the parameter with the name `argument` defines.
 
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """

@@ -111,8 +111,8 @@ class ChainCRF(KernelEstimator[ChainModel]):
     landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
     C_, kernel_ : the prior variance and the input kernel of the fit.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
-    certificate_ : objective, bounds and status of the fit; with missing labels, "stationary" without a lower bound.
-    n_iter_ : the number of evaluations of the objective after the first; solver="dual" skips it in most passes.
+    certificate_ : objective, bounds and status of the fit; if labels are missing, there is no lower bound.
+    n_iter_ : the number of evaluations of the objective after the first; only some passes of "dual" make one.
     objective_curve_, gap_curve_ : the objective, and (relative certified gap, passes, seconds), at each evaluation.
     metadata_ : a dict of plain values that `save` stores with the model, such as how its features were made.
     n_features_in_, feature_names_in_ : number and names of the columns; names only after a fit to data frames.
@@ -164,7 +164,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @property
     def metadata_(self) -> dict[str, Any]:
-        """Return the dict of strings and numbers that `save` stores with the model; users may set it."""
+        """Return the dict of plain values that `save` stores with the model. You may assign your own dict."""
         return self._model.metadata
 
     @metadata_.setter
@@ -173,9 +173,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
-        """Fit to labelled sequences; `sample_weight` has one weight per sequence.
+        """Fit the model to labelled sequences; `sample_weight` has one weight per sequence.
 
-        A sequence of weight 0 does not affect the fit, but it is checked, and its labels are among the classes.
+        A sequence of weight 0 does not change the fit, but it must be valid, and its labels are part of `classes_`.
         """
         self._validate_params()
         earlier = self._earlier
@@ -232,7 +232,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         variance_temperature: float = 1.0,
         random_state: UserData = 0,
     ) -> Uncertainty:
-        """Return the epistemic and aleatoric uncertainty of each label in nats; see `predict_proba` for parameters."""
+        """Return the epistemic and aleatoric uncertainty per token in nats; `predict_proba` explains the parameters."""
         return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
 
     @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
@@ -246,10 +246,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
         random_state: UserData = None,
         lengths: UserData = None,
     ) -> Places:
-        """Draw k uncertain and diverse sequences of a pool to label next, and return their indices.
+        """Draw k uncertain and diverse sequences from a pool, which should be labelled next; return their indices.
 
         strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
-            "information", how much the labels would say about the weights, which needs a fit with laplace=True.
+            "information" that the labels would give about the weights, which needs a fit with laplace=True.
         cost : "token" if the cost of labelling is per token, "sequence" if it is per sequence.
         random_state : seed of the draws. For several rounds pass one RandomState object, or None: the same integer in
             every round would draw from the same part of the pool.
@@ -274,7 +274,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
-        """Return log p(y|x) of each sequence; if labels are missing, p sums over all labellings that agree with y."""
+        """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
         found = self._distribution(X, lengths)
         tokens = flat_labels(y, found.chains, flat=lengths is not None)
         return found.log_prob(*self._model.labels.encode(tokens, found.chains))
@@ -293,7 +293,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return Ragged.cut(draws, found.chains.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
-        """Return the fraction of known labels predicted correctly; `sample_weight` has one weight per sequence."""
+        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
         found = self._distribution(X, lengths)
         best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
         right, known = self._model.labels.compare(best, tokens)
@@ -301,7 +301,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return float(np.average(right[known], weights=weights))
 
     def transition_table(self) -> Any:
-        """Return `transitions_` as a pandas.DataFrame, from the label of the row to the label of the column.
+        """Return `transitions_` as a pandas.DataFrame: row a and column b have the score of label b after label a.
 
         Transitions that `constraints` forbid have the score -inf.
         """
@@ -313,14 +313,14 @@ class ChainCRF(KernelEstimator[ChainModel]):
     def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
         """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
 
-        The result lists the `n_terms` features that contribute most to the score. For a kernel with landmarks, it lists
-        the columns with the largest effects on the score, the nearest landmarks as tokens of the training data, and the
-        contributions of landmarks, which may be large and cancel. It prints as tables.
+        The result lists the `n_terms` features that contribute most to the score; `print` shows it as tables. If the
+        kernel has landmarks, it lists the columns with the largest effects, the landmarks that are most similar to the
+        token, and the contributions of landmarks, which may be large and cancel each other.
         """
         return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
 
     def _repr_html_inner(self) -> str:
-        """Return scikit-learn's diagram with a summary of the fit below it."""
+        """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
         html: str = super()._repr_html_inner()
         return html + summary_html(self) if hasattr(self, "model_") else html
 

@@ -1,4 +1,4 @@
-"""KernelClassifier: Gaussian process classification, which is a conditional random field without edges (Remark 7).
+"""KernelClassifier: Gaussian process classification, the special case of a conditional random field without edges.
 
 The probability of the class y of an input x is
 
@@ -7,8 +7,8 @@ The probability of the class y of an input x is
 The latent functions f_l, one per class l, are independent Gaussian processes, whose covariance is C times the kernel.
 This is the multinomial model of Williams and Barber (1998). Laplace's approximation is used for the posterior.
 
-With two classes only f = f_1 - f_0 matters, whose prior covariance is 2 C times the kernel. If every input is a
-landmark (n_components=None), KernelClassifier(kernel, C=C) is therefore the same model as scikit-learn's
+With two classes, only the difference f = f_1 - f_0 matters. Its prior covariance is 2 C times the kernel. If every
+input is a landmark (n_components=None), KernelClassifier(kernel, C=C) is therefore the same model as scikit-learn's
 
     GaussianProcessClassifier(2 * C * kernel, optimizer=None),
 
@@ -41,7 +41,9 @@ from kernelcrf.validation import shown_list, validated
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ignore[misc]
-    """Gaussian process classifier of rows, binary or multinomial, with a low-rank kernel and a certified fit.
+    """Gaussian process classifier with two or more classes, a low-rank kernel and a certified fit.
+
+    X is a matrix with one row per sample, and y has one label per row.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> KernelClassifier:
-        """Fit to the rows of X, dense or sparse, and to y, which has one label per row."""
+        """Fit the model to a dense or sparse matrix X and to y, which has one label per row of X."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y)
         classes, labels = find_classes(y)
@@ -114,15 +116,15 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         return self
 
     def decision_function(self, X: UserData) -> Array:
-        """Return the latent function of each class at each row, as an array with one row per row of X.
+        """Return the values f_l(x) of the latent functions, with one row per row x of X and one column per class l.
 
-        For two classes, return only the difference f_1 - f_0, one number per row.
+        For two classes, return the difference f_1(x) - f_0(x), one number per row.
         """
         scores = self._model.scores(X, self._engine)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: UserData) -> Array:
-        """Return the likeliest class of each row."""
+        """Return the most probable class of each row of X."""
         best = self._model.scores(X, self._engine).argmax(axis=1)
         return np.asarray(self.classes_[best])
 

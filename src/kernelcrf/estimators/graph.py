@@ -4,9 +4,9 @@ The probability of the labels y of a graph with the inputs x is
 
     p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x).
 
-The first sum is over nodes i, and the second sum is over edges (i, j). If requested, there are also sums over pairs of
-nodes at distance two and over paths of three nodes. All nodes share the function f, and all edges share T and f'. A
-sequence is read as a graph whose nodes form a chain.
+The first sum is over nodes i with inputs x_i, and the second sum is over edges (i, j) with inputs x_ij. The dots stand
+for sums over pairs of nodes at distance two and over paths of three nodes, which are optional. All nodes share the
+function f. All edges share the matrix T and the function f'. A sequence is read as a graph whose nodes form a chain.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     covers_ = Fitted[str]("covers")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> GraphCRF:
-        """Fit to labelled graphs; `sample_weight` has one weight per graph."""
+        """Fit the model to labelled graphs; `sample_weight` has one weight per graph."""
         self._validate_params()
         seed = self._seed()
         read = read_labelled_graphs(X, y, sample_weight, directed=self.directed, classes=self.classes)
@@ -172,7 +172,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     def predict(self, X: UserData) -> list[Array]:
         """Return the predicted labels, one array per graph.
 
-        This is the likeliest labelling if inference="exact"; otherwise it is the likeliest label of each node.
+        If inference="exact", this is the likeliest labelling of the graph; otherwise, the likeliest label of each node.
         """
         graphs, found = self._distribution(X)
         return self._model.labels.decode(found.best()[0], Chains(graphs.offsets))
@@ -226,7 +226,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         return Ragged.cut(self.classes_[draws], graphs.offsets, axis=1)
 
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
-        """Return the fraction of known labels predicted correctly; `sample_weight` has one weight per graph."""
+        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per graph."""
         graphs, found = self._distribution(X)
         order = Chains(graphs.offsets)
         right, known = self._model.labels.compare(found.best()[0], flat_labels(y, order))

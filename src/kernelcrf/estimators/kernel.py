@@ -42,9 +42,10 @@ class KernelEstimator(InputEstimator[Chained]):
     def _train_chain(
         self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]
     ) -> Trained:
-        """Fit a chain; a warm start uses the kernels of the previous fit and starts from its weights.
+        """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
 
-        `n_features`, `sparse` and `by_scale` describe the inputs, as in `_make_kernel`.
+        n_features, sparse : the number of columns of the inputs, and whether they are sparse.
+        by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
         start, earlier, C = None, self._earlier, self._first_C()
         if earlier is None:
@@ -65,9 +66,9 @@ class KernelEstimator(InputEstimator[Chained]):
     def get_feature_names_out(self, input_features: UserData = None) -> Array:
         """Return the names of the rows of `coef_`.
 
-        For the linear kernel, these are the names of the vocabulary of feature dicts, the columns of data frames, or
-        x0, x1, ... for arrays; `input_features` may pass other names for the columns of arrays. For a kernel with
-        landmarks, the rows belong to the whitened basis and have names such as "chaincrf0".
+        For the linear kernel, these are the names of the features in feature dicts, the names of the columns of data
+        frames, or x0, x1, ... for arrays. For arrays, `input_features` may contain other names. For a kernel with
+        landmarks, each row belongs to a combination of landmarks, and the names are "chaincrf0", "chaincrf1", ...
         """
         model = self._model
         if model.landmarks is not None:
@@ -80,8 +81,8 @@ class KernelEstimator(InputEstimator[Chained]):
     def top_features(self, n: int = 10) -> Any:
         """Return the n features with the largest weights for each label, as a pandas.DataFrame, largest first.
 
-        A row has the label, the feature and the weight minus the mean weight of all labels. If the kernel has
-        landmarks, the features are landmarks. Their weights may be large and cancel each other.
+        Each row of the table has a label, a feature, and the weight minus the mean weight of all labels. If the kernel
+        has landmarks, the features are landmarks, whose weights may be large and cancel each other.
         """
         model = self._model
         columns = top_terms(model, self.classes_.tolist(), n, getattr(model, "landmark_positions", None))

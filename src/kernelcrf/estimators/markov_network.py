@@ -44,9 +44,10 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     """Markov random field on the columns of a table of discrete values, with kernels on cliques.
 
     X is a table of numbers or strings, such as a data frame, with one column per variable; None and NaN are missing
-    values. A column with fractional numbers is refused as continuous if it has more than 20 different values, which
-    occur fewer than five times on average: cut it into intervals with scikit-learn's KBinsDiscretizer. Each pair of
-    interacting variables has a table of potentials for all pairs of their values.
+    values. `fit` raises an error for a column that seems to be continuous: it has fractional numbers and more than 20
+    different values, which occur fewer than five times on average. Cut such a column into intervals with
+    scikit-learn's KBinsDiscretizer. Each pair of interacting variables has a table of potentials for all pairs of their
+    values.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     feature_names_in_ = FittedNames("reader.feature_names")
 
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None) -> MarkovNetwork:
-        """Fit to the rows of X; `sample_weight` has one weight per row, and y is ignored."""
+        """Fit the model to the rows of X; `sample_weight` has one weight per row, and y is ignored."""
         self._validate_params()
         reader, labels = TableReader.fit(X)
         weights, labels = only_weighted(read_weights(sample_weight, len(labels), "row"), labels)
@@ -131,7 +132,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     def score_samples(self, X: UserData) -> Floats:
         """Return log p(z) of each row z of X.
 
-        If values are missing, this is the logarithm of the total probability of all rows with the known values.
+        If a row has missing values, this is the log-probability of its known values.
         """
         return self._model.log_prob(self._model.reader.read(X), self._engine)
 
@@ -161,7 +162,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
         return self._model.distribution(self._model.reader.read(X), self._engine)
 
     def _label_kernel(self, values: Array, v: int) -> LabelMap:
-        """Return the kernel on the values of variable v, centred so that every potential sums to zero (Lemma 13)."""
+        """Return the kernel on the values of variable v, centred so that potentials sum to zero over the values."""
         if self.kernel == "delta" or len(values) == 1:
             return Contrasts(len(values))
         try:

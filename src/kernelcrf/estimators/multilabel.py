@@ -56,8 +56,9 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         Whether `predict` returns the likeliest set of labels, which is best for the accuracy of whole sets, or all
         labels of probability above 1/2, which is best for Hamming loss.
     structure_tol, min_gain : float, float or None
-        structure="auto" stops if all other interactions together could improve the objective by at most the share
-        `structure_tol`, or none is expected to improve it by `min_gain` (None: 1/2 log m for each of its weights).
+        structure="auto" stops if all other interactions together could lower the objective P by at most
+        structure_tol |P|, or if no interaction is expected to lower P by more than `min_gain`. None means
+        log(n_samples) / 2 per weight of the interaction.
     laplace : bool
         Compute the evidence, which `log_marginal_likelihood` needs.
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
@@ -113,7 +114,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     feature_names_in_ = FittedNames("rows.feature_names")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> MultiLabelCRF:
-        """Fit to the rows of X and their label sets y; `sample_weight` has one weight per row."""
+        """Fit the model to the rows of X and their label sets y; `sample_weight` has one weight per row."""
         self._validate_params()
         rows, X, y = RowReader.fit(type(self).__name__, X, y, multi_output=True)
         sets, labels = LabelSetReader.fit(y)
@@ -161,11 +162,11 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     def log_prob(self, X: UserData, y: UserData) -> Floats:
         """Return log p(y|x) of each row.
 
-        If labels are missing, this is the logarithm of the total probability of all label sets that agree with y.
+        If labels are missing, this is the log-probability of the known labels.
         """
         rows, labels = self._model.rows.read(X), self._model.sets.read(y)
         if rows.shape[0] != len(labels):
-            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected equal numbers")
+            raise ValueError(f"y has {len(labels)} rows and X has {rows.shape[0]}: expected one row of y per row of X")
         found, low = [], 0
         for block in self._model.distributions(rows, self._engine):
             found.append(block.log_prob(labels[low : low + block.n_samples]))
@@ -178,7 +179,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
 
     @validated(n_samples=either(SIZE), random_state=SEED)
     def sample(self, X: UserData, n_samples: int = 1, random_state: UserData = None) -> Array:
-        """Return `n_samples` draws of y from p(y|x); each draw has the label sets of all rows, in the format of y."""
+        """Return `n_samples` draws from p(y|x) for all rows; each draw has the format of the y passed to `fit`."""
         rng = rng_of(random_state)
         draws = np.concatenate([found.sample(n_samples, rng) for found in self._blocks(X)])
         return np.stack([self._model.sets.decode(one) for one in draws.astype(np.intp).transpose(1, 0, 2)])
@@ -205,7 +206,7 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
         return terms
 
     def _blocks(self, X: UserData) -> Iterator[NetworkDistribution]:
-        """Return an iterator over blocks of the rows of X; each item is the distribution of the labels of a block."""
+        """Return an iterator over the distributions p(y|x), in blocks of rows of X."""
         return self._model.distributions(self._model.rows.read(X), self._engine)
 
     def __sklearn_tags__(self) -> Any:

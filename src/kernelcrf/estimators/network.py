@@ -24,7 +24,7 @@ from kernelcrf.validation import either, nothing, real
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(Estimator[Model]):
-    """Base class of estimators that fit the potentials of a graph of labels."""
+    """Base class of estimators whose labels or variables are the nodes of a graph; adds structure search."""
 
     structure_tol: Annotated[float, either(real(least=0))] = 1e-3
     min_gain: Annotated[float | None, either(real(least=0), nothing)] = None
@@ -52,10 +52,10 @@ class NetworkEstimator(Estimator[Model]):
     def _train_network(
         self, terms: Sequence[Term], data: LabelledGraphs, present: Sequence[str], seed: int, earlier: Potentials | None
     ) -> tuple[Fit, dict[str, Any]]:
-        """Fit the terms to the data; return the fit, and a dict of arguments for the model.
+        """Fit the terms of the score to the data; return the fit, and arguments for the constructor of the model.
 
-        present : the templates of the model with which a structure search starts; the search adds other templates.
-        earlier : the potentials from which a warm start begins, or None.
+        present : the kinds of cliques with which a structure search starts; the search adds other kinds.
+        earlier : the potentials of the previous fit for a warm start, or None.
         """
         problem = Problem(terms, data)
         start = None if earlier is None else earlier.start(problem.terms)
@@ -88,9 +88,10 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     def _kernel_of(
         self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None
     ) -> InputKernel:
-        """Return the kernel that the term has in `earlier`, for a warm start.
+        """Return the input kernel of a term of the score.
 
-        If it has none, return the kernel that the parameter `argument` defines.
+        For a warm start, this is the kernel of the term in the potentials `earlier` of the previous fit, if there is
+        one. Otherwise, it is the kernel that the parameter with the name `argument` defines for the inputs X.
         """
         known = None if earlier is None else earlier.kernel(term)
         if known is not None:

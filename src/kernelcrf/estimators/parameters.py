@@ -41,7 +41,7 @@ OF_THE_RUN = ("engine", "checkpoint")
 
 @cache
 def declared_parameters(estimator: type) -> dict[str, Parameter]:
-    """Return a dict from parameter names of an estimator class to the constraints of these parameters."""
+    """Return a dict that maps each parameter name of an estimator class to the constraint on its value."""
     hints = get_type_hints(estimator, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
@@ -62,8 +62,8 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
     def _exclude(self, name: str, others: Mapping[str, bool], advice: str) -> None:
         """Raise if the parameter `name` cannot be combined with another parameter.
 
-        others : one flag per other parameter, True if the values cannot be combined.
-        advice : the end of the message.
+        others : a dict from names of parameters to flags, True if the parameter cannot be combined with `name`.
+        advice : the end of the error message.
         """
         for other, excluded in others.items():
             if excluded:
@@ -88,10 +88,10 @@ STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of
 
 
 def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
-    """Return a fitted estimator as a value for JSON and a dict of named arrays, the content of a model file.
+    """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
 
-    The parameters `engine` and `checkpoint` are left out. A kernel that is an object becomes None, because the fitted
-    model stores this object.
+    The parameters `engine` and `checkpoint` are left out. If the parameter `kernel` is not a string, None is stored,
+    because the fitted model contains the kernel.
     """
     check_is_fitted(estimator, "model_")
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}
@@ -108,7 +108,7 @@ def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
 def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
     """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
 
-    kernels : the stored kernels, by the name of their parameter; they replace parameters that are None in the file.
+    kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
     """
     parameters = parameters | {name: own.kernel for name, own in kernels.items() if parameters.get(name) is None}
     if forbidden := [name for name in OF_THE_RUN if name in parameters]:

@@ -71,7 +71,7 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     n_samples: Annotated[int | None, DRAWS["n_samples"]] = None
 
     def fit(self, X: UserData, y: UserData) -> TemperatureScaling:
-        """Find the temperature that calibrates the probabilities of held-out data X, y; `estimator` is not changed."""
+        """Find the temperature with which the held-out labels y of X are likeliest; `estimator` is not changed."""
         self._validate_params()
         check_is_fitted(self.estimator)
         model, engine = self.estimator.model_, LocalEngine(self.estimator.n_jobs or 1)

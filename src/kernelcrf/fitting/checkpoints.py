@@ -4,9 +4,9 @@ The file has the format of model files and passes the same checks; it is replace
 digests of inputs, labels, weights and constraints, and also the kernels, the prior variances, the number of landmarks
 and the rule that chooses them. If a fit with other data or settings finds the file, it raises an error.
 
-Lower bounds in the file are only shown in the curve of gaps. A fit that continues computes new lower bounds from its
-data, so that no file can make a fit look better than it is. The history of L-BFGS is not stored: a continued fit
-reaches the same optimum within `tol`, but not exactly the weights of an uninterrupted fit.
+A continued fit computes new lower bounds from its data, so that no file can make a fit look better than it is. Lower
+bounds in the file appear only in `gap_curve_`. The history of L-BFGS is not stored: a continued fit reaches the same
+optimum within `tol`, but not exactly the weights of an uninterrupted fit.
 
 A path with a scheme, such as s3://bucket/run.ckpt, is opened with fsspec.
 """
@@ -54,8 +54,8 @@ DATA = {
 class Checkpoint:
     """A file to which a fit is saved at its start, after every `every` iterations, and at its end.
 
-    A later fit with the same data and settings continues from the file. It raises an error if the file belongs to other
-    data or settings. It computes its own lower bounds, so that its certificate does not depend on the file.
+    A later fit with the same data and settings continues from the file. A fit with other data or settings raises an
+    error. A continued fit computes new lower bounds, so that its certificate does not depend on the file.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, checkpoint: Any) -> Checkpoint | None:
-        """Convert the parameter `checkpoint`, which may be a path, a Checkpoint or None, to a Checkpoint or None."""
+        """Return the parameter `checkpoint` unchanged if it is a Checkpoint or None; convert a path to a Checkpoint."""
         return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else cls(checkpoint)
 
     def resume(self, problem: Problem, settings: Settings, start: Start | None) -> Fit:
@@ -114,7 +114,7 @@ class Checkpoint:
     def _start(self, stated: Mapping[str, Any], problem: Problem) -> Start | None:
         """Return the feature maps, weights and history of the file, or None if there is no file.
 
-        Raise if the file was written for other data or settings than `stated`.
+        Raise if the file was written for other data or settings than `stated`, the result of `_statement_of`.
         """
         if (content := self._read()) is None:
             return None
@@ -157,7 +157,10 @@ class Checkpoint:
         )
 
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
-        """Write the feature maps, weights and history `at` to the file; an old file is replaced at the very end."""
+        """Write the current feature maps, weights and history `at` of a fit to the file.
+
+        stated : the description of the data and settings that `_statement_of` returns.
+        """
         maps, arrays = maps_to_arrays(at.maps.values())
         config = {"kind": KIND, "problem": dict(stated), "maps": maps}
         arrays["theta"] = np.concatenate([W.ravel() for W in at.weights.values()])
@@ -188,7 +191,7 @@ class Checkpoint:
                 raise ModelFileError(str(error).replace(copy, os.fspath(self.path))) from None
 
     def _remote(self) -> tuple[Any, str] | None:
-        """Return the fsspec file system of a URL and the path on it, or None for a path on this machine."""
+        """Return the fsspec file system of a URL and the path in this file system, or None for a local path."""
         path = os.fspath(self.path)
         if "://" not in path:
             return None
@@ -203,7 +206,7 @@ class Checkpoint:
 
 
 def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> dict[str, Any]:
-    """Return values that describe the data, settings and warm start of a fit, to compare them with a checkpoint."""
+    """Return a dict that describes the data, settings and warm start of a fit; a checkpoint must have an equal dict."""
     rule, terms = settings.rule, problem.terms
     stated = {
         **problem.corpus.digest(),
@@ -223,7 +226,7 @@ CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.chec
 
 
 def _label_kernel_digest(k_y: LabelMap) -> str:
-    """Return the digest of A' r, for the factor A of a label kernel and a fixed random vector r."""
+    """Return a digest that identifies a label kernel K = A A': the digest of A' r for a fixed random vector r."""
     return digest_array(k_y.adjoint(np.random.default_rng(0).standard_normal((1, k_y.L))))
 
 
@@ -237,14 +240,16 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
     groups = sharing_inputs(problem.terms)
     maps: dict[str, FeatureMap] = {}
     if len(config["maps"]) != len(groups):
-        raise ModelFileError(f"the checkpoint has {len(config['maps'])} feature maps: expected {len(groups)}")
+        raise ModelFileError(f"there are {len(config['maps'])} feature maps in the checkpoint: expected {len(groups)}")
     for place, (terms, own_config) in enumerate(zip(groups, config["maps"], strict=True)):
         name, kernel = input_of(terms[0])
         own = read_map(own_config, arrays, f"map {place}.", problem.corpus.n_columns(name))
         is_primal = isinstance(own, PrimalMap)
         stored = None if is_primal else own_config["kernel"]
         if is_primal != kernel.is_linear or stored not in (None, _plain(kernel.to_config())):
-            raise ModelFileError(f"the feature map of term {terms[0].name!r} was made with another kernel")
+            raise ModelFileError(
+                f"the feature map of term {terms[0].name!r} belongs to another kernel than this fit uses"
+            )
         maps |= {term.name: own for term in terms}
     layout = Layout.of(problem.terms, {name: own.n for name, own in maps.items()})
     theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
@@ -252,20 +257,22 @@ def _read_start(config: Mapping[str, Any], arrays: Mapping[str, Array], problem:
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the values as they are after writing and reading JSON, to compare them with the content of a file."""
+    """Convert the values to JSON and back, so that they can be compared with the content of a file."""
     return dict(json.loads(json.dumps(config, default=as_json)))
 
 
 def _history_of(arrays: Mapping[str, Array]) -> tuple[Record, ...]:
     rows = arrays["history"]
     if rows.ndim != 2 or rows.shape[1] != 6 or rows.dtype != np.float64 or not len(rows):
-        raise ModelFileError(f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected float64, (n, 6)")
+        raise ModelFileError(
+            f"tensor 'history' has type {rows.dtype} and shape {rows.shape}: expected type float64 and shape (n, 6)"
+        )
     history = tuple(Record(*row) for row in rows.tolist())
     known = np.array([(record.value, record.gap, record.passes, record.seconds) for record in history])
     work = known[:, 2:]
     if not np.isfinite(known).all() or (work < 0).any() or (np.diff(work, axis=0) < 0).any():
         raise ModelFileError(
-            "tensor 'history' has numbers that are not finite, or passes or seconds that are negative or decrease: "
-            "expected finite numbers, and passes and seconds >= 0 that never decrease"
+            "tensor 'history' has invalid numbers: expected finite numbers, and numbers of passes and seconds that are "
+            ">= 0 and never decrease"
         )
     return history

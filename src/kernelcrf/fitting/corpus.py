@@ -1,8 +1,9 @@
-"""What a fit needs: the terms of a score, and a corpus of labelled samples, in this process or on a cluster.
+"""The problem that a fit solves: the terms of a score, and a corpus of labelled samples.
 
-The fit only finds functions in the span of the landmarks; `gap_full` also covers all other functions of the kernel. Let
-R be the derivatives of the loss by the scores of a term, summed for each distinct input. With the kernel matrix K and
-the features F, the gradient outside the span is E R, where E = K - F F'. The term adds C / 2 <R, E R> to `gap_full`.
+The samples are in this process or on a cluster. The fit only finds functions in the span of the landmarks. The bound
+`gap_full` also covers all other functions of the kernel. Let K be the kernel matrix of the distinct inputs, and F their
+features, one row per input. Let R be the derivatives of the loss with respect to the scores of a term, summed for each
+distinct input. The gradient outside the span is E R, where E = K - F F'. The term adds C / 2 <R, E R> to `gap_full`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ HELD_OUT, FEW = 5, 50
 class WholeGap:
     """The gap between the objective and a lower bound on its minimum over all functions of the kernels.
 
-    Terms with the same features form a group; the name of its first term is the key of the group.
+    Terms with the same features form a group. Dicts have one entry per group; the key is the name of the first term.
 
     value : the gap. If the objective is not convex, it is no bound, but measures the distance from a stationary point.
-    shares : for each group, the summand of the gap for functions outside the span of its landmarks.
-    scores : for each group and each distinct input, how much the input would help as a landmark.
+    shares : the part of the gap that is due to functions outside the span of the landmarks.
+    scores : one number per distinct input: how much the input would help as a landmark.
     """
 
     value: float
@@ -50,7 +51,7 @@ class WholeGap:
 
 
 class Corpus(ABC):
-    """Labelled samples with one or more named matrices of inputs; equal rows of a matrix are computed only once."""
+    """Labelled samples with one or more named matrices of inputs; equal rows of a matrix are processed only once."""
 
     @abstractmethod
     def n_inputs(self, term: Term) -> int:
@@ -62,7 +63,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def digest(self) -> dict[str, Any]:
-        """Return digests of all data on which the objective depends, by which a checkpoint recognises the data."""
+        """Return digests of all data on which the objective depends; a checkpoint uses them to recognise the data."""
 
     @abstractmethod
     def features(
@@ -75,7 +76,7 @@ class Corpus(ABC):
 
     @abstractmethod
     def apply_map(self, term: Term, earlier: FeatureMap, engine: LocalEngine) -> Features:
-        """Return the features of the inputs of a term by the feature map of an earlier fit."""
+        """Apply the feature map of an earlier fit to the inputs of a term, and return their features."""
 
     @abstractmethod
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[Partition]:
@@ -83,47 +84,54 @@ class Corpus(ABC):
 
     @abstractmethod
     def gap_full(self, objective: Objective, at: Evaluation, features: Mapping[str, Features]) -> WholeGap:
-        """Return the optimality gap at the point `at` over all functions of the kernels, not only those in the span."""
+        """Return the gap of the weights `at` to the optimum among all functions of the kernels.
+
+        This includes functions outside the span of the landmarks.
+        """
 
     @abstractmethod
     def hold_out(self, n_tokens: int) -> Sequence[tuple[Corpus, Corpus]]:
         """Return folds, each as a pair: four fifths of the samples for training, and a fifth that is held out.
 
-        If there are many samples, there is one fold. If there are few, there are five folds, because one fifth of a few
-        samples may differ much from the others. If there are fewer than five samples, there is no fold. Some tokens may
-        be left out if all folds together would have more than `n_tokens` tokens.
+        With 50 samples or more, there is one fold. With fewer samples, there are five folds, because a fifth of a few
+        samples may differ much from the others. With fewer than five samples, there is no fold. Some tokens may be left
+        out if all folds together would have more than `n_tokens` tokens.
         """
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
-        """Return, for each landmark, the indices of the sequence and the token where it or its nearest input occurs.
+        """Return the position of each landmark in the data: the index of a sequence, and of a token in this sequence.
 
-        Return None if there are no landmarks, or if samples are not sequences.
+        A landmark that is not an input gets the position of the nearest input. Return None if there are no landmarks,
+        or if samples are not sequences.
         """
         return None
 
     def where(self) -> str:
-        """Return a text for progress messages that says where the data are; it is empty if they are in this process."""
+        """Return a text for progress bars that says where the data are, or "" if the data are in this process."""
         return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The terms of a score, and the data to fit them to. The fit chooses how many features each term has."""
+    """The terms of a score, and the data to which their weights are fitted.
+
+    The terms do not have features yet: the fit chooses the number of features.
+    """
 
     terms: Sequence[Term]
     corpus: Corpus
 
     def only(self, cliques: Collection[str]) -> Problem:
-        """Return the problem with only the terms on the given kinds of cliques."""
+        """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
 
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
-        """Return the problem with another prior variance `C` or input `kernel` for the named terms."""
+        """Return a copy of the problem in which the named terms have a new prior variance `C` or input `kernel`."""
         return replace(self, terms=[replace(term, **changes) if term.name in names else term for term in self.terms])
 
 
 def folds(n_samples: int) -> Sequence[Flags]:
-    """Return, for each fold of `Corpus.hold_out`, flags that say which samples are held out."""
+    """Return one array of flags per fold, which are True for held-out samples; `Corpus.hold_out` explains the folds."""
     if n_samples < HELD_OUT:
         return []
     remainders = range(HELD_OUT) if n_samples < FEW else [HELD_OUT - 1]
@@ -132,13 +140,13 @@ def folds(n_samples: int) -> Sequence[Flags]:
 
 @dataclass(frozen=True, eq=False)
 class CliqueFeatures(Features):
-    """Features of the distinct inputs `found`; `rows` repeats them so that there is one row per clique."""
+    """Features of the distinct inputs `found`. The property `rows` has one row per clique instead of one per input."""
 
     found: Distinct
 
     @cached_property
     def rows(self) -> TokenFeatures:
-        """Return the features with one row per clique."""
+        """Return the features with one row per clique; cliques with equal inputs have equal rows."""
         return TokenFeatures.of(self.found, self.F)
 
 
@@ -154,7 +162,7 @@ class LocalCorpus(Corpus):
         return {}
 
     def found(self, term: Term) -> Distinct:
-        """Return the distinct inputs of a term; with the linear kernel, all sparse inputs count as distinct."""
+        """Return the distinct inputs of a term; sparse inputs of the linear kernel are all treated as distinct."""
         name, kernel = input_of(term)
         X = self.rows(name)
         if kernel.is_linear and is_sparse(X):
@@ -215,7 +223,7 @@ class LocalCorpus(Corpus):
 
 
 def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
-    """Return the terms that have inputs in groups; the terms of a group have the same inputs, kernel and features."""
+    """Group the terms that have inputs; the terms of a group have the same inputs and kernel, and share features."""
     groups: dict[tuple[str, int], list[Term]] = {}
     for term in terms:
         if term.input is not None:
@@ -224,7 +232,7 @@ def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:
 
 
 def input_of(term: Term) -> tuple[str, InputKernel]:
-    """Return the name of the inputs of a term, and their kernel; the term must have inputs."""
+    """Return the name and the kernel of the inputs of a term, which must have inputs."""
     assert term.input is not None
     assert term.kernel is not None
     return term.input, term.kernel
@@ -233,15 +241,16 @@ def input_of(term: Term) -> tuple[str, InputKernel]:
 def size_of(largest: float) -> float:
     """Return the largest power of two that is at most `largest`, or 1 if `largest` is 0 or infinite.
 
-    Numbers up to `largest` are divided by it, so that their squares do not underflow.
+    Callers divide numbers of absolute value up to `largest` by the result, so that squares do not underflow.
     """
     return float(2.0 ** (np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
 def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, float]:
-    """Return the residuals k(x, x) - |F_x|^2 and the sum of k(x, x) over the inputs x, for given features F.
+    """Return the residual k(x, x) - |F_x|^2 of each input x, and the sum of k(x, x) over all inputs.
 
-    Raise ValueError if rounding has made a residual clearly negative: norms computed with F would be too small.
+    F_x is the row of the features F that belongs to x. Raise ValueError if rounding errors have made a residual clearly
+    negative, because norms computed with F would then be too small.
     """
     diagonal = np.concatenate([np.empty(0), *(kernel.diagonal(in_double(X[rows])) for rows in row_blocks(X.shape[0]))])
     residual = diagonal - np.einsum("un,un->u", F, F, dtype=np.float64)
@@ -250,8 +259,8 @@ def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, floa
         row = int(residual.argmin())
         raise ValueError(
             f"the features of distinct input {row} have the squared norm {diagonal[row] - residual[row]:.6g}: expected "
-            f"at most k(x, x) = {diagonal[row]:.6g}. The stored landmarks are too inaccurate to continue from this "
-            "model or checkpoint: fit again from the start"
+            f"at most k(x, x) = {diagonal[row]:.6g}. The fit cannot continue from this model or checkpoint, because "
+            "its landmarks are too inaccurate: fit again from the start"
         )
     return np.maximum(residual, 0.0), float(diagonal.sum())
 
@@ -259,8 +268,8 @@ def residual_of(kernel: InputKernel, X: Inputs, F: Inputs) -> tuple[Floats, floa
 def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floats, n_rows: int) -> float:
     """Return |square|; raise if `square` is so negative that the kernel cannot be positive semi-definite.
 
-    square : the squared norm <R, (K - F F') R>, where R has `n_rows` rows.
-    absolute : the sums of |R| over the rows.
+    square : the squared norm <R, (K - F F') R>, where R has `n_rows` rows; the head of this module defines K, F and R.
+    absolute : the sum of |R| over the rows, one number per column.
     """
     # A slightly negative square means that F F' exceeds K along R by rounding: P may then be too low by as much.
     rounding = INDEFINITE[basis.landmarks.dtype] * basis.trace / max(n_rows, 1) * float(np.square(absolute).sum())
@@ -270,9 +279,10 @@ def out_of_span(kernel: InputKernel, basis: Basis, square: float, absolute: Floa
 
 
 def atom_scores(ER: Array, residual: Floats) -> Floats:
-    """Return, for each input u, the squared gradient |(E R)_u|^2 / E_uu along the direction that u adds as a landmark.
+    """Return, for each input u, the squared gradient |(E R)_u|^2 / E_uu in the direction that a landmark at u adds.
 
-    residual : the diagonal of E = K - F F'; if an entry is 0, so is the result.
+    ER : the product of E = K - F F' and R, one row per input; the head of this module defines K, F and R.
+    residual : the diagonal of E; if an entry is 0, the result is 0 too.
     """
     squares = np.einsum("ul,ul->u", ER, ER)
     return np.asarray(np.divide(squares, residual, out=np.zeros(len(ER)), where=residual > 0))

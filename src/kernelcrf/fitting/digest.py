@@ -25,9 +25,11 @@ SIZE = 32
 
 
 def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, weights: Array | None) -> Words:
-    """Return the digests of all sequences, summed over the sequences: one row per entry of KINDS, with four words each.
+    """Return digests that are summed over all sequences: one row per entry of KINDS, with four words each.
 
-    offsets : the first token of each sequence, and at the end the number of tokens.
+    The rows are the digests of inputs, labels, weights, and all three together.
+
+    offsets : the index of the first token of each sequence, followed by the number of all tokens.
     allowed : flags that say which labels each token may have; `labels` is used only if `allowed` is None.
     """
     X = X if is_sparse(X) else np.asarray(X)
@@ -56,7 +58,7 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
 
 
 def digest_texts(words: Words, legal: Legal | None) -> dict[str, Any]:
-    """Return the digests of `digest_words` as hexadecimal texts, one per kind, and the digest of the constraints."""
+    """Return a dict with the digests from `digest_words` as hexadecimal strings, and a digest of the constraints."""
     texts = {kind: row.astype("<u8").tobytes().hex() for kind, row in zip(KINDS, words, strict=True)}
     constraints = None if legal is None else digest_value([legal.steps, legal.first, legal.last])
     return {**texts, "constraints": constraints}
@@ -77,12 +79,12 @@ def digest_array(array: Inputs) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Return NumPy arrays and numbers as plain Python values, and any other object as its `repr`."""
+    """Convert a NumPy array or number to plain Python values, and any other object to the string `repr(value)`."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else repr(value)
 
 
 def _parts(X: Any, low: int, high: int) -> list[Array]:
-    """Return the arrays that store the rows low:high of X: one if X is dense, three if it is CSR."""
+    """Return the arrays that store the rows low to high - 1 of X: one array if X is dense, three if X is CSR."""
     if not is_sparse(X):
         return [X[low:high]]
     begin, end = X.indptr[low], X.indptr[high]
