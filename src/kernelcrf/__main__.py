@@ -1,4 +1,4 @@
-"""`python -m kernelcrf` is the command `kernelcrf`."""
+"""Run the command line: `python -m kernelcrf` does the same as the command `kernelcrf`."""
 
 from kernelcrf.cli import main
 

@@ -52,7 +52,7 @@ def as_inputs(X: Inputs, name: str = "X") -> Inputs:
 
 
 def as_writable(X: Inputs) -> Inputs:
-    """Return X, or a copy of it if it is read-only."""
+    """Return X unchanged if it can be written to, and a copy of X if it is read-only."""
     # Numba would compile functions once more for read-only arrays, and the results might differ in the last bits.
     stored = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
     return X if all(array.flags.writeable for array in stored) else X.copy()
@@ -67,5 +67,6 @@ def check_rows(X: Inputs) -> None:
     X.check_format(full_check=True)
     if X.indptr[0] != 0 or (np.diff(X.indptr) < 0).any() or X.indptr[-1] != len(X.indices):
         raise ValueError(
-            "a sparse matrix has invalid row pointers: expected them to rise from 0 to the number of entries"
+            "a sparse matrix has invalid row pointers (indptr): expected them to start at 0, never to decrease, and to "
+            "end at the number of entries; build the matrix again, for example with scipy.sparse.csr_matrix"
         )

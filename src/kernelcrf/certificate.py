@@ -1,14 +1,15 @@
 """Certificates: bounds on the distance of a fit from the optimum (Lemma 9, Corollary 10 and Remark 11 of the paper).
 
 The objective P is the negative log posterior of the weights theta. Its gradient is g, and weight k has the prior
-variance 1 / lam_k. P is strongly convex, so that every theta gives a lower bound of the minimum,
+variance 1 / lam_k. P is strongly convex, so that every theta gives a lower bound on the minimum,
 
     min P >= P(theta) - sum_k |g_k|^2 / (2 lam_k)                                               (17)
            = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k).
 
 `gradient_side` computes the first line, `entropy_side` the second. The second line is the dual objective: H(p_i) is the
 entropy of the labels of sample i, and omega_i is the weight of the sample. As the bound is valid at every theta, a fit
-uses the greatest bound that it finds. One Newton step ahead of theta, the bound is close to the minimum itself.
+uses the greatest bound that it finds. Near the optimum, the bound one Newton step ahead of theta is close to the
+minimum.
 
 `gap_in_span` is P minus the greatest bound. It is zero if the solver has found the minimum in the span of the basis.
 The whole function space of the kernel (the RKHS) is larger than this span. In the RKHS the gradient has a further part,
@@ -18,12 +19,14 @@ input. A bound on P(theta) - min P over the whole RKHS is therefore
 
     gap_full = P(theta) - (bound (17) at theta) + 1/(2 lam) |sum_l R_l' (K - F F') R_l|.
 
-It takes one pass over the blocks of K, in float64. It is valid for every F: at the same marginals, the dual objective
-in the RKHS is the dual objective in the span minus the last term without its absolute value. This term can be negative
-only if rounding lets F F' exceed K. P(theta) may then be below the minimum in the RKHS. The absolute value covers this
-case: to first order in K - F F', the minimum is above P(theta) by at most the size of the term.
+Computing gap_full takes one pass over the blocks of K, in float64. The bound is valid for every F: at the same
+marginals, the dual objective in the RKHS is the dual objective in the span, minus the last term without its absolute
+value. This term can be negative only if rounding lets F F' exceed K. P(theta) may then be below the minimum in the
+RKHS. The absolute value covers this case: to first order in K - F F', the minimum is above P(theta) by at most the size
+of the term.
 
-Gaps keep their signs. A gap that is negative by more than rounding is an error in the mathematics, and raises.
+Negative gaps are not set to zero. If a gap is negative by more than rounding errors explain, this is a bug, and
+`Certificate` raises an ArithmeticError.
 """
 
 from __future__ import annotations
@@ -47,12 +50,16 @@ ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 class Certificate:
     """The certified distance of a fitted model from the optimum.
 
-    objective : the objective P at the solution; NaN if `TemperatureScaling` changed the weights after the fit.
-    lower_bound : a lower bound of P in the span of the basis; -inf if there is none, because labels are missing.
-    gap_full : a bound on the distance to the optimum in the kernel's whole space; None if it was not computed.
+    The fit searches the functions that its basis spans. They are a part of the kernel's whole function space.
+
+    objective : the negative log posterior of the fitted weights; NaN if `TemperatureScaling` changed the weights later.
+    lower_bound : a lower bound on the objective of all functions in the span of the basis; -inf if labels are missing,
+        because no bound is known then.
+    gap_full : a bound on how far `objective` is above the minimum over the kernel's whole function space; None if it
+        was not computed.
     status : how the fit ended. "optimal" means that the certified gap is at most `tol`. If labels are missing, there is
         no certified gap, and "stationary" means that the gradient is small enough.
-    rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |P|).
+    rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |objective|).
 
     Examples
     --------
@@ -80,13 +87,16 @@ class Certificate:
 
     @property
     def measure(self) -> str:
-        """Return what a fit must bring below `tol`: its certified gap or, if labels are missing, its gradient."""
+        """Return the name of the quantity that a fit must bring below `tol`, for messages.
+
+        It is the certified gap or, if labels are missing, the size of the gradient.
+        """
         missing = self.lower_bound == -np.inf and self.status != TEMPERED
         return "size of the gradient" if missing else "certified gap"
 
     @property
     def gap_in_span(self) -> float:
-        """Return the objective minus its lower bound, in the span of the basis."""
+        """Return the objective minus its lower bound: a bound on the distance to the optimum in the basis's span."""
         return self.objective - self.lower_bound
 
     @property
@@ -96,21 +106,27 @@ class Certificate:
 
 
 def gradient_side(objective: Objective, at: Evaluation) -> float:
-    """Return a lower bound of the minimum of the objective, computed from the gradient at one point (Lemma 9)."""
+    """Return a lower bound on the minimum of the objective (Lemma 9 of the paper).
+
+    The bound is computed from the value and the gradient of the objective at the point `at`.
+    """
     return at.value - 0.5 * sum(objective.layout.squared_dual_norms(at.gradient).values())
 
 
 def entropy_side(objective: Objective, at: Evaluation) -> float:
-    """Return the same lower bound as `gradient_side`, computed as the dual objective at the marginals of the point."""
+    """Return the same lower bound as `gradient_side`, computed as the value of the dual objective.
+
+    The dual objective is evaluated at the marginals that the model has at the point `at`.
+    """
     data = at.gradient - objective.layout.times_lam(at.theta)
     return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
 
 
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:
-    """Return the greater of two lower bounds of the minimum: the bound at a point, and the bound one Newton step ahead.
+    """Return the greater of two lower bounds on the minimum of the objective.
 
-    Near the optimum, the bound one step ahead is close to the minimum. Far from the optimum, it may be lower than the
-    bound at the point.
+    The first is the bound at the point `at`, the second is the bound after one Newton step from this point. Near the
+    optimum, the second bound is close to the minimum. Far from the optimum, it may be lower than the first.
 
     tol : relative tolerance of the conjugate gradient method, which computes the Newton step.
     """
@@ -121,10 +137,10 @@ def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float
 
 
 def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engine: LocalEngine) -> Floats:
-    """Return (K - F F') R in float64, where K is the kernel matrix of the inputs X.
+    """Return (K - F F') R in float64, where K is the kernel matrix of the inputs X, and F are their features.
 
-    If R are residuals, this is the part of the gradient outside the span of the features F, with one row per input.
-    K is computed in blocks of GRAM_ROWS x GRAM_ROWS and never stored as a whole.
+    If R contains the residuals of each input, this is the part of the gradient outside the span of the features, with
+    one row per input. K is computed in blocks of GRAM_ROWS x GRAM_ROWS and never stored as a whole.
     """
     blocks = [slice(low, low + GRAM_ROWS) for low in range(0, len(R), GRAM_ROWS)]
     R = R.astype(np.float64, copy=False)
@@ -141,7 +157,10 @@ def residual_products(kernel: InputKernel, X: Inputs, F: Inputs, R: Array, engin
 
 
 def feature_products(F: Array, R: Floats) -> Floats:
-    """Return F' R in float64, computed in blocks of rows, so that float32 features are never copied as a whole."""
+    """Return the product F' R in float64; F contains the features and R the residuals, one row per input.
+
+    The product is computed in blocks of rows, so that float32 features are never copied as a whole.
+    """
     total = np.zeros((F.shape[1], R.shape[1]))
     for low in range(0, len(R), GRAM_ROWS):
         total += F[low : low + GRAM_ROWS].T @ R[low : low + GRAM_ROWS]
@@ -149,23 +168,27 @@ def feature_products(F: Array, R: Floats) -> Floats:
 
 
 def out_of_span_at_most(residual: Array, R: Array) -> float:
-    """Return an upper bound on sum_l R_l' E R_l with E = K - F F', from the diagonal d of E only.
+    """Return an upper bound on sum_l R_l' E R_l, the squared norm of the gradient outside the span of the basis.
 
-    The bound is sum_l (sum_u |R_ul| d_u^1/2)^2. It is valid because |E_uv| <= (d_u d_v)^1/2 for every positive
-    semi-definite matrix E.
+    Here E = K - F F' is the difference between the kernel matrix K and its approximation by the features F, and R_l are
+    the residuals of label l. The bound is sum_l (sum_u |R_ul| d_u^1/2)^2, so that only the diagonal d of E is needed.
+    It is valid because |E_uv| <= (d_u d_v)^1/2 for every positive semi-definite matrix E.
 
     residual : the diagonal d.
+    R : the residuals, one row per input and one column per label.
     """
     return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())
 
 
 def template_bound(kernel: InputKernel | None, X: Inputs, R: Array, C: float, engine: LocalEngine) -> float:
-    """Return an upper bound on how much a new template with prior variance C can lower the objective (Remark 11).
+    """Return an upper bound on how much a new template can lower the objective (Remark 11 of the paper).
 
-    The bound is C/2 sum_l R_l' K R_l, where K is the kernel matrix of the inputs X.
+    A template is a family of cliques that share one potential. The bound is C/2 sum_l R_l' K R_l, where K is the kernel
+    matrix of the inputs X.
 
-    kernel : the kernel of the template; None means that all entries of K are 1.
-    R : the residuals of the cliques of the template, summed for each distinct input, one row per input.
+    kernel : the input kernel of the template; None means that all entries of K are 1.
+    R : the residuals of the template's cliques, summed for each distinct input, one row per input.
+    C : the prior variance of the template's weights.
     """
     if kernel is None:
         return 0.5 * C * float((R.sum(axis=0) ** 2).sum())

@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused_by_name():
         chain.moments(np.array([[0, 0], [0, 0], [0, np.nan]]), w, chains)
     with pytest.raises(ValueError, match=r"transitions\[0, 1\] is inf"):
         chain.moments(good, np.array([[0, np.inf], [0, 0]]), chains)
-    with pytest.raises(ValueError, match=r"labels has values from 0 to 2: expected columns of scores, from 0 to 1"):
+    with pytest.raises(ValueError, match=r"values from 0 to 2: expected column indices of scores, from 0 to 1"):
         chain.log_prob(good, w, chains, [0, 1, 2])
     with pytest.raises(ValueError, match=r"labels has shape \(2,\).*one per token"):
         chain.log_prob(good, w, chains, [0, 1])

@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused_by_name():
         Exact(Graph([2, 2], {"edge": [[0, 1]]})).moments(np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"clique \(1, 1\) of template 'edge' has a node twice"):
         Graph([2, 2], {"edge": [[1, 1]]})
-    with pytest.raises(ValueError, match="differ in their numbers of labels"):
+    with pytest.raises(ValueError, match="differ in the numbers of labels of their nodes"):
         Graph([2, 2, 3], {"edge": [[0, 1], [1, 2]]})
-    with pytest.raises(ValueError, match="nodes from 0 to 2: expected 0 to 1"):
+    with pytest.raises(ValueError, match="nodes from 0 to 2: expected node indices from 0 to 1"):
         Graph([2, 2], {"edge": [[0, 2]]})

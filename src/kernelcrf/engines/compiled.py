@@ -1,11 +1,12 @@
 """Compile functions with Numba, so that they release the GIL, and store the machine code on disk if possible.
 
-Numba stores code next to the source, in a folder of the user, or in NUMBA_CACHE_DIR. If none of these folders can be
-written to, as in a container with a read-only file system, Numba refuses to compile. If the disk is full, it raises an
-error after the compilation. In both cases, this module compiles without storing, and each process compiles again.
+Numba stores code next to the source, in a cache folder of the user, or in NUMBA_CACHE_DIR. If it can write to none of
+these folders, as in a container with a read-only file system, Numba refuses to compile. If the disk is full, Numba
+raises an error after the compilation. In both cases, this module compiles without storing, and each process compiles
+again.
 
-A compiled function runs in a single thread. The compiler may neither fuse nor reorder products and sums, because its
-choices would depend on which functions it inlines, and therefore on the stored code.
+A compiled function runs in a single thread. The compiler is not allowed to fuse or reorder products and sums. Otherwise
+results would depend on which functions it inlines, and could differ between stored and newly compiled code.
 """
 
 from __future__ import annotations

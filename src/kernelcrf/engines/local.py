@@ -2,11 +2,11 @@
 
 Results have the order of the items, so that their sum does not depend on the number of threads. While `LocalEngine.map`
 runs, BLAS is limited to one thread. Items are processed in parallel instead, and a matrix product gives the same bits
-for any `n_jobs`. The limit applies to the whole process: the first call of `map` to start sets it, and the last one to
-end removes it.
+for any `n_jobs`. The limit applies to the whole process. If several calls of `map` run at the same time, the first one
+sets the limit, and the last one removes it.
 
 Threads are reused from one call of `map` to the next, and the calling thread works too. If `map` is called inside
-another `map`, it runs in the thread that calls it.
+another `map`, the inner call uses only the thread that it is called from.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _let_others_set_limits() -> None:
-    """Allow any thread to change the BLAS limit; in threadpoolctl 3.8, only the thread that set it can."""
+    """Allow every thread to change the BLAS limit; threadpoolctl 3.8 allows only the thread that set it."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()
@@ -69,7 +69,10 @@ class _OneThread:
         self._limit: Any = None
 
     def change(self, holder: _Holder, *, holds: bool) -> None:
-        """Register a call that needs the limit, or remove it; the limit is lifted when no call is left."""
+        """Record whether the call that `holder` marks needs the limit from now on.
+
+        The limit is set for the first call that needs it, and removed when no call needs it any more.
+        """
         lock = self._lock
         if not lock.acquire(timeout=PATIENCE):
             # An interruption came before the lock was released, and its owner is gone.
@@ -208,10 +211,10 @@ class LocalEngine:
         items: Sequence[Item],
         costs: Sequence[float] | None = None,
     ) -> tuple[Total, list[Kept]]:
-        """Call `function` for all items; it returns pairs. Return the sum of the first values and a list of the second.
+        """Call `function` for all items; return the sum of its first results, and a list of its second results.
 
-        Items are summed in runs of neighbours, then the runs are summed. The runs depend only on the number of items,
-        so that the sum does not depend on the number of threads.
+        `function` must return pairs. Consecutive items are summed in groups, then the sums of the groups are added. The
+        groups depend only on the number of items, so that the sum does not depend on the number of threads.
         """
         if not items:
             raise ValueError("items is empty: expected at least one item to sum")

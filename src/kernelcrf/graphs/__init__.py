@@ -1,1 +1,1 @@
-"""Graphs of samples: which nodes are scored together (cliques), and which cliques share one potential (templates)."""
+"""Define the cliques of a sample (nodes that are scored together) and templates (cliques that share a potential)."""

@@ -1,13 +1,14 @@
-"""Clique trees, on which exact inference on a graph runs.
+"""Build clique trees, which exact inference on a graph needs.
 
 The graph is first triangulated: its nodes are eliminated one by one, and the neighbours of an eliminated node are
 connected to each other. The next node is always a node whose elimination adds the fewest edges (least fill; Rose,
-Kjaerulff). The tree is then built in reverse order. Let N(v) be the neighbours of node v that were eliminated after v;
-they are part of one clique. If N(v) is the whole clique, v is added to the clique. Otherwise, N(v) and v become a new
-clique, which shares the nodes N(v), its separator, with its parent. The result is a tree of the maximal cliques, in
-which all cliques that contain the same node are connected.
+Kjaerulff). The tree is then built in the reverse order. Let N(v) be the neighbours of node v that were eliminated
+after v. All of them are in one clique that is already part of the tree. If this clique contains no other nodes, v is
+added to it. Otherwise, N(v) and v become a new clique. Its parent is the old clique, and the nodes N(v), which the two
+share, are its separator. The result is a tree of the maximal cliques, in which all cliques that contain the same node
+are connected.
 
-The largest clique determines the cost of exact inference. It is known before any table is computed.
+The largest clique determines the cost of exact inference. Its size is known before any table is computed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 HUB = 48
-"""Nodes with more neighbours than this are eliminated last, in the order of their degree; their fill is not counted."""
+"""Nodes with more neighbours than this are eliminated last, in the order of their degree."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class CliqueTree:
 
     cliques : the nodes of each clique; a parent comes before its children.
     parents : the index of each clique's parent, or -1 for a root.
-    separators : the nodes that each clique shares with its parent; none for a root.
+    separators : the nodes that each clique shares with its parent; empty for a root.
     homes : for each node, the index of a clique that contains it and all neighbours that were eliminated after it.
     places : for each node, its position in the order of elimination.
     """
@@ -60,9 +61,9 @@ def clique_tree(n_nodes: int, scopes: Iterable[Sequence[int]]) -> CliqueTree:
 
 
 def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
-    """Return an order of elimination, and the neighbours that each node had when it was eliminated.
+    """Eliminate all nodes of a graph. Return their order, and the neighbours that each node had at its elimination.
 
-    `neighbours` is changed in place.
+    `neighbours` contains the neighbours of each node, and is changed in place.
     """
     keys = [_key(neighbours, v) for v in range(len(neighbours))]
     heap = [(key, v) for v, key in enumerate(keys)]
@@ -94,7 +95,11 @@ def _eliminate(neighbours: list[set[int]]) -> tuple[list[int], list[set[int]]]:
 
 
 def _key(neighbours: list[set[int]], v: int) -> tuple[int, int]:
-    """Return the priority of node v: the number of edges that its elimination would add, then its degree."""
+    """Return a sort key of node v; the node with the smallest key is eliminated next.
+
+    The key is (number of edges that the elimination of v adds, number of neighbours of v). If v has more than `HUB`
+    neighbours, these edges are not counted, and the first number is larger than for every node with fewer neighbours.
+    """
     around = neighbours[v]
     degree = len(around)
     if degree <= 1:

@@ -24,7 +24,7 @@ def all_pairs(n_nodes: int) -> list[Pair]:
 def chow_liu(labels: Array, cards: Array, weights: Array | None = None) -> list[Pair]:
     """Return the edges of the tree that maximises the mutual information between labels of connected nodes.
 
-    This is the tree of maximum likelihood (Chow, Liu 1968). Nodes with independent labels are not connected.
+    This is the tree of maximum likelihood (Chow, Liu 1968). Two nodes with independent labels are not connected.
 
     labels : one row per sample and one column per node; negative labels are missing.
     cards : the number of labels of each node.

@@ -1,8 +1,8 @@
-"""Which nodes of a sample are scored together (cliques), and which cliques share one potential (templates).
+"""Define the cliques of a sample (nodes that are scored together) and templates (cliques that share a potential).
 
 The nodes of all samples are stored one after the other: arrays have one row per node, and sample i has the rows
-`offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques, as in (8), and all cliques of a template
-share one potential, as in (25) to (27).
+`offsets[i]:offsets[i+1]`. The score of a labelling is a sum over cliques (equation 8 of the paper). All cliques of a
+template share one potential, which is a function that scores the labels of a clique (equations 25 to 27).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelcrf.validation import shown
 
 @dataclass(frozen=True)
 class Template:
-    """A family of cliques that share one potential; each clique has `arity` nodes."""
+    """A family of cliques whose labels are scored by the same function; each clique has `arity` nodes."""
 
     name: str
     arity: int
@@ -33,7 +33,7 @@ EDGE = Template("edge", 2)
 class Chains:
     """A batch of m sequences, stored one after the other. Its cliques are the tokens and pairs of neighbouring tokens.
 
-    offsets : (m + 1,), the row of the first token of each sequence, then the number of all tokens.
+    offsets : (m + 1,), the row of the first token of each sequence, followed by the total number of tokens.
     numbers : (m,), the index of each sequence in the user's data, for error messages; None means 0 to m - 1.
     """
 
@@ -112,9 +112,10 @@ class Chains:
         return self.offsets[1:][self.lengths > 0] - 1
 
     def runs(self, n_nodes: int, low: int = 0, high: int | None = None) -> Iterator[tuple[int, int]]:
-        """Split the sequences `low` to `high` - 1 into runs, and yield the first sequence and the end of each run.
+        """Split the sequences `low` to `high` - 1 into groups of consecutive sequences.
 
-        A run has at most `n_nodes` tokens, unless it is a single longer sequence.
+        Yield for each group the index of its first sequence, and the index after its last sequence. A group has at most
+        `n_nodes` tokens, unless it is a single longer sequence.
         """
         high = self.n_samples if high is None else high
         while low < high:
@@ -126,10 +127,10 @@ class Chains:
 
 @dataclass(frozen=True, eq=False)
 class Legal:
-    """The labelings of sequences that constraints permit, as booleans.
+    """Constraints on the labels of sequences, as boolean arrays; L is the number of labels.
 
-    steps : (L, L), indexed [from, to], whether a label may follow another label.
-    first, last : (L,), whether a sequence may start or end with a label.
+    steps : (L, L), indexed [from, to], whether one label may directly follow another.
+    first, last : (L,), whether a sequence may start or end with each label.
     """
 
     steps: Flags
@@ -137,7 +138,7 @@ class Legal:
     last: Flags
 
     def impose(self, chains: Chains, s: Array, w: Array) -> tuple[Array, Array]:
-        """Return copies of the label scores s and the step scores w, in which illegal labels and steps have -inf."""
+        """Return copies of the label scores s and the step scores w, with -inf for illegal labels and steps."""
         s = s.copy()
         s[chains.first_nodes] = np.where(self.first, s[chains.first_nodes], -np.inf)
         s[chains.last_nodes] = np.where(self.last, s[chains.last_nodes], -np.inf)
@@ -160,12 +161,12 @@ class Graph:
     """A graph whose nodes have labels. Each clique has a table with one score per joint labelling of its nodes.
 
     cards : the number of labels of each node.
-    cliques : the cliques of each template, by its name, as an array with one row of node indices per clique. All
-        cliques of a template must have tables of the same shape.
+    cliques : a mapping from the name of each template to its cliques, an array with one row of node indices per clique.
+        All cliques of a template must have tables of the same shape.
     samples : the index of the sample that each node belongs to, if the graph contains several samples, otherwise None.
 
     The tables of all cliques are stored one after the other, template by template, in arrays with `n_entries` columns.
-    The label of a clique's last node varies fastest.
+    Within a table, the label of the clique's last node varies fastest.
     """
 
     cards: Ints
@@ -175,7 +176,9 @@ class Graph:
     def __post_init__(self) -> None:
         cards = np.asarray(self.cards, np.int64)
         if cards.ndim != 1 or (cards < 1).any():
-            raise ValueError(f"cards={shown(self.cards)}: expected the number of labels of each node, at least 1")
+            raise ValueError(
+                f"cards={shown(self.cards)}: expected a 1-D array with the number of labels of each node, at least 1"
+            )
         object.__setattr__(self, "cards", cards)
         members = {name: np.atleast_2d(np.asarray(nodes, np.int64)) for name, nodes in self.cliques.items()}
         object.__setattr__(self, "cliques", members)
@@ -185,8 +188,8 @@ class Graph:
     def _check(self, name: str, nodes: Ints) -> None:
         if nodes.size and not (nodes.min() >= 0 and nodes.max() < len(self.cards)):
             raise ValueError(
-                f"cliques of template {name!r} have nodes from {nodes.min()} to {nodes.max()}: "
-                f"expected 0 to {len(self.cards) - 1}"
+                f"cliques of template {name!r} contain nodes from {nodes.min()} to {nodes.max()}: "
+                f"expected node indices from 0 to {len(self.cards) - 1}"
             )
         ranked = np.sort(nodes, axis=1)
         twice = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
@@ -197,8 +200,8 @@ class Graph:
             )
         if (self.cards[nodes] != self.cards[nodes[:1]]).any():
             raise ValueError(
-                f"cliques of template {name!r} differ in their numbers of labels: expected the same numbers for every "
-                "clique of a template; use one template for each shape of tables"
+                f"cliques of template {name!r} differ in the numbers of labels of their nodes: expected tables of the "
+                "same shape for all cliques of a template; use a separate template for each shape"
             )
 
     @property
@@ -218,7 +221,7 @@ class Graph:
 
     @cached_property
     def node_starts(self) -> Ints:
-        """Return where the labels of each node start in a list of the labels of all nodes, then the list's length."""
+        """Return the position of each node's first label in the list of all nodes' labels, then the list's length."""
         return np.concatenate(([0], np.cumsum(self.cards)))
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -228,7 +231,7 @@ class Graph:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Return one slice for each template: the columns that contain its tables."""
+        """Return the slice of columns that contains the tables of each template, by the template's name."""
         low, found = 0, {}
         for name, nodes in self.cliques.items():
             high = low + len(nodes) * int(np.prod(self.shape(name)))
@@ -242,9 +245,11 @@ class Graph:
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return the column of the table entry that the labels select for each clique.
+        """Return, for each clique, the column of the table entry that the given labels select.
 
-        labels : one column per node, and any number of rows. The result has as many rows, and one column per clique.
+        labels : one row per labelling and one column per node.
+
+        The result has one row per labelling and one column per clique.
         """
         columns = [np.empty((len(labels), 0), np.int64)]
         for name, nodes in self.cliques.items():

@@ -31,7 +31,9 @@ MOST_TASKS = 256
 
 @dataclass(frozen=True)
 class Batch:
-    """The scores of m sequences, stored one after the other in arrays of the same float dtype.
+    """The scores of m sequences with N tokens and L labels, stored one after the other.
+
+    The scores and the transitions have the same dtype, float32 or float64.
 
     scores : (N, L), one row per token and one column per label.
     transitions : (L, L), indexed [from, to] and used for all tokens, or (N, L, L), one such matrix per token.
@@ -116,9 +118,10 @@ class Batch:
         return self.scores[own], self.transitions if self.tied else self.transitions[own]
 
     def map_tasks(self, function: Callable[[Iterator[Block]], Result], n_threads: int) -> list[Result]:
-        """Call `function` once per task, in up to `n_threads` threads, with an iterator over the blocks of the task.
+        """Call `function` once per task, in up to `n_threads` threads; return the results in the order of the tasks.
 
-        Return the results in the order of the tasks.
+        A task is a group of consecutive sequences. `function` gets an iterator over the blocks of the task, which are
+        smaller groups of its sequences.
         """
         width = padded_width(self.n_labels)
         values = width if self.tied else width * width
@@ -145,10 +148,11 @@ class Batch:
         redo: Callable[[int, LogMessages], Redone],
         n_threads: int,
     ) -> tuple[Floats, list[Result], list[Redone]]:
-        """Run inference in scaled space, and repeat it in log space for sequences whose numbers would underflow.
+        """Run inference on all sequences; return the log-partitions, the results of `work` and the results of `redo`.
 
-        `work` is called once per task with the forward messages of its blocks, one after the other. Then `redo` is
-        called for each sequence that underflows. Return all log-partitions, the results of `work` and those of `redo`.
+        Inference first runs with messages that are scaled to sum to one. `work` is called once per task, with an
+        iterator over the forward messages of the task's blocks. Sequences whose numbers would underflow are then
+        computed with logarithms, and `redo` is called with the index and the messages of each of these sequences.
         Raise InfeasibleSequenceError if all labelings of a sequence are forbidden.
         """
         log_partition, failed = np.empty(self.chains.n_samples), np.zeros(self.chains.n_samples, dtype=bool)

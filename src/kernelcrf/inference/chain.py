@@ -1,4 +1,8 @@
-"""Moments of a chain: p(y|x) proportional to exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)), as in (4), (25).
+"""Compute log-partitions, marginals and entropies of sequences.
+
+The labels y of a sequence x have the probability (equations 4 and 25 of the paper)
+
+    p(y|x) proportional to exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)).
 
 All functions take m sequences with N tokens in total, stored one after the other. `scores` (N, L) contains the scores
 s_t(j) of the L labels, one row per token. `transitions` contains the scores w_t(i, j) of a step from label i at token
@@ -6,7 +10,8 @@ t-1 to label j at token t: one matrix (L, L) for all tokens, or (N, L, L), one m
 the first token of a sequence is not used. `chains` says which rows belong to which sequence. A score of -inf forbids a
 label or a step. Results have one entry per sequence or one row per token.
 
-Inference runs in scaled space. Sequences whose numbers would underflow there are computed again in log space.
+Messages are scaled to sum to one at each token. Sequences whose numbers would underflow are computed again with
+logarithms.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from kernelcrf.inference.tangents import ChainMoments, Linearisation
 
 
 def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Floats:
-    """Return the log-partition of each sequence: log sum_y exp(score of the labelling y), as in (5)."""
+    """Return the log-partition of each sequence: log sum_y exp(score of the labelling y)."""
 
     def work(blocks: Iterator[ScaledMessages]) -> None:
         for _ in blocks:
@@ -37,14 +42,15 @@ def log_partition(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Cha
 
 
 def moments(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> ChainMoments:
-    """Return log-partitions, node marginals and edge marginals from one forward-backward pass."""
+    """Return the log-partitions, node marginals and edge marginals, computed in one forward-backward pass."""
     return Linearisation.of(Batch.of(scores, transitions, chains), n_threads, keep=False).moments
 
 
 def edge_marginals(scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1) -> Array:
-    """Return the probabilities p(y_{t-1} = i, y_t = j) as an array (N, L, L), one matrix per token.
+    """Return the edge marginals p(y_{t-1} = i, y_t = j) of neighbouring tokens.
 
-    The matrix of the first token of each sequence is zero.
+    The result has the shape (N, L, L) for N tokens and L labels: one matrix, indexed [i, j], per token t. The matrix of
+    the first token of each sequence is zero.
     """
     batch = Batch.of(scores, transitions, chains)
     return Linearisation.of(batch, n_threads, keep=False, summed=False).moments.edges
@@ -81,7 +87,7 @@ def labelling_scores(
 ) -> Floats:
     """Return the total score of the given labels for each sequence.
 
-    labels : (N,) integers, the column of `scores` that is the label of each token.
+    labels : (N,) integers, the label of each token as a column index of `scores`.
     """
     batch = Batch.of(scores, transitions, chains)
     y = np.asarray(labels)
@@ -92,7 +98,8 @@ def labelling_scores(
         )
     if y.size and not (y.min() >= 0 and y.max() < batch.n_labels):
         raise ValueError(
-            f"labels has values from {y.min()} to {y.max()}: expected columns of scores, from 0 to {batch.n_labels - 1}"
+            f"labels has values from {y.min()} to {y.max()}: "
+            f"expected column indices of scores, from 0 to {batch.n_labels - 1}"
         )
     result = np.empty(chains.n_samples)
     w = batch.transitions[None] if batch.tied else batch.transitions

@@ -1,15 +1,15 @@
 """Exact inference on any graph by message passing on its clique tree.
 
 Each clique C of the graph has a table t_C with one score per labelling of its nodes. A labelling y of all nodes has the
-score sum_C t_C(y_C), as in (8). First, every table of the graph is added to the table T_c of a clique c of the tree
-that contains the same nodes. Let the separator s of c be the nodes that c shares with its parent. From the leaves to
-the root, each clique computes a message m_c to its parent and a conditional distribution kappa_c:
+score sum_C t_C(y_C) (equation 8 of the paper). First, every table t_C is added to the table T_c of a clique c of the
+tree that contains all nodes of C. Let the separator s of c be the nodes that c shares with its parent. From the leaves
+to the root, each clique computes a message m_c to its parent and a conditional distribution kappa_c:
 
     m_c(y_s) = log sum_{y_c that agrees with y_s} exp T_c(y_c),     kappa_c(y_c | y_s) = exp(T_c(y_c) - m_c(y_s)).
 
 The message is added to the parent's table. The message of the root is log Z, and p(y) is the product of all kappa_c.
 From the root to the leaves, the conditionals give the marginals p_c = kappa_c p(y_s) and exact samples. The entropy is
--sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of messages, then
+-sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of their messages, then
 
     dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s).
 
@@ -70,8 +70,8 @@ class Calibrated(Curvature):
     """The results of exact inference at given scores.
 
     moments : log-partitions and marginals.
-    conditionals : for each clique of the tree, the probabilities of its labels given the labels that it shares with its
-        parent; one row per row of scores.
+    conditionals : for each clique of the tree, the probabilities of the labels of its nodes, given the labels of the
+        nodes that it shares with its parent. The array has one row per row of the scores.
     """
 
     exact: Exact
@@ -89,14 +89,17 @@ class Calibrated(Curvature):
         return out
 
     def entropy(self) -> Floats:
-        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample.
+
+        The result has one row per row of the scores, and one column per sample.
+        """
         program, graph = self.exact.program, self.exact.graph
         out = np.zeros((len(self.conditionals), graph.n_samples))
         loops.entropy(program.cliques, program.index, graph.n_entries, program.widest, self.conditionals, out)
         return out
 
     def sample(self, n_draws: int, rng: np.random.Generator) -> Labels:
-        """Draw exact samples; return labels as an array of shape (m, n_draws, number of nodes)."""
+        """Draw exact samples of the labels; return an array with the axes (row of the scores, draw, node)."""
         program, graph = self.exact.program, self.exact.graph
         labels = np.empty((len(self.conditionals), n_draws, graph.n_nodes), np.int32)
         uniform = rng.random((len(labels), n_draws, len(program.cliques)))
@@ -106,7 +109,11 @@ class Calibrated(Curvature):
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """Exact inference on one graph by its clique tree."""
+    """Exact inference on one graph, by message passing on its clique tree.
+
+    The arguments `scores` and `tables` have the shape (m, n_entries). Each of the m rows contains the tables of all
+    cliques of the graph, one after the other. A table has one score per joint labelling of a clique's nodes.
+    """
 
     graph: Graph
 
@@ -127,7 +134,7 @@ class Exact:
         return Program.of(self.graph, self.tree)
 
     def log_partition(self, scores: Array, n_threads: int = 1) -> Floats:
-        """Return the log-partition log Z of each sample as an array of shape (m, n_samples)."""
+        """Return the log-partition log Z of each sample as an array of shape (len(scores), n_samples)."""
         return self._pass(scores, n_threads, keep=False, marginals=False)[0]
 
     def moments(self, scores: Array, n_threads: int = 1) -> GraphMoments:
@@ -156,18 +163,22 @@ class Exact:
         return log_partition, conditionals, out
 
     def entropy(self, scores: Array, n_threads: int = 1) -> Floats:
-        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (len(scores), n_samples)."""
         return self.calibrate(scores, n_threads).entropy()
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return the loss -log p(labels) of each sample and its gradient; missing labels are summed over."""
+        """Return the loss -log p(labels) of each sample, and its gradient with respect to the tables.
+
+        labels : one column per node. Missing labels (-1) are summed over.
+        curvature : whether the result must be able to compute derivatives of the marginals.
+        """
         tables = self._check_scores(tables)
         kept = self.calibrate(tables, n_threads) if curvature else None
         model = kept.moments if kept else self.moments(tables, n_threads)
         return loss_of(self, tables, labels, model, kept, n_threads)
 
     def best(self, scores: Array, n_threads: int = 1) -> tuple[Labels, Floats]:
-        """Return the labels with the highest total score, one per node, and this score for each sample."""
+        """Return the labels with the highest total score (one column per node), and this score for each sample."""
         scores, program = self._check_scores(scores), self.program
         labels = np.empty((len(scores), self.graph.n_nodes), np.int32)
         totals = np.zeros((len(scores), self.graph.n_samples))
@@ -248,7 +259,7 @@ Ranking = list[tuple[float, Link]]
 
 
 def _combine_rankings(first: Ranking, second: Ranking, k: int) -> Ranking:
-    """Return the k pairs of a labelling in `first` and a labelling in `second` with the largest sums of scores."""
+    """Return the k best combinations of one labelling in `first` and one in `second`, scored by the sum of scores."""
     pairs = ((a + b, (left, right)) for a, left in first for b, right in second)
     return heapq.nlargest(k, pairs, key=itemgetter(0))
 

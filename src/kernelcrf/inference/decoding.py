@@ -4,9 +4,11 @@ With the scores s_t of the labels at token t and the scores w_t of steps into to
 
     delta_t(j) = s_t(j) + max_i [delta_{t-1}(i) + w_t(i, j)].
 
-It runs in float64. If labels have equal values, the first of them is chosen. To find the k best labelings, the k best
-values of each label are kept: at each token, the sorted lists of the previous token's labels are merged. This takes
-O(T L^2 k) operations for T tokens and L labels. Samples are drawn by forward filtering and backward sampling: first the
+It runs in float64. If labels have equal values delta_t(j), the first of them is chosen. To find the k best labelings,
+the k best values of each label are kept: at each token, the sorted lists of the previous token's labels are merged.
+This takes O(T L^2 k) operations for T tokens and L labels.
+
+Samples are drawn by forward filtering and backward sampling: first the
 label of the last token, then the label of each earlier token given the label after it.
 """
 
@@ -46,7 +48,7 @@ class Ranked:
 def viterbi(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> tuple[Labels, Floats]:
-    """Return the best labels, one per token, and their total score, one per sequence."""
+    """Return the labels with the highest total score, one per token, and this score, one per sequence."""
     batch = Batch.of(scores, transitions, chains)
     labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
     pointer = np.min_scalar_type(batch.n_labels - 1)

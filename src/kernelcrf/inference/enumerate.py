@@ -1,8 +1,8 @@
 """Enumerate all labelings of a sample: a slow and simple reference for tests of inference.
 
 A sample is a list of factors. A factor is a pair (nodes, table), and its table has one score for each joint labelling
-of its nodes. The score of a labelling y is the sum of the entries that y selects in all tables, as in (8), and
-p(y) = exp(score(y)) / Z. With T nodes of L labels each, there are L^T labelings.
+of its nodes. The score of a labelling y is the sum of the entries that y selects in all tables (equation 8 of the
+paper), and p(y) = exp(score(y)) / Z. With T nodes of L labels each, there are L^T labelings.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST_LABELINGS = 2**22
 
 
 def factors(structure: Chains, sample: int, tables: Mapping[Template, npt.ArrayLike]) -> list[Factor]:
-    """Return the factors of one sequence.
+    """Return the factors of one sequence: a pair (nodes, table of scores) for each clique.
 
-    tables : the table of each template, with one axis per node of a clique. All cliques share it, or it has a first
-        axis with one table per clique.
+    tables : for each template, a table of scores with one axis per node of a clique, which all cliques of the template
+        share. If the table has an additional first axis, it contains one table per clique.
     """
     first, last = structure.offsets[sample], structure.offsets[sample + 1]
     result: list[Factor] = []
@@ -81,9 +81,11 @@ class Enumeration:
         return self._table(nodes, self.probabilities)
 
     def tangent(self, nodes: Sequence[int], direction: Iterable[Factor]) -> Floats:
-        """Return the derivative of `marginal(nodes)` if multiples of the factors `direction` are added to the sample.
+        """Return the derivative of `marginal(nodes)` if the scores change along a direction.
 
-        It is the covariance (6b) between the indicators of the nodes' labels and the score of `direction`.
+        The direction is given by factors: the score of each labelling changes by the sum of the entries that it selects
+        in their tables. The derivative is the covariance between this change and the indicators of the nodes' labels
+        (equation 6b of the paper).
         """
         f = total_scores(self.labelings, direction)
         return self._table(nodes, self.probabilities * (f - self.probabilities @ f))

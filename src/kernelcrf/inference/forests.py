@@ -1,7 +1,7 @@
 """Cover the edges of a pairwise graph by spanning forests, for tree-reweighted messages and mean fields.
 
-Arrays of this module have rows with one number per label of every node, followed by the tables of all edges in the
-order of the graph. A column is one of these numbers.
+Arrays of scores or marginals have one column per label of every node, followed by one column per entry of every edge's
+table. Nodes and edges have the order of the graph. Docstrings of this module call these the columns of the cover.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernelcrf.inference.clique_tree import Exact
 class Forest:
     """A spanning forest of a graph, with exact inference on it.
 
-    entries : the columns of the graph's node labels and edge tables that belong to the forest.
+    entries : the columns of the cover that belong to the forest: the labels of all nodes, and the tables of its edges.
     """
 
     exact: Exact
@@ -33,12 +33,13 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """A pairwise graph and spanning forests that together contain all of its E edges.
+    """A pairwise graph, and spanning forests that together contain all of its E edges.
 
-    Each property `message_...` has two columns or two arrays. The first is for the messages into the first nodes of the
-    edges, the second is for the messages into their second nodes.
+    The columns of the cover are the labels of all nodes, followed by the entries of the tables of all edges. Each edge
+    has one message into its first node and one into its second node. The properties `message_...` therefore have two
+    parts: the first part is for messages into first nodes, the second part for messages into second nodes.
 
-    entries : (n_entries,), the column of each entry of the graph's tables.
+    entries : (n_entries,), the column of the cover that each entry of the graph's tables belongs to.
     edge_nodes : (E, 2), the two nodes of each edge.
     edge_sizes : (E,), the number of entries in the table of each edge.
     rho : (E,), the fraction of the forests that contain each edge.
@@ -82,23 +83,29 @@ class Cover:
 
     @property
     def n_node_entries(self) -> int:
-        """Return the number of columns for labels of nodes; the columns of edge tables come after them."""
+        """Return the number of columns that belong to labels of nodes; the columns of edge tables follow them."""
         return int(self.graph.node_starts[-1])
 
     @cached_property
     def shares(self) -> Floats:
-        """Return the fraction of the forests that contain the node or the edge of each column; it is 1 for nodes."""
+        """Return, for each column, the fraction of the forests that contain its node or edge; it is 1 for nodes."""
         return np.concatenate((np.ones(self.n_node_entries), np.repeat(self.rho, self.edge_sizes)))
 
     @cached_property
     def message_starts(self) -> Ints:
-        """Return where the messages of each edge start, as an array of shape (E, 2)."""
+        """Return the index at which the message of each edge starts in the list of all messages.
+
+        The shape is (E, 2): one column for messages into the first nodes of the E edges, one for the second nodes.
+        """
         sizes = self.graph.cards[self.edge_nodes]
         return np.cumsum(sizes, axis=0) - sizes
 
     @cached_property
     def message_entries(self) -> tuple[Ints, Ints]:
-        """Return the index of the message entry that belongs to each entry of the edges' tables."""
+        """Return, for each entry of the edges' tables, the index of the message entry for the same label.
+
+        The first array is for messages into the first nodes of the edges, the second array for the second nodes.
+        """
         edge = np.repeat(np.arange(len(self.edge_sizes)), self.edge_sizes)
         entry, width = _ranges(np.zeros_like(self.edge_sizes), self.edge_sizes), self.graph.cards[self.edge_nodes[:, 1]]
         first, second = self.message_starts.T
@@ -106,20 +113,24 @@ class Cover:
 
     @cached_property
     def message_nodes(self) -> list[Ints]:
-        """Return the column of the node label that belongs to each message entry."""
+        """Return, for each entry of the messages, the column of the node label that it refers to.
+
+        The first array is for messages into the first nodes of the edges, the second array for the second nodes.
+        """
         return [_ranges(self.graph.node_starts[v], self.graph.cards[v]) for v in self.edge_nodes.T]
 
     def spread(self, tables: Floats) -> tuple[Floats, Floats]:
-        """Split tables (m, n_entries) into node scores and edge scores; several tables of one node are added."""
+        """Split the tables of a graph into node scores and edge scores; the tables of the same node are added."""
         is_node = self.entries < self.n_node_entries
         nodes = np.zeros((len(tables), self.n_node_entries))
         np.add.at(nodes.T, self.entries[is_node], tables[:, is_node].T)
         return nodes, np.compress(~is_node, tables, axis=1)
 
     def mean_marginals(self, found: list[Floats]) -> Floats:
-        """Average marginals over the forests; return them in the order of the graph's tables, (m, n_entries).
+        """Average marginals over the forests, and return them in the order of the graph's tables.
 
-        found : the marginals on each forest. Those of a node or an edge are averaged over the forests that contain it.
+        found : one array of marginals per forest. The marginals of a node or an edge are averaged over the forests that
+            contain it.
         """
         rows = np.zeros((len(found[0]), len(self.shares)))
         for forest, part in zip(self.forests, found, strict=True):
@@ -146,15 +157,15 @@ def _forest_graph(graph: Graph, edge_nodes: Ints) -> Graph:
 
 
 def _runs(rows: Array) -> Iterator[tuple[int, int]]:
-    """Yield the first index and the end of each run of equal consecutive rows."""
+    """Yield (first index, index after the last) for each group of equal consecutive rows."""
     cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
     return itertools.pairwise([0, *cuts.tolist(), len(rows)])
 
 
 def _forests(n_nodes: int, edges: Ints) -> list[Ints]:
-    """Return the edge indices of spanning forests that together contain all edges.
+    """Return spanning forests that together contain all edges; each forest is an array of edge indices.
 
-    Each forest takes those edges first that the earlier forests used least.
+    Each forest prefers the edges that are in the fewest earlier forests.
     """
     used = np.zeros(len(edges), np.int64)
     found: list[Ints] = []

@@ -1,12 +1,13 @@
-"""Gibbs sampling on any graph, and the pseudo-likelihood as loss.
+"""Gibbs sampling on any graph, with the pseudo-likelihood as the loss.
 
 A sweep draws a new label for every node v in turn, from its distribution p(y_v | y_others) given the labels of all
 other nodes. Only the tables of the cliques that contain v are needed, so that a large treewidth is no problem. After
-enough sweeps, the labels are samples of p(y|x), unless forbidden labelings separate the allowed ones.
+enough sweeps, the labels are samples of p(y|x), unless forbidden labelings prevent sweeps from reaching all allowed
+labelings.
 
-A loss that is estimated from samples cannot be certified. `loss` is therefore the negative log pseudo-likelihood
--sum_v log p(y_v | y_others) (Besag 1975). It is convex in the tables, is computed exactly, and gives consistent
-estimates if all labels are observed.
+If a loss is estimated from samples, the distance to its minimum cannot be bounded. `loss` is therefore the negative
+log pseudo-likelihood -sum_v log p(y_v | y_others) (Besag 1975). It is convex in the tables, is computed exactly, and
+gives consistent estimates if all labels are observed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,12 @@ class PseudoCurvature(Curvature):
 
 @dataclass(frozen=True, eq=False)
 class Gibbs:
-    """Inference by Gibbs sampling: estimates use `n_draws` sweeps, after `burn_in` sweeps that are discarded."""
+    """Inference by Gibbs sampling; a sweep draws a new label for every node.
+
+    n_draws : the number of sweeps that estimates use.
+    burn_in : the number of sweeps before them, whose labels are discarded.
+    seed : the seed of the random numbers.
+    """
 
     graph: Graph
     n_draws: int = 500
@@ -63,7 +69,11 @@ class Gibbs:
 
     @cached_property
     def incidence(self) -> tuple[Ints, Ints]:
-        """Return the cliques that contain each node as the arrays (starts, uses) that `loops.gibbs` explains."""
+        """Return the cliques that contain each node, as the arrays `starts` and `uses`.
+
+        The cliques that contain node v are the rows starts[v] to starts[v + 1] - 1 of `uses`. A row is (index of the
+        clique, stride of the label of v in the clique's table, number of nodes of the clique).
+        """
         nodes, rows, first = [np.empty(0, np.int64)], [np.empty((0, 3), np.int64)], 0
         for name, members in self.graph.cliques.items():
             shape, numbers = self.graph.shape(name), first + np.arange(len(members))
@@ -77,9 +87,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Run Gibbs sweeps; after each sweep that follows the burn-in, yield labels and the table entries they select.
+        """Run sweeps, and yield the labels and the table entries that they select after each sweep but the burn-in.
 
-        If `means` is given, the distributions from which these sweeps draw the labels are added to it.
+        means : if it is given, the label probabilities that these sweeps draw from are added to it.
         """
         graph, nothing, shape = self.graph, np.empty((len(tables), 0)), (len(tables), self.graph.n_nodes)
         labels = rng.integers(graph.cards, size=shape).astype(np.int32)
@@ -92,7 +102,7 @@ class Gibbs:
                 yield labels, chosen
 
     def sample(self, tables: Array, n_draws: int, rng: np.random.Generator, thin: int = 1) -> Labels:
-        """Draw labels by Gibbs sampling; return an array of shape (m, n_draws, number of nodes).
+        """Draw labels by Gibbs sampling; return an array with the axes (row of the tables, draw, node).
 
         Every `thin`-th sweep after the burn-in gives one draw.
         """

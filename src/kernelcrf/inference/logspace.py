@@ -1,10 +1,10 @@
-"""Inference on chains in log space, one sequence at a time, for sequences whose numbers would underflow in `scaled`.
+"""Inference on chains with logarithms, one sequence at a time, for sequences that would underflow in `scaled`.
 
 Let s_t(j) be the score of label j at token t, and w_t(i, j) the score of a step from i to j. The forward messages la_t,
 the backward messages lb_t and their normalisers c_t are logarithms in float64. With -inf as the logarithm of zero,
 
     a_t(j) = log sum_i exp(la_{t-1}(i) + w_t(i, j)),
-    la_t(j) = s_t(j) + a_t(j) - c_t,       c_t so that sum_j exp(la_t(j)) = 1,
+    la_t(j) = s_t(j) + a_t(j) - c_t,       c_t such that sum_j exp(la_t(j)) = 1,
     lb_{t-1}(i) = log sum_j exp(w_t(i, j) + s_t(j) + lb_t(j)) - c_t,       lb_T = 0.
 
 They give the probability P_t of a label given the next label, and the probability Q_t of a label given the previous
@@ -90,7 +90,7 @@ class LogMessages:
         loops.sample(self.w, self.tied, self.la, uniform, labels)
 
     def tangents(self, du: Floats, dw: Floats) -> tuple[Floats, Floats]:
-        """Return the derivatives of node and edge marginals along the direction (du, dw) of scores and transitions."""
+        """Return the derivatives of node and edge marginals if scores change along du and transitions along dw."""
         dp, dq = np.empty_like(self.s), np.zeros((*self.s.shape, self.s.shape[1]))
         dw = dw[None] if dw.ndim == 2 else dw
         loops.tangents(self.s, self.w, self.tied, self.a, self.la, self.lb, self.c, self.nodes, du, dw, dp, dq)
