@@ -1,6 +1,6 @@
-"""The objective P: the negative log posterior (15) of a conditional random field with tied templates.
+"""Compute the training objective P: the negative log posterior of the parameters of a conditional random field.
 
-The objective, its gradient g and the product of its Hessian H with a vector v are
+The objective (equation 15 of the paper), its gradient g and the product of its Hessian H with a vector v are
 
     P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k|^2
     g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta                      (21), (28)
@@ -8,10 +8,10 @@ The objective, its gradient g and the product of its Hessian H with a vector v a
 
 Sample i has the weight omega_i and the joint features Phi, so that a labelling has the score <Phi, theta>. Term k of
 the model has the parameters theta_k and the regularisation lam_k. log Z is the log-sum-exp of the scores of all
-labelings, and log Z(allowed) of those labelings that agree with the observed labels. If all labels are observed, the
-latter is the score of one labelling, and P is convex. If some labels are missing, P is not convex, and H omits the
-covariance under p(. | allowed). What remains is positive definite (Gauss-Newton), so that solvers can use it, but it
-certifies nothing.
+labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed labels. If all labels
+are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are missing, P is not
+convex, and H omits the covariance under p(. | allowed). What remains is positive definite (Gauss-Newton). Solvers can
+use it, but it gives no bound on the distance to the minimum.
 
 Scores have the precision of the features, and P is a difference of sums of scores. Its rounding error is estimated as
 
@@ -45,7 +45,7 @@ class Evaluation:
     """The objective at one point theta.
 
     value, gradient : the objective and its gradient.
-    lower_bound : a lower bound on the minimum of the objective, -inf if it is not convex.
+    lower_bound : a lower bound on the minimum of the objective; -inf if the objective is not convex.
     parts : the state of each partition of the data, with its scores and results of inference.
     """
 
@@ -69,7 +69,7 @@ class Ray:
     scores: tuple[Scores, ...]
 
     def along(self, step: float) -> tuple[float, float]:
-        """Return the value of the objective at this step, and its derivative with respect to `step`."""
+        """Return the value of the objective at start + step * direction, and its derivative with respect to `step`."""
         objective, layout = self.objective, self.objective.layout
 
         def one(k: int) -> Floats:
@@ -84,14 +84,22 @@ class Ray:
         )
 
     def point(self, step: float, *, curvature: bool) -> Evaluation:
-        """Evaluate objective and gradient at this step. This costs half a pass, because scores need not be computed."""
+        """Evaluate the objective and its gradient at start + step * direction.
+
+        This costs half a pass over the data, because the scores need not be computed from the features.
+        """
         scores = [part.scores.move(ds, step) for part, ds in zip(self.start.parts, self.scores, strict=True)]
         return self.objective.evaluate(self.start.theta + step * self.direction, curvature=curvature, scores=scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The objective, which an engine sums over partitions of the data."""
+    """The negative log posterior of the parameters theta, which training minimises.
+
+    layout : the terms of the model, and the positions of their weights in theta.
+    partitions : the parts of the training data.
+    engine : computes sums over the partitions in parallel.
+    """
 
     layout: Layout
     partitions: Sequence[Partition]
@@ -115,8 +123,8 @@ class Objective:
     def evaluate(self, theta: Floats, *, curvature: bool = False, scores: Sequence[Scores] | None = None) -> Evaluation:
         """Evaluate the objective and its gradient at theta in one pass over the data.
 
-        curvature : whether to keep what products with the Hessian need.
-        scores : the scores of each partition at theta, if they are known already; then half a pass is enough.
+        curvature : whether to keep the intermediate results that `hessian_product` needs.
+        scores : the scores of each partition at theta, if they are already known; this saves half of the pass.
         """
         theta, n_jobs = np.asarray(theta, np.float64), self.engine.n_jobs
 
@@ -131,9 +139,10 @@ class Objective:
         return Evaluation(theta, value, gradient, self._lower_bound(value, gradient, sums.bound), tuple(parts))
 
     def _lower_bound(self, value: float, gradient: Floats, bound: LinearBound | None) -> float:
-        """Return a lower bound on the minimum of the objective, or -inf if it is not convex.
+        """Return a lower bound on the minimum of the objective, or -inf if the objective is not convex.
 
-        It comes from `bound`, if this is given, and otherwise from the gradient by Lemma 9.
+        The result is computed from `bound`, a linear lower bound on the loss. If `bound` is None, it is computed from
+        the value and the gradient of the objective (Lemma 9 of the paper).
         """
         if not self.is_convex:
             return -np.inf
@@ -145,8 +154,8 @@ class Objective:
     def gap(self, at: Evaluation) -> float:
         """Return the objective minus its lower bound at an evaluated point.
 
-        If the objective is not convex, it has no such bound. Then return sum_k |g_k|^2 / (2 lam_k), where g_k is the
-        gradient and lam_k the regularisation of term k. It is zero at a stationary point.
+        If the objective is not convex, it has no such bound, and the result is sum_k |g_k|^2 / (2 lam_k), where g_k is
+        the gradient and lam_k the regularisation of term k. This sum is zero at a stationary point.
         """
         if self.is_convex:
             return at.value - at.lower_bound
@@ -160,26 +169,32 @@ class Objective:
         return float(np.finfo(self.dtype).eps * size * (total + 8 * np.sqrt(squares)))
 
     def ray(self, start: Evaluation, direction: Floats) -> Ray:
-        """Return the objective along a direction from an evaluated point, for a line search. It costs half a pass."""
+        """Return the objective along a direction from an evaluated point, for a line search.
+
+        This costs half a pass over the data, because only the change of the scores is computed.
+        """
         layout, n_jobs = self.layout, self.engine.n_jobs
         scores = self.engine.map(lambda own: own.direction(layout, direction, n_jobs), self.partitions, self.costs)
         return Ray(self, start, direction, tuple(scores))
 
     def hessian_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the product of the Hessian with v. It costs one pass; `at` must be evaluated with curvature=True."""
+        """Return the product of the Hessian with v, which costs one pass over the data.
+
+        at : the result of `evaluate` with curvature=True.
+        """
         total = self.sum(lambda k: self.partitions[k].hessian_product(self.layout, at.parts[k], v, self.engine.n_jobs))
         return total + self.layout.times_lam(v)
 
     def block_product(self, at: Evaluation, v: Floats) -> Floats:
-        """Return the product of v with the block-diagonal approximation (30) of the Hessian.
+        """Return the product of v with a block-diagonal approximation of the Hessian (equation 30 of the paper).
 
-        It keeps covariances within cliques and omits covariances between cliques.
+        The approximation keeps covariances within cliques and omits covariances between cliques.
         """
         total = self.sum(lambda k: self.partitions[k].block_product(self.layout, at.parts[k], v, self.engine.n_jobs))
         return total + self.layout.times_lam(v)
 
     def entropy(self, at: Evaluation) -> float:
-        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
+        """Return the sum of the entropies of p(y|x) over all samples, each multiplied by the weight of the sample."""
         return float(self.sum(lambda k: np.float64(self.partitions[k].entropy(at.parts[k], self.engine.n_jobs))))
 
     def sum(self, function: Callable[[int], Total]) -> Total:
@@ -191,7 +206,7 @@ def _score_sizes(layout: Layout, size: float, rows: RowPartition, at: PartitionS
     """Return the sums of a_c and of a_c^2 over the cliques c of a partition, where a_c = omega_c |s_c| / size.
 
     omega_c is the weight and s_c the largest score of a clique; `size` is the absolute value of the objective. Because
-    of the division, squares neither overflow nor vanish. Quotients are limited to 1e150, since larger scores leave no
+    of the division, squares neither overflow nor vanish. Each a_c is limited to 1e150, since larger scores leave no
     correct digit of the objective anyway.
     """
     with np.errstate(over="ignore"):

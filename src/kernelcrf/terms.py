@@ -1,14 +1,16 @@
-"""The terms of a model: each has an input kernel k_x, a label kernel k_y and a prior variance C (14), (26).
+"""Define the terms of a model; each has an input kernel k_x, a label kernel k_y and a prior variance C.
 
-The score of a labelling y is a sum over the terms, and over the cliques c on which each term is defined:
+The score of a labelling y is a sum over the terms, and over the cliques c on which each term is defined (equations 14
+and 26 of the paper):
 
     score(y | x) = sum over terms, sum over cliques c, of f_term(x_c, y_c).
 
 The function f_term is in the RKHS of k_x k_y. The label kernel compares joint labelings of a clique and has a factor A
-with one row per joint labelling, so that k_y = A A'. With n features F of the input (F = 1 without inputs) and weights
-W of shape (n, rank of A), the function is f = A (W' F). Since features are whitened and label kernels are factored, its
-RKHS norm is the Euclidean norm of the weights. The negative log prior is therefore sum_k |theta_k|^2 / (2 C_k), where
-theta_k are the weights of term k. Solvers see the weights of all terms as one vector theta.
+with one row per joint labelling, so that k_y = A A'. With n features F of the input (F = 1 if the term has no inputs)
+and weights W of shape (n, rank of A), the function is f = A (W' F). Since features are whitened and label kernels are
+factored, the RKHS norm of f is the Euclidean norm of the weights. The negative log prior is therefore
+sum_k |theta_k|^2 / (2 C_k), where theta_k are the weights of term k. Solvers see the weights of all terms as one vector
+theta.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skip
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A function of the input and the labels of a clique, in the RKHS of k_x k_y.
+    """A function that scores the labels of a clique, given its input; it is in the RKHS of the kernel k_x k_y.
 
     cliques : the kind of cliques: TOKENS or STEPS for a chain, the name of a template for a graph.
     k_y : the label kernel, which compares joint labelings of a clique.
@@ -83,7 +85,7 @@ class Term:
 
 
 def constant_term(cliques: str) -> str:
-    """Return the name of the term that has no inputs, for the given kind of cliques of a graph."""
+    """Return the name of the term without inputs that scores the given kind of cliques of a graph."""
     return f"{cliques} constant"
 
 
@@ -99,6 +101,7 @@ def chain_terms(
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens, and optionally scores of transitions and biases of labels.
 
+    kernel, C : input kernel and prior variance of the scores of tokens.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, or None to leave biases out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
@@ -116,7 +119,10 @@ def chain_terms(
 
 @dataclass(frozen=True)
 class Layout:
-    """Says where the weights of each term are in the vector theta, in the order of `terms`."""
+    """The terms of a model, and the positions of their weights in the parameter vector theta.
+
+    The weights of the terms follow each other in the order of `terms`.
+    """
 
     terms: tuple[Term, ...]
 
@@ -127,7 +133,10 @@ class Layout:
 
     @classmethod
     def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
-        """Return the layout of terms, given the number of features of each term that has inputs, by its name."""
+        """Return the layout of the given terms.
+
+        n_features : the number of features of each term that has inputs, by the name of the term.
+        """
         return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
 
     @cached_property
@@ -155,14 +164,14 @@ class Layout:
         return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return C |g|^2 for each term with prior variance C and gradient g.
+        """Return C |g|^2 for each term, where C is its prior variance and g its part of the gradient.
 
-        By Lemma 9, changing the weights of a term can lower the objective by at most half of this number.
+        Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper).
         """
         return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
 
     def split(self, theta: Floats) -> dict[str, Floats]:
-        """Return the weights of each term as a matrix (n, rank), by the name of the term; they are views of theta."""
+        """Return the weights of each term, by its name, as a matrix (n, rank); the matrices are views of theta."""
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
@@ -170,16 +179,16 @@ class Layout:
         return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
 
     def project(self, theta: Floats) -> Floats:
-        """Return theta without the parts that change no score, because a label kernel maps them to zero.
+        """Return theta without the components that change no score, because a label kernel maps them to zero.
 
-        The penalty counts these parts. They are zero at the optimum, but rounding lets solvers return to them.
+        The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back.
         """
         weights = self.split(theta)
         projected = {term.name: term.k_y.project(weights[term.name]) for term in self.terms}
         return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
 
     def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms of a chain as values for JSON; `from_config` restores the layout from them."""
+        """Return the terms of a chain as values that can be stored as JSON; `from_config` restores the layout."""
         return [
             {
                 "name": term.name,
@@ -194,14 +203,17 @@ class Layout:
 
     @classmethod
     def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
-        """Return the layout that is described by the result of `to_config`."""
+        """Return the layout from the result of its method `to_config`."""
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])
             is_step = one["nodes"] == 2
             if is_step:
                 if not k_y.is_identity:
-                    raise ValueError(f"term {one['name']!r} of steps has label_kernel={k_y.kind!r}: expected 'delta'")
+                    raise ValueError(
+                        f"term {one['name']!r} scores steps and has label_kernel={k_y.kind!r}: expected 'delta', "
+                        "the only label kernel for pairs of labels"
+                    )
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
@@ -210,7 +222,7 @@ class Layout:
 
 
 def times_square(factor: float, v: Array) -> float:
-    """Return factor * |v|^2, without underflow or overflow of |v|^2 alone."""
+    """Return factor * |v|^2, even if |v|^2 alone would underflow or overflow."""
     square = float(np.dot(v, v))
     if SMALL_SQUARE < square < LARGE_SQUARE:
         return factor * square
@@ -222,7 +234,13 @@ def times_square(factor: float, v: Array) -> float:
 
 
 def _stored_label_kernel(term: Term) -> LabelKernel:
-    """Return the label kernel that files store for a term of a chain; for steps, it compares single labels."""
+    """Return the label kernel that model files store for a term of a chain.
+
+    For a term that scores steps between labels, the stored kernel compares single labels instead of pairs of labels.
+    """
     if not isinstance(term.k_y, LabelKernel):
-        raise TypeError(f"term {term.name!r} has label kernel {type(term.k_y).__name__}: expected LabelKernel")
+        raise TypeError(
+            f"term {term.name!r} has a label kernel of type {type(term.k_y).__name__}: "
+            "expected LabelKernel, the only type that model files can store"
+        )
     return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y

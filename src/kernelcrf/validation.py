@@ -47,7 +47,7 @@ class Constraint:
 
     text : the description of these values in error messages.
     test : a function that returns whether a value is in the set.
-    convert : a function that converts a value of the set, for example to a Python float, or None.
+    convert : a function that converts an allowed value, for example to a Python float; None leaves values unchanged.
     """
 
     text: str | tuple[str, ...]
@@ -105,7 +105,8 @@ def validated(**parameters: Parameter) -> Callable[[Function], Function]:
         takes = signature(function)
         if unknown := set(parameters) - set(takes.parameters):
             raise TypeError(
-                f"{function.__qualname__} has no parameters {sorted(unknown)}: pass only its own to validated"
+                f"{function.__qualname__} has no parameters {sorted(unknown)}: "
+                "pass only parameters of this function to the decorator validated"
             )
 
         @wraps(function)
@@ -159,7 +160,7 @@ def is_whole(value: UserData) -> bool:
 def real(
     *, least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
 ) -> Constraint:
-    """Return a constraint for finite numbers x with least <= x <= most and above < x < below; None is no bound."""
+    """Return a constraint for finite numbers x with least <= x <= most and above < x < below; None means no bound."""
     every = [(">=", least, ge), ("above", above, gt), ("<=", most, le), ("below", below, lt)]
     bounds = [(text, bound, holds) for text, bound, holds in every if bound is not None]
     limits = " and ".join(f"{text} {bound:g}" for text, bound, _ in bounds)
@@ -171,7 +172,7 @@ def real(
 
 
 def whole(*, least: int, most: int | None = None) -> Constraint:
-    """Return a constraint for integers from `least` to `most`, both included; None is no bound."""
+    """Return a constraint for integers from `least` to `most`, both included; most=None means no upper bound."""
 
     def test(value: UserData) -> bool:
         return is_whole(value) and value >= least and (most is None or value <= most)

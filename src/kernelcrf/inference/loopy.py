@@ -7,8 +7,8 @@ With the tables t of nodes and edges, messages M_ij from node i to node j define
     c_ij(y_i, y_j) = t_ij(y_i, y_j) / rho_ij - log M_ji(y_i) - log M_ij(y_j)
 
 Score a labelling on each forest by b on all nodes and c on the edges of the forest. For *any* messages, the mean of
-these scores over the forests is the score of the labelling. Because log Z is convex, it is at most the mean over the
-forests of log Z(b, c), which exact inference computes. The updates
+these scores over the forests is the score of the labelling on the graph. Because log Z is convex in the scores, log Z
+of the graph is at most the mean of log Z(b, c) over the forests, which exact inference computes. The updates
 
     M_ij(y_j) <- sum_{y_i} exp(t_ij(y_i, y_j) / rho_ij + b_i(y_i) - log M_ji(y_i))
 
@@ -48,7 +48,7 @@ from kernelcrf.inference.lower_bounds import make_consistent, mean_field
 
 @dataclass(frozen=True, eq=False)
 class LoopyCurvature(Curvature):
-    """Computes derivatives of the approximate marginals, in which the messages are treated as constants."""
+    """Computes derivatives of the approximate marginals, with the messages treated as constants."""
 
     cover: Cover
     parts: tuple[Calibrated, ...]
@@ -82,10 +82,11 @@ class Loopy:
         return Cover.of(self.graph)
 
     def _reparametrise(self, tables: Array, n_threads: int, of: str) -> Floats:
-        """Update the messages; return the scores that they define: b for all nodes, followed by c for all edges.
+        """Update the messages, and return the scores that they define: b for all nodes, followed by c for all edges.
 
-        Sweeps start from the messages of the last call with the same name `of`. They stop when the messages have
-        converged, or after `max_sweeps`.
+        The module docstring defines b and c. Sweeps stop when the messages have converged, or after `max_sweeps`.
+
+        of : a name for the purpose of the call; sweeps start from the messages of the last call with the same name.
         """
         tables, cover = np.ascontiguousarray(tables, np.float64), self.cover
         b, c = cover.spread(tables)
@@ -116,9 +117,9 @@ class Loopy:
         return np.concatenate((b, c), axis=1)
 
     def calibrate(self, tables: Array, n_threads: int = 1, *, of: str = "model") -> tuple[GraphMoments, LoopyCurvature]:
-        """Return the upper bound on log Z with the approximate marginals, and an object that computes derivatives.
+        """Return an upper bound on log Z with approximate marginals, and an object that computes their derivatives.
 
-        Messages start from those of the last call with the same name `of`.
+        of : a name for the purpose of the call; sweeps start from the messages of the last call with the same name.
         """
         scores, cover = self._reparametrise(tables, n_threads, of), self.cover
         parts = tuple(forest.exact.calibrate(scores[:, forest.entries], n_threads) for forest in cover.forests)
@@ -127,15 +128,15 @@ class Loopy:
         return GraphMoments(bound, marginals), LoopyCurvature(cover, parts)
 
     def moments(self, tables: Array, n_threads: int = 1) -> GraphMoments:
-        """Return the upper bound on log Z of each sample and the approximate marginals of the graph's cliques."""
+        """Return an upper bound on log Z of each sample, and approximate marginals of the graph's cliques."""
         return self.calibrate(tables, n_threads, of="moments")[0]
 
     def log_partition(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Return an upper bound on log Z of each sample as an array of shape (m, n_samples)."""
+        """Return an upper bound on log Z of each sample as an array of shape (len(tables), n_samples)."""
         return self.moments(tables, n_threads).log_partition
 
     def entropy(self, tables: Array, n_threads: int = 1) -> Floats:
-        """Return the mean of the entropies on the forests, which approximates the entropy of each sample."""
+        """Return an approximation of the entropy of each sample: the mean of the entropies on the spanning forests."""
         parts = self.calibrate(tables, n_threads)[1].parts
         return np.asarray(np.mean([part.entropy() for part in parts], axis=0))
 
@@ -147,9 +148,10 @@ class Loopy:
         return labels, labelling_scores(self.graph, tables, labels)
 
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
-        """Return an upper bound on -log p(labels), in which an upper bound replaces log Z, and its gradient.
+        """Return an upper bound on the loss -log p(labels) of each sample, and its gradient with respect to the tables.
 
-        If labels are missing, a mean-field lower bound replaces the sum over them.
+        The loss contains an upper bound instead of log Z. If labels are missing, it contains a mean-field lower bound
+        instead of the log-sum over these labels.
         """
         model, kept = self.calibrate(tables, n_threads)
         if (labels == MISSING).any():

@@ -1,7 +1,8 @@
-"""The loss of labels on a graph, its gradient with respect to the tables, and its curvature.
+"""Define the loss of labels on a graph, its gradient with respect to the tables, and its curvature.
 
-Exact inference gives the loss -log p(labels). Approximate inference gives an upper bound on it, or the negative log
-pseudo-likelihood.
+Exact inference gives the loss -log p(labels). Approximate inference gives an upper bound on this loss, or the negative
+log pseudo-likelihood. Tables have the shape (m, n_entries): each of the m rows contains the score tables of all cliques
+of the graph, one after the other.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ class Curvature(Protocol):
     """Protocol of objects that compute derivatives of the marginals at given tables."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """Return the derivatives of the marginals if the tables change along `direction`, in the same shape."""
+        """Return the derivatives of the marginals if the tables change along `direction`, as an array of its shape."""
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
     """A lower bound on the loss that is linear in the tables t: loss(t) >= entropy + <residual, t> for *all* t.
 
-    entropy : (m, n_samples), the constant of each sample.
-    residual : (m, n_entries), the coefficients of the tables.
+    entropy : (m, n_samples), the constant term of each sample's bound.
+    residual : (m, n_entries), the coefficients of the table entries.
     """
 
     entropy: Floats
@@ -39,13 +40,13 @@ class DualPoint:
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """The loss of labels at given tables.
+    """The loss of labels at given tables, with its derivatives.
 
     losses : (m, n_samples), the loss of each sample: -log p(labels) or an approximation.
     residual : (m, n_entries), the gradient of the losses with respect to the tables.
     marginals : (m, n_entries), the marginals of the graph's cliques under the model.
-    curvature : computes derivatives of the marginals; None if they were not requested.
-    dual : a lower bound on the loss at all tables; None if the tangent of the loss is to be used instead.
+    curvature : an object that computes derivatives of the marginals; None if it was not requested.
+    dual : a lower bound on the loss that is valid at all tables; if it is None, solvers use the tangent of the loss.
     """
 
     losses: Floats
@@ -68,7 +69,7 @@ class GraphMoments:
 
 
 class Inference(Protocol):
-    """Protocol of exact or approximate inference on one graph."""
+    """Protocol of objects that run exact or approximate inference on one graph."""
 
     @property
     def graph(self) -> Graph:
@@ -78,10 +79,14 @@ class Inference(Protocol):
         """Return exact or approximate log-partitions and marginals."""
 
     def loss(self, tables: Floats, labels: Array, n_threads: int, *, curvature: bool) -> Loss:
-        """Return the loss of labels, one column per node; labels that were not observed are MISSING."""
+        """Return the loss of the given labels, and its gradient with respect to the tables.
+
+        labels : one row per row of the tables and one column per node; labels that were not observed are MISSING (-1).
+        curvature : whether the result must be able to compute derivatives of the marginals.
+        """
 
     def entropy(self, tables: Floats, n_threads: int) -> Floats:
-        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (m, n_samples)."""
+        """Return the entropy -sum_y p(y) log p(y) of each sample as an array of shape (len(tables), n_samples)."""
 
 
 class InfeasibleSampleError(ValueError):
@@ -96,7 +101,7 @@ class InfeasibleSampleError(ValueError):
 
 
 def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return a copy of the tables in which every node with a known label is only allowed this label.
+    """Return a copy of the tables that forbids all other labels at nodes with a known label.
 
     Nodes whose label is MISSING keep all labels. Only tables of single nodes are changed, so every node with a known
     label must have such a table.
@@ -112,21 +117,22 @@ def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
             unseen[:, nodes[:, 0]] = True
     if not unseen.all():
         raise ValueError(
-            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but is in no term of single nodes: expected such "
-            "a term for every labelled node, because other labels are missing; add the term or the missing labels"
+            f"node {int(np.argmax(~unseen.all(axis=0)))} has a label but no term that scores it alone: expected such a "
+            "term for every labelled node, because other labels are missing; add the term, or the missing labels"
         )
     return tables
 
 
 def labelling_scores(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return the total score of the given labels for each sample, as an array of shape (m, n_samples)."""
+    """Return the total score of the given labels for each sample, as an array of shape (len(tables), n_samples)."""
     return _chosen_scores(graph, tables, graph.chosen(np.asarray(labels)))
 
 
 def likeliest_labels(graph: Graph, nodes: Floats) -> Labels:
     """Return the most probable label of each node, with one row per row of `nodes` and one column per node.
 
-    nodes : the probabilities of the labels. Each row has those of the first node, then those of the second, and so on.
+    nodes : label probabilities. Each row has the probabilities of the labels of the first node, then of the second
+        node, and so on.
     """
     columns = [nodes[:, low:high].argmax(axis=1) for low, high in itertools.pairwise(graph.node_starts)]
     return np.array(columns, np.int32).reshape(graph.n_nodes, len(nodes)).T
@@ -147,9 +153,10 @@ def loss_of(
     curvature: Curvature | None,
     n_threads: int,
 ) -> Loss:
-    """Return the loss of labels and its gradient. Missing labels are summed over.
+    """Return the loss of the given labels, and its gradient; missing labels are summed over.
 
-    model : log-partitions and marginals, which inference has computed from the same tables.
+    model : log-partitions and marginals that `inference` has computed from the same tables.
+    curvature : an object that computes derivatives of the marginals; the result contains it.
     """
     graph = inference.graph
     if (labels == MISSING).any():
@@ -165,7 +172,7 @@ def loss_of(
 def loss_of_statistics(
     inference: Inference, tables: Floats, statistics: Floats, n_threads: int, *, curvature: bool
 ) -> Loss:
-    """Return the mean loss of labelled samples that share their tables, log Z - <statistics, tables>.
+    """Return the mean loss log Z - <statistics, tables> of labelled samples that share the same tables.
 
     statistics : (m, n_entries), the fraction of the samples whose labels select each table entry.
     """

@@ -4,8 +4,9 @@ With the tables t of nodes and edges, any distributions q_i of the labels of sin
 
     log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j
 
-Here H is the entropy. Each update replaces the distribution of one node by the best one, given all other nodes. The
-bound is exact unless the labels of two neighbouring nodes are missing. Forbidden labels have the probability 0.
+Here H is the entropy. Each update replaces the distribution of one node by the best one, given all other nodes.
+Forbidden labels have the probability 0. If only the known labels of nodes are allowed, the bound is exact unless the
+labels of two neighbouring nodes are missing.
 
 `inference.loopy` computes upper bounds on log Z. The smallest of them is
 
@@ -13,12 +14,13 @@ bound is exact unless the labels of two neighbouring nodes are missing. Forbidde
 
 The maximum is over pseudo-marginals tau in which the marginals of edges agree with those of their nodes; rho_ij is the
 fraction of the forests that contain an edge, and I is the mutual information. Any such tau gives a lower bound on B at
-*all* tables. It therefore bounds the training objective with parameters theta and regularisation lam_k from below:
+*all* tables, and therefore a lower bound on the training objective with parameters theta and regularisation lam_k:
 
     min_theta sum B(t) - <mu, t> + sum_k lam_k/2 |theta_k|^2 >= sum H_rho(tau) - sum_k |g_k(tau)|^2 / (2 lam_k)
 
-Here mu are the statistics of the labels, and g(tau) is the gradient of <tau - mu, t(theta)>. If messages have not
-converged, marginals of edges and nodes do not agree exactly; `make_consistent` corrects the edges.
+The sums without an index are over samples. mu are the statistics of the observed labels, and g(tau) is the gradient of
+<tau - mu, t(theta)>. If messages have not converged, the marginals of edges and nodes do not agree exactly, and
+`make_consistent` corrects the marginals of edges.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def mean_field(cover: Cover, tables: Floats) -> GraphMoments:
 
 
 def _softmax(scores: Floats, starts: Ints) -> Floats:
-    """Return exp(scores), normalised over the labels of each node; `starts` are the first columns of the nodes."""
+    """Return exp(scores), normalised over the labels of each node; `starts` contains the first column of each node."""
     if not scores.shape[1]:
         return scores.copy()
     sizes = np.diff(starts)
@@ -63,7 +65,11 @@ def _softmax(scores: Floats, starts: Ints) -> Floats:
 
 
 def _incidence(cover: Cover) -> tuple[Ints, Ints]:
-    """Return the edges of each node as the arrays (starts, incident) that `loops.loopy` explains."""
+    """Return the edges of each node, as the arrays `starts` and `incident`.
+
+    The edges of node v are the rows starts[v] to starts[v + 1] - 1 of `incident`. A row is (other node, start of the
+    edge's table, stride of the label of v, stride of the label of the other node).
+    """
     tables = np.cumsum(cover.edge_sizes) - cover.edge_sizes
     i, j = cover.edge_nodes.T
     width, one = cover.graph.cards[j], np.ones_like(j)
@@ -105,8 +111,8 @@ def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
 def _match_sums(tables: Floats, left: Floats, right: Floats) -> Floats:
     """Change tables (..., a, b) so that their row sums are `left` (..., a) and their column sums `right` (..., b).
 
-    Rows with too large a sum are scaled down, then columns. Then a multiple of the outer product of the remaining
-    differences is added, which makes all sums correct.
+    First the rows whose sum is too large are scaled down, then such columns. Then a multiple of the outer product of
+    the remaining differences is added, which makes all sums correct.
     """
     tables = np.maximum(tables, 0.0)
     for wanted, axis in ((left, -1), (right, -2)):

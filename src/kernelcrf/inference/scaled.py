@@ -16,12 +16,12 @@ of the dtype. This is negligible if D is at most `FREE_RANGE`, for any node scor
 larger, a label of negligible weight may later be the only possible one. Such edges are `guarded`: messages are float64,
 and the logarithms of their factors must stay within `EDGE_RANGE`, `NODE_RANGE` and `MESSAGE_RANGE`. These limits sum to
 700, and float64 underflows at 708. A sequence that exceeds a limit is marked as failed, its messages are set to zero,
-and the caller computes it in log space. A label that no path reaches has u = 0, because its backward messages have no
-bound.
+and the caller computes it in log space. For a label that no allowed path reaches, u is set to 0, because its backward
+messages could overflow.
 
-Logarithms of c_t are taken of products of many c_t. Each c_t is at least exp(-D), or exp(-700) with guarded edges. A
-factor below 1e-100 is kept out of the product, so that the product never falls below 1e-200, where it could become a
-subnormal number with a large relative error.
+To save logarithms, log Z uses the logarithms of products of many c_t. Each c_t is at least exp(-D), or exp(-700) with
+guarded edges. A factor below 1e-100 is kept out of the product, so that the product never falls below 1e-200, where it
+could become a subnormal number with a large relative error.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class Edges:
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive sequences of a batch.
+    """A group of consecutive sequences of a batch.
 
-    samples : the range of the sequences in the batch.
+    samples : the range of these sequences in the batch.
     nodes : the range of their tokens in the batch.
-    offsets : the first token of each sequence, counted within the block, and the number of tokens.
+    offsets : the first token of each sequence, counted within the block, followed by the number of tokens.
     tied_edges : the edge potentials, if all tokens of the batch share the transitions.
     weights : the weight of each sequence; None gives every sequence the weight 1.
     """
@@ -134,8 +134,8 @@ class ScaledMessages:
     """The messages of a block of sequences in scaled space, one row per token.
 
     alpha : the forward messages, which sum to one.
-    v : the backward messages times u / c (see the module docstring), zero at first tokens; before `backward`, u / c
-        alone.
+    v : before `backward` is called, u / c, which the module docstring defines; then u / c times the backward messages,
+        and zero at first tokens.
     failed : whether the numbers of each sequence would underflow; the messages of such sequences are zero.
     """
 
@@ -149,8 +149,8 @@ class ScaledMessages:
     def of(cls, block: Block, log_partition: Floats, failed: Flags) -> ScaledMessages:
         """Compute the forward messages of a block.
 
-        `log_partition` and `failed` have one entry per sequence of the whole batch; the entries of the block are
-        filled.
+        log_partition, failed : outputs with one entry per sequence of the whole batch; only the entries of the block's
+            sequences are written.
         """
         edges, scores = block.tied_edges or Edges.of(block.transitions, block.first_nodes), block.scores
         shape, dtype = (len(scores), edges.e.shape[1]), edges.e.dtype
@@ -167,18 +167,19 @@ class ScaledMessages:
         return cls(block, edges, alpha, u, failed)
 
     def backward(self, nodes: Array) -> None:
-        """Compute the backward messages in place.
+        """Compute the backward messages in place, and the node marginals.
 
-        nodes : the node marginals of the whole batch; the rows of the block are filled.
+        nodes : output, the node marginals of the whole batch; only the rows of the block are written.
         """
         edges, own = self.edges, nodes[self.block.nodes]
         loops.backward(self.block.offsets, edges.e_T, edges.tied, self.failed, self.alpha, self.v, own)
 
     def sum_edges(self, left: Array, right: Array) -> Floats:
-        """Return e times the weighted sum over tokens t of the outer products of left[t - 1] and right[t].
+        """Return the weighted sum over tokens t of the outer products of left[t - 1] and right[t], times e.
 
-        Here e are the edge potentials, which all tokens share, and a token has the weight of its sequence. `right` is
-        zero at first tokens. If `left` is alpha and `right` is v, this is the sum of the edge marginals.
+        The sum is multiplied elementwise by the edge potentials e, which all tokens share. A token has the weight of
+        its sequence, and `right` is zero at first tokens. If `left` is alpha and `right` is v, the result is the sum of
+        the edge marginals.
         """
         block, n_labels = self.block, self.block.scores.shape[1]
         if block.weights is not None:

@@ -1,16 +1,17 @@
-"""Derivatives of the marginals of chains along a direction (du, dw) of the scores: exact covariances (6b).
+"""Compute derivatives of the marginals of chains if the scores change along du and the transitions along dw.
 
-Let P_t(i|j) be the probability of label i at token t-1 given label j at token t and the inputs before t. Let Q_t(j|i)
-be the probability of label j at token t given label i at token t-1. With the node marginals p_t, the edge marginals q_t
-and the elementwise product o,
+These derivatives are covariances (equation 6b of the paper), and they are exact. Let P_t(i|j) be the probability of
+label i at token t-1 given label j at token t. Let Q_t(j|i) be the probability of label j at token t given label i at
+token t-1. With the node marginals p_t, the edge marginals q_t and the elementwise product o,
 
     A_1 = du_1,   A_t(j) = du_t(j) + sum_i P_t(i|j) [A_{t-1}(i) + dw_t(i, j)],
     B_T = 0,      B_{t-1}(i) = sum_j Q_t(j|i) [dw_t(i, j) + du_t(j) + B_t(j)],
     dp_t = p_t o (A_t + B_t),
     dq_t = q_t o (A_{t-1}(i) + dw_t(i, j) - <q_t, dw_t> + du_t(j) + B_t(j)),
 
-where the means under p_t are subtracted from du_t, A_t and B_t at each step. A constant changes no derivative, but it
-would otherwise grow with t until rounding errors dominate. The messages of `scaled` give the conditionals, because
+where the means under p_t are subtracted from du_t, A_t and B_t at each step. These means change no derivative, but
+without the subtraction they would grow with t until rounding errors dominate. The messages of `scaled` give the
+conditional probabilities P and Q, because
 
     P_t(i|j) p_t(j) = Q_t(j|i) p_{t-1}(i) = q_t(i, j) = alpha_{t-1}(i) e_t(i, j) v_t(j).
 
@@ -40,7 +41,7 @@ Task = tuple[ScaledMessages, ...]
 
 @dataclass(frozen=True)
 class ChainMoments:
-    """Log-partitions and marginals of m sequences with N tokens and L labels (Proposition 2).
+    """Log-partitions and marginals of m sequences with N tokens and L labels (Proposition 2 of the paper).
 
     log_partition : (m,) float64, one number per sequence.
     nodes : (N, L), the node marginals p(y_t = j), one row per token.
@@ -56,7 +57,7 @@ class ChainMoments:
 
 @dataclass(frozen=True)
 class Tangents:
-    """Derivatives of the marginals of chains along a direction of the scores.
+    """Derivatives of the marginals of chains with N tokens and L labels, along a direction of the scores.
 
     nodes : (N, L), the derivatives of the node marginals.
     edges : the derivatives of the edge marginals, in the shape of the transitions.
@@ -70,8 +71,9 @@ class Tangents:
 class Linearisation:
     """Log-partitions and marginals of a batch at given scores, with the messages that derivatives need.
 
-    tasks : the scaled messages of each thread's sequences. Sequences that would underflow have zeros here.
-    in_log_space : the indices of the sequences that would underflow, with their messages in log space.
+    tasks : the scaled messages of all sequences, grouped as the threads process them. They are zero for sequences that
+        would underflow.
+    in_log_space : the index and the messages in log space of each sequence that would underflow.
     scaled_edges : the sum of the edge marginals of the sequences that would not underflow.
     """
 
@@ -127,7 +129,7 @@ class Linearisation:
         return cls(batch, moments, tuple(task for task, _ in tasks), in_log_space, scaled_edges, n_threads)
 
     def tangents(self, du: Array, dw: Array) -> Tangents:
-        """Return the derivatives of the marginals along the direction (du, dw) of scores and transitions."""
+        """Return the derivatives of the marginals if the scores change along du and the transitions along dw."""
         batch, n_labels = self.batch, self.batch.n_labels
         du, dw = self._centre(du, dw)
         nodes = np.empty_like(batch.scores)
@@ -188,5 +190,5 @@ class Linearisation:
 def linearise(
     scores: npt.ArrayLike, transitions: npt.ArrayLike, chains: Chains, *, n_threads: int = 1
 ) -> Linearisation:
-    """Return log-partitions and marginals in an object that can also compute their derivatives along any direction."""
+    """Return log-partitions and marginals, in an object that can also compute derivatives of the marginals."""
     return Linearisation.of(Batch.of(scores, transitions, chains), n_threads)

@@ -45,7 +45,7 @@ class Program:
 
     @property
     def tree(self) -> tuple[Ints, Ints, Ints, int, int]:
-        """Return the arguments that the compiled loops share."""
+        """Return the tuple of arguments that describe the tree to the functions of `loops.clique_tree`."""
         return self.steps, self.index, self.cliques, self.n_values, self.widest
 
     @classmethod
@@ -71,9 +71,9 @@ class Program:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of scores, which starts at `place` in `values` and has one axis per node of `scope`.
+    """A table of scores with one axis per node of `scope`, which starts at `place` in the array of all tables.
 
-    made : whether other tables may be added to it; tables of the graph must not change.
+    made : whether other tables may be added to this table; tables of the graph itself must not change.
     """
 
     place: int
@@ -83,7 +83,7 @@ class _Table:
 
 @dataclass(eq=False)
 class _Assembly:
-    """Collects the additions of tables and their index maps; cliques of the same shape share the maps."""
+    """Collects the steps that add tables to each other, and their index maps; cliques of the same shape share maps."""
 
     cards: list[int]
     n_values: int
@@ -117,9 +117,11 @@ class _Assembly:
     def _sum(
         self, whole: _Table, prefix: Scope, fixed: Scope, items: list[tuple[_Table, frozenset[int]]]
     ) -> _Table | None:
-        """Append steps that sum tables; return the table of the sum, over the nodes prefix + fixed.
+        """Append steps that sum tables; return the table of the sum, or None if there are no tables.
 
-        items : pairs of a table and the nodes of `prefix` that it depends on; it also depends on all nodes of `fixed`.
+        The sum has one axis per node of prefix + fixed.
+
+        items : pairs (table, nodes of `prefix` that the table depends on). All tables depend on all nodes of `fixed`.
         """
         if not items:
             return None

@@ -68,7 +68,9 @@ def viterbi(scores, w, tied, offsets, back, labels, best):
 def merge(values, into, heads, out, came):
     """Write the k largest numbers of the sorted lists values[i] + into[i] into `out`; return how many are finite.
 
-    `came` says where each number comes from: it is i * k + (position in list i).
+    values, into : `values` has one sorted list of k numbers per row i; into[i] is added to all numbers of this list.
+    heads : working memory, one entry per list.
+    came : output, which says where each number comes from: it is i * k + (position in list i).
     """
     n_labels, k = values.shape
     heads[:] = 0
@@ -92,7 +94,7 @@ def merge(values, into, heads, out, came):
 def k_best(scores, w, tied, k, labelings, best):
     """Write the k best labelings of one sequence into `labelings` and their scores into `best`, best first.
 
-    Return the number of labelings, which is below k if fewer are allowed.
+    Return the number of labelings, which is less than k if fewer are allowed.
     """
     n_nodes, n_labels = scores.shape
     came = np.empty((n_nodes, n_labels, k), np.int64)

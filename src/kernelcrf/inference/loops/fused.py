@@ -1,4 +1,7 @@
-"""Compiled loops of `partitions.fused`: scores, inference and gradient of one block while its features are in cache."""
+"""Compiled loops of `partitions.fused`, which process the sequences in blocks.
+
+Scores, marginals and gradient of a block are computed one after the other, while its features are in the CPU cache.
+"""
 
 import numpy as np
 
@@ -21,9 +24,10 @@ def node_scores(F, W, s):
 
 @compiled
 def add_outer(left, right, weights, offsets, total):
-    """Add the outer products of left[t - 1] and right[t] to `total`, for all tokens t, times their sequence's weight.
+    """Add the outer products of left[t - 1] and right[t], for all tokens t, to `total`.
 
-    `right` must be zero at the first token of each sequence. Without `weights`, all weights are 1.
+    Each product is multiplied by the weight of the sequence that contains t; if `weights` is empty, all weights are 1.
+    `right` must be zero at the first token of each sequence.
     """
     if len(weights):
         right = right.copy()
@@ -42,14 +46,14 @@ def evaluate(
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
     F, W, bias : features, weights and biases, which give the scores F W + bias.
-    cuts : the index of the first sequence of each block, and the number of sequences.
+    cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
-    alpha, v : outputs, the messages of `inference.scaled`.
-    gradient, steps, nodes : sums to which are added r' F, the weighted outer products of alpha[t - 1] and v[t], and the
-        sum of r over tokens.
+    alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
+    gradient, steps, nodes : sums that are updated in place. r' F is added to `gradient`, the weighted outer products of
+        alpha[t - 1] and v[t] are added to `steps`, and the rows of r are added to `nodes`.
 
-    The arrays s, p, r, alpha and v have one row per token, or only rows for the longest block if they need not be kept.
-    Return the weighted sum of the scores of the observed labels.
+    The arrays s, p, r, alpha and v have one row per token. If they need not be kept, they can have only as many rows as
+    the longest block. Return the weighted sum of the scores of the observed labels.
     """
     n_labels, shown, kept, target = s.shape[1], len(s) == len(F), len(alpha) == len(F), 0.0
     for c in range(len(cuts) - 1):
@@ -102,10 +106,13 @@ def evaluate(
 def hessian_product(
     F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
-    """Add the derivatives of the sums of `evaluate` along a direction to `gradient`, `steps` and `nodes`.
+    """Differentiate the sums `gradient`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
+
+    The derivatives are added to the arguments of the same names.
 
     W, bias : the direction of the weights and biases.
-    edw, edw_T : the direction of the edge scores times the edge potentials e, and its transpose.
+    edw, edw_T : the elementwise product of the edge potentials e with the direction of the edge scores, and its
+        transpose.
     """
     n_labels, width = p.shape[1], alpha.shape[1]
     for c in range(len(cuts) - 1):

@@ -1,8 +1,8 @@
 """Compiled loops of `inference.gibbs`: distributions of single nodes given the labels of all other nodes.
 
 The cliques that contain node v are the rows starts[v] to starts[v + 1] - 1 of `uses`. A row is (index of the clique,
-stride of the label of v in its table, number of its nodes). chosen[clique] is the index of the table entry that the
-current labels select. It grows by the stride if the label of v grows by one.
+stride of the label of v in the clique's table, number of nodes of the clique). chosen[clique] is the index of the table
+entry that the current labels select. If the label of v grows by one, this index grows by the stride.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def conditional(v, label, card, tables, chosen, starts, uses, p):
 def sweep(tables, labels, chosen, cards, starts, uses, uniform, means):
     """Draw a new label for every node in turn, given the labels of all other nodes.
 
-    If `means` has columns, the distributions that the labels are drawn from are added to it.
+    If `means` has columns, the probabilities that the labels are drawn from are added to it.
     """
     p = np.empty(cards.sum())
     for i in range(len(labels)):
@@ -74,8 +74,9 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
     """Compute -sum_v log p(y_v | labels of the other nodes) and its gradient with respect to the tables.
 
     losses, residual : outputs, the negative log pseudo-likelihood of each sample and its gradient.
-    shares : output, estimated marginals: probabilities p(y_v | others), averaged over the nodes v of each clique.
-    kept : output, the probabilities of all nodes, node after node, unless it has no columns.
+    shares : output, estimates of the marginals of each clique: p(y_v | labels of the other nodes), averaged over the
+        nodes v of the clique.
+    kept : output, the label probabilities of all nodes, one node after the other; it is not used if it has no columns.
     """
     p = np.empty(cards.sum())
     for i in range(len(labels)):
@@ -100,7 +101,7 @@ def pseudo_likelihood(tables, labels, chosen, cards, samples, starts, uses, kept
 
 @compiled
 def tangents(direction, labels, chosen, cards, starts, uses, kept, out):
-    """Compute the derivative of the gradient of `pseudo_likelihood` along a direction of the tables."""
+    """Add the derivative of the gradient of `pseudo_likelihood`, along a direction of the tables, to `out`."""
     d = np.empty(cards.sum())
     for i in range(len(labels)):
         at = 0

@@ -1,11 +1,15 @@
 """Compiled loops of tree-reweighted messages (`inference.loopy`) and mean fields (`inference.lower_bounds`).
 
-Entries nodes[v] to nodes[v + 1] - 1 of a row of `beliefs`, `q` or `scores` belong to the labels of node v. Each row of
-`edges` is (first node i, second node j, start of the edge's table). `rho` is the fraction of the forests that contain
-each edge; for messages, `tables` are the edges' tables divided by it. `into_i` and `into_j` are the logarithms of the
-messages into the first and the second nodes, and ends[e] is where the messages of edge e start in them. The edges of
-node v are the rows starts[v] to starts[v + 1] - 1 of `incident`. A row is (other node, start of the edge's table,
-stride of the label of v, stride of the label of the other node).
+The functions share these arguments:
+
+beliefs, q, scores : in each row, the entries nodes[v] to nodes[v + 1] - 1 belong to the labels of node v.
+edges : one row (first node i, second node j, start of the edge's table) per edge.
+rho : the fraction of the spanning forests that contain each edge.
+tables : the tables of all edges, one after the other; for messages, each table is divided by the rho of its edge.
+into_i, into_j : the logarithms of the messages into the first and into the second nodes of all edges.
+ends : for each edge, the positions at which its messages start in `into_i` and in `into_j`.
+starts, incident : the edges of node v are the rows starts[v] to starts[v + 1] - 1 of `incident`. A row is (other node,
+    start of the edge's table, stride of the label of v, stride of the label of the other node).
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ DAMPING = 0.6
 
 @compiled
 def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
-    """Update all messages in both directions until none changes by more than `tol`, in at most `most` sweeps.
+    """Update all messages in both directions until no logarithm changes by more than `tol`, in at most `most` sweeps.
 
-    `beliefs` are the node scores plus rho times the logarithms of the messages; they are updated in place.
+    `beliefs` contains the scores of each node, plus the logarithms of all messages into the node. Each logarithm is
+    multiplied by rho, the fraction of the forests that contain the edge. Messages and beliefs are updated in place.
     """
     pre, new = np.empty(nodes[-1]), np.empty(nodes[-1])
     for r in range(len(beliefs)):
@@ -43,7 +48,10 @@ def sweeps(beliefs, tables, nodes, edges, ends, rho, into_i, into_j, tol, most):
 
 @compiled
 def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, step_to, pre, new):
-    """Write the logarithm of the message along an edge into `new`; `received` are messages in the other direction."""
+    """Compute the logarithm of the message from one node of an edge to the other, and write it into `new`.
+
+    `received` contains the logarithms of the messages in the opposite direction.
+    """
     for x in range(n_from):
         pre[x] = beliefs[start + x] - received[at + x] if beliefs[start + x] > -np.inf else -np.inf
     for y in range(n_to):
@@ -60,7 +68,10 @@ def _send(beliefs, start, n_from, received, at, tables, table, n_to, step_from, 
 
 @compiled
 def _take(new, size, rho, messages, at, beliefs, start):
-    """Move a message towards its new value and update the beliefs; return the largest distance to the new value."""
+    """Move a message part of the way to its new value `new`, and update the beliefs of the node that receives it.
+
+    Return the largest difference between the message before the update and its new value.
+    """
     peak = -np.inf
     for x in range(size):
         peak = max(peak, new[x])
@@ -81,9 +92,9 @@ def _take(new, size, rho, messages, at, beliefs, start):
 
 @compiled
 def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
-    """Update the label probabilities `q` of one node after the other.
+    """Update the label probabilities `q` of a mean field in place, one node after the other.
 
-    Stop if no probability changes by more than `tol`, or after `most` updates of all nodes.
+    Stop if no probability changes by more than `tol`, or after `most` sweeps over all nodes.
     """
     new = np.empty(nodes[-1])
     for r in range(len(q)):
@@ -97,7 +108,10 @@ def mean_field(q, scores, tables, nodes, starts, incident, tol, most):
 
 @compiled
 def _update(q, scores, tables, nodes, starts, incident, v, new):
-    """Replace the label probabilities of node v by the softmax of its expected scores; return the largest change."""
+    """Replace the label probabilities of node v by the softmax of its expected scores; return the largest change.
+
+    The expectation is over the labels of the neighbours of v, with their current probabilities `q`.
+    """
     low, size = nodes[v], nodes[v + 1] - nodes[v]
     peak = -np.inf
     for x in range(size):
