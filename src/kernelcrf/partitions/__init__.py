@@ -1,1 +1,1 @@
-"""Partitions of the data: they compute scores from parameters, run inference, and return loss and gradient."""
+"""Partitions of the training data, which compute the loss and its gradient for their samples."""

@@ -1,9 +1,11 @@
-"""A partition of sequences in this process: it computes scores from theta, and runs inference on them.
+"""A partition of sequences in this process: it computes scores from the parameters theta, and runs inference on them.
 
-Each term of the model has weights W, a factor A of its label kernel, and features F_t of token t, which are 1 if the
-term has no inputs. The scores s_t of the labels at token t, and w_t of the steps into token t, are sums over terms:
+The parameters theta are the weights of all terms of the score. Each term has weights W, a factor A of its label kernel,
+and features F_t of token t, which are 1 if the term has no inputs. Some terms score the label of a token, the others
+score the transition between the labels of two neighbouring tokens. The scores s_t of the labels at token t, and w_t of
+the transitions from token t - 1 to token t, are
 
-    s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of steps of A (W' F_t).
+    s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of transitions of A (W' F_t).
 
 `scores` computes this linear map from weights to scores. `pull_back` computes its transpose, which maps the gradient
 with respect to the scores to the gradient with respect to the weights.
@@ -43,7 +45,7 @@ class ChainPartition(RowPartition):
     labels : (N,), one label index per token; not used if `allowed` is given.
     allowed : (N, L) booleans, the labels that each token may have, or None if all labels are observed.
     weights : (m,), the weight of each sequence, or None if all weights are 1.
-    legal : the labelings that constraints permit, or None if there are no constraints.
+    legal : the labellings that constraints permit, or None if there are no constraints.
     """
 
     chains: Chains
@@ -63,22 +65,25 @@ class ChainPartition(RowPartition):
         return self.allowed is None
 
     def apply_weights(self, rows: Array) -> Array:
-        """Multiply each row of an array, one row per token, by the weight of the token's sequence."""
+        """Multiply each row of an array with one row per token by the weight of the token's sequence."""
         if self.weights is None:
             return rows
         weights = np.repeat(self.weights, self.chains.lengths)
         return np.asarray(rows * weights.reshape(-1, *(1,) * (rows.ndim - 1)), rows.dtype)
 
     def has_edges(self, layout: Layout) -> bool:
-        """Return whether inference uses steps: a term scores them, or labels are constrained or partly missing."""
+        """Return whether inference must consider pairs of neighbouring tokens.
+
+        This is the case if a term scores transitions, if labels are constrained, or if some labels are missing.
+        """
         templates = any(term.cliques == STEPS for term in layout.terms)
         return templates or self.legal is not None or self.allowed is not None
 
     def scores(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> tuple[Array, Array]:
-        """Return the scores of labels and the scores of steps at theta.
+        """Return the token scores and the transition scores for the parameters theta.
 
-        Scores of labels have one row per token, (N, L). Scores of steps are one matrix (L, L) for all tokens, or
-        (N, L, L) if they depend on inputs.
+        With N tokens and L labels, token scores have the shape (N, L). Transition scores are one matrix of shape (L, L)
+        for all tokens, or have the shape (N, L, L) if they depend on inputs.
         """
         n_nodes, L = self.chains.n_nodes, self.n_labels
         n_steps = L if self.has_edges(layout) else 0
@@ -93,10 +98,10 @@ class ChainPartition(RowPartition):
         return s, w
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
-        """Return the gradient with respect to theta, given the gradients with respect to the scores.
+        """Return the gradient with respect to the parameters theta, given the gradients with respect to the scores.
 
-        r : (N, L), the gradient with respect to the scores of labels.
-        q : the gradient with respect to the scores of steps, in the shape of these scores.
+        r : the gradient with respect to the token scores, one row per token and one column per label.
+        q : the gradient with respect to the transition scores, in the shape of these scores.
         """
 
         def gradient(term: Term) -> Array:
@@ -114,7 +119,10 @@ class ChainPartition(RowPartition):
         return replace(self, features={**self.features, term.name: self.features[term.name].columns(columns)})
 
     def _fused(self, layout: Layout) -> FusedChains | None:
-        """Return an object that computes scores, inference and gradient in one pass, or None if it cannot."""
+        """Return an object that computes scores, inference and gradient in one pass over dense features.
+
+        Return None if this pass is not possible, for example because features are sparse or labels are missing.
+        """
         with_inputs = [term for term in layout.terms if term.name in self.features]
         if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
             return None
@@ -139,7 +147,7 @@ class ChainPartition(RowPartition):
         return self.evaluate_at(layout, ChainScores(s, w), n_jobs, curvature=curvature)
 
     def sums(self, layout: Layout, theta: Floats, n_jobs: int) -> Sums:
-        """Return loss and gradient at theta, without keeping the scores and the results of inference."""
+        """Return loss and gradient for the parameters theta; scores and results of inference are not kept."""
         fused = self._fused(layout)
         found = fused.evaluate(theta, "nothing") if fused else None
         return (found or self.evaluate(layout, theta, n_jobs, curvature=False))[0]
@@ -159,7 +167,10 @@ class ChainPartition(RowPartition):
         return result.loss, float(np.vdot(result.r, direction.s)) + float(np.vdot(result.q, direction.w))
 
     def residuals(self, scores: ChainScores, n_jobs: int = 1, *, curvature: bool) -> ChainResiduals:
-        """Return the loss and its gradient with respect to the scores; errors name a sequence by the user's index."""
+        """Return the loss and its gradient with respect to the scores.
+
+        curvature : whether the result must also have the arrays that products with the Hessian need.
+        """
         try:
             return self._residuals(scores, n_jobs, curvature)
         except InfeasibleSequenceError as error:
@@ -218,9 +229,11 @@ class ChainPartition(RowPartition):
         return self.pull_back(layout, self.apply_weights(dp), self._edge_block(at, dw), n_jobs)
 
     def _edge_block(self, at: PartitionState, dw: Array) -> Array:
-        """Return q_t o (dw - <q_t, dw>) with the edge marginals q_t of each token t, times the sequence's weight.
+        """Return the derivative of the transition probabilities along a direction `dw` of the transition scores.
 
-        If dw is one matrix for all tokens, the result is summed over tokens.
+        Each token t is treated on its own: with the probabilities q_t of the transitions to token t, the result is the
+        elementwise product q_t * (dw - <q_t, dw>), times the weight of the sequence. If `dw` is one matrix for all
+        tokens, the result is summed over tokens.
         """
         if not dw.size:
             return dw
@@ -249,7 +262,7 @@ class ChainPartition(RowPartition):
         return self.weighted_sum(self.chains.lengths)
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        # A token counts with the largest score of a label plus that of a step.
+        # A token counts with its largest token score plus its largest transition score.
         sizes = _largest(at.scores.s, (1,)) + _largest(at.scores.w, (-2, -1))
         return self.apply_weights(sizes.astype(np.float64))
 
@@ -258,7 +271,7 @@ class ChainPartition(RowPartition):
 
     @cached_property
     def observed_steps(self) -> Floats:
-        """Return how often each label follows each label, as a matrix [from, to] of sums of sequence weights."""
+        """Return a matrix [from, to] that says how often one label follows another; sequences count with weights."""
         before, into = self.chains.cliques(EDGE).T
         steps = np.zeros((self.n_labels, self.n_labels))
         weights = 1.0 if self.weights is None else np.repeat(self.weights, self.chains.lengths)[into]
@@ -267,7 +280,10 @@ class ChainPartition(RowPartition):
 
     @cached_property
     def block_cuts(self) -> Ints:
-        """Return the first sequence of each block that fits into the cache, then the number of all sequences."""
+        """Divide the sequences into blocks whose features fit into the CPU cache.
+
+        Return the index of the first sequence of each block, and at the end the number of all sequences.
+        """
         row_bytes = sum(features.F.shape[1] * features.F.itemsize for features in self.features.values())
         runs = self.chains.runs(max(BLOCK_BYTES // max(row_bytes, 1), LEAST_BLOCK_NODES))
         return np.array([low for low, _ in runs] + [self.chains.n_samples])
@@ -288,7 +304,8 @@ class ChainPartition(RowPartition):
     def cut(self) -> list[ChainPartition]:
         """Divide the sequences into partitions, so that threads can process them at the same time.
 
-        If features are sparse or several tokens share them, the result is a single partition with all sequences.
+        If features are sparse, or stored only once for tokens with equal inputs, return one partition with all
+        sequences.
         """
         if not self.features or any(f.index is not None or f.is_sparse for f in self.features.values()):
             return [self]
@@ -297,7 +314,7 @@ class ChainPartition(RowPartition):
 
 
 def _largest(scores: Array, axis: tuple[int, ...]) -> Array:
-    """Return the largest absolute value of finite scores along some axes, without copying all scores."""
+    """Return the largest absolute value along some axes; infinite scores are ignored, and no copy is made."""
     finite = np.isfinite(scores)
     top, bottom = scores.max(axis=axis, initial=0.0, where=finite), scores.min(axis=axis, initial=0.0, where=finite)
     return np.asarray(np.maximum(top, -bottom))

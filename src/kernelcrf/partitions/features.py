@@ -1,7 +1,8 @@
-"""The features of a term's cliques, and the matrix products that a pass over the data needs.
+"""The features of tokens (or other cliques), and the matrix products that a pass over the data needs.
 
-Features are stored once for each distinct input (Lemma 6), and an index maps cliques to these inputs. Products with
-weights are computed once per distinct input. In products with the transpose, rows of equal inputs are added first.
+Features are stored once for each distinct input (Lemma 6 of the paper), and an index maps tokens to distinct inputs.
+Products with weights are computed once per distinct input. Before a product with the transposed features, the rows of
+tokens with equal inputs are added up.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ INDEX_BELOW = 0.8
 class TokenFeatures:
     """The features of tokens (or other cliques), stored once per distinct input.
 
-    F : dense or CSR, one row per distinct input and one column per feature.
-    index : the row of F for each token; None if token t has the row t.
+    F : a dense array or CSR matrix, with one row per distinct input and one column per feature.
+    index : for each token, the row of F with its features; None if F has one row per token.
     """
 
     F: Inputs
@@ -33,9 +34,9 @@ class TokenFeatures:
 
     @classmethod
     def of(cls, found: Distinct, F: Inputs) -> TokenFeatures:
-        """Return features of tokens, given the features F of their distinct inputs.
+        """Return the features of tokens, given the features F of the distinct inputs `found`.
 
-        An index is kept if many tokens have equal inputs. Otherwise, F is expanded to one row per token.
+        If many tokens have equal inputs, F is stored with an index. Otherwise, F is expanded to one row per token.
         """
         return cls(F, found.index) if found.U < INDEX_BELOW * found.N else cls(found.expand(F))
 
@@ -50,7 +51,7 @@ class TokenFeatures:
         return self.F.T.tocsr()
 
     def times(self, W: Array, n_jobs: int) -> Array:
-        """Return the product of the features with W, one row per token."""
+        """Multiply the features by W, and return one row per token."""
         W = np.asarray(W, self.F.dtype)
         Z = np.empty((self.F.shape[0], W.shape[1]), self.F.dtype)
 
@@ -62,7 +63,7 @@ class TokenFeatures:
         return Z if self.index is None else Z[self.index]
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
-        """Return the product of the transposed features with R, which has one row per token."""
+        """Multiply the transposed features by an array R with one row per token."""
         if self.index is not None:
             summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)
             add_rows(np.ascontiguousarray(R), self.index, summed)
@@ -82,12 +83,12 @@ class TokenFeatures:
         return total.T
 
     def gram(self, weights: Array) -> Floats:
-        """Return F' diag(weights) F for dense features F with one row per token, and one weight per token."""
+        """Return the matrix F' diag(weights) F for dense features F; both F and `weights` have one row per token."""
         d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
         return np.asarray((self.F * d[:, None].astype(self.F.dtype)).T @ self.F, np.float64)
 
     def squares_transposed_times(self, R: Array) -> Floats:
-        """Return the product of the transposed squares of the features with R, which has one row per token."""
+        """Multiply the transposed squares of the features by an array R with one row per token."""
         squares = self.F.power(2) if self.is_sparse else np.square(self.F)
         return TokenFeatures(squares, self.index).transposed_times(R, 1)
 
@@ -96,7 +97,7 @@ class TokenFeatures:
         return TokenFeatures(self.F[:, columns], self.index)
 
     def part(self, nodes: slice) -> TokenFeatures:
-        """Return the features of a range of tokens."""
+        """Return the features of the tokens in the slice `nodes`."""
         if self.index is None:
             return TokenFeatures(self.F[nodes])
         return TokenFeatures(self.F, self.index[nodes])

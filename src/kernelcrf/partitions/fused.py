@@ -5,8 +5,8 @@ run, and the gradient with respect to the scores is multiplied by the same featu
 `ChainPartition.scores`, inference and `ChainPartition.pull_back` would give the same result one after the other.
 
 This covers the common case: a single term has inputs, it scores tokens and has a dense row of features per token,
-transitions do not depend on inputs, and all labels are observed. If a sequence needs log space, `evaluate` returns
-None, and the caller uses the three methods instead.
+transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If this would
+overflow or underflow for a sequence, `evaluate` returns None, and the caller uses the three methods instead.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ Keep = Literal["nothing", "residuals", "messages"]
 
 @dataclass(frozen=True, eq=False)
 class ChainScores:
-    """The scores of a partition of sequences.
+    """The scores of sequences with N tokens in total and L labels.
 
-    s : (N, L), the scores of labels, one row per token.
-    w : the scores of steps, (L, L) for all tokens or (N, L, L); (0, 0) if tokens are independent.
+    s : (N, L), the token scores, one row per token.
+    w : the transition scores, of shape (L, L) if they are the same for all tokens, (N, L, L) if they depend on inputs,
+        and (0, 0) if tokens are independent.
     """
 
     s: Array
@@ -48,11 +49,11 @@ class ChainScores:
 
 @dataclass(frozen=True, eq=False)
 class FusedMessages:
-    """Messages and marginals at one point, kept for products with the Hessian.
+    """Results of inference for one vector of parameters, kept for products with the Hessian.
 
-    edges, alpha, v : edge potentials and messages, which `inference.scaled` explains.
-    p : the node marginals, one row per token.
-    q : the weighted sum of the edge marginals.
+    edges, alpha, v : the edge potentials and the messages that `inference.scaled` defines.
+    p : the label probabilities, one row per token.
+    q : the probabilities of transitions [from label, to label], summed over tokens with the sequence weights.
     """
 
     edges: Edges
@@ -66,10 +67,10 @@ class FusedMessages:
 class ChainResiduals:
     """The loss at given scores and its gradient with respect to the scores.
 
-    r : the gradient with respect to the scores of labels.
-    q : the gradient with respect to the scores of steps.
-    nodes : the node marginals, one row per token.
-    curvature : what Hessian products need; None unless it was requested.
+    r : the gradient with respect to the token scores.
+    q : the gradient with respect to the transition scores.
+    nodes : the label probabilities, one row per token.
+    curvature : the results of inference that products with the Hessian need; None if they were not requested.
     """
 
     loss: float
@@ -81,12 +82,12 @@ class ChainResiduals:
 
 @dataclass(frozen=True, eq=False)
 class FusedChains:
-    """Some sequences in the form that `loops.fused` reads.
+    """Sequences with dense features, in the form that the compiled loops in `loops.fused` read.
 
-    term : the only term with inputs; it scores tokens.
-    F : its features, one row per token.
-    observed_steps : how often each label follows each label, as a matrix [from, to] of sums of sequence weights.
-    cuts : the index of the first sequence of each block, then the number of sequences.
+    term : the only term that has inputs; it scores tokens.
+    F : the features of this term, one row per token.
+    observed_steps : a matrix [from, to] that says how often one label follows another; sequences count with weights.
+    cuts : the index of the first sequence of each block, and at the end the number of sequences.
     """
 
     layout: Layout
@@ -101,9 +102,13 @@ class FusedChains:
     dtype: DType
 
     def evaluate(self, theta: Floats, keep: Keep) -> tuple[Sums, PartitionState] | None:
-        """Return loss and gradient at theta and the state there, or None if a sequence needs log space.
+        """Return the loss and its gradient for the parameters theta, and a state with the results of inference.
 
-        keep : what the state contains; arrays that are not kept only have the values of the last block.
+        Return None if inference without logarithms would overflow or underflow for a sequence.
+
+        keep : what the state stores for all sequences: "nothing", "residuals" (scores, probabilities and the gradient
+            with respect to scores), or "messages" (all of these, and the messages for products with the Hessian). Other
+            arrays of the state are invalid.
         """
         chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
         W, bias, w = self._split(theta)
@@ -139,10 +144,13 @@ class FusedChains:
         return Sums(loss, self._join(G.T, nodes, q)), state
 
     def hessian_product(self, at: FusedMessages, direction: Floats) -> Floats:
-        """Return the derivative of the gradient along a direction of theta, from messages that `evaluate` kept."""
+        """Return the product of the Hessian and a direction of theta.
+
+        at : the messages that `evaluate` kept for keep="messages".
+        """
         n_labels = self.term.k_y.L
         W, bias, dw = self._split(direction)
-        # A constant added to all steps changes nothing, and smaller numbers lose fewer digits.
+        # A constant added to all transitions changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
         G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
@@ -155,7 +163,7 @@ class FusedChains:
         return self._join(G.T, nodes, steps)
 
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
-        """Split theta into the weights of features, the biases of labels and the scores of transitions."""
+        """Split the parameters theta into the weights of features, the biases of labels and the transition scores."""
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
         bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))
@@ -169,7 +177,11 @@ class FusedChains:
         return np.ascontiguousarray(W, dtype), bias.astype(dtype), w.astype(dtype)
 
     def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
-        """Return the gradient with respect to theta, given the gradients with respect to the results of `_split`."""
+        """Join gradients to one gradient with respect to the parameters theta.
+
+        G : the gradient with respect to the weights of features.
+        nodes, steps : the gradients with respect to the biases of labels and the transition scores.
+        """
 
         def gradient(term: Term) -> Array:
             if term is self.term:

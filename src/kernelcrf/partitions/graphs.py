@@ -1,12 +1,13 @@
-"""A partition of samples on graphs in this process: it computes tables from theta, and runs inference on them.
+"""A partition of samples on graphs in this process: it computes the scores of cliques, and runs inference on them.
 
-Either all samples share one graph, or samples with different graphs are joined to one large graph, which then counts as
-one sample. A table has one score for each joint labelling of a clique. Clique k of sample i has the table
+The partition has m rows on the same graph. Each row is one sample, or there is a single row in which samples with
+different graphs are joined to one large graph. The table of a clique has one score for each joint labelling of its
+nodes. Clique k of row i has the table
 
-    t_ik = A (W' F_ik),    summed over the terms of this kind of cliques,
+    t_ik = sum over the terms of this kind of clique of A (W' F_ik),
 
 where each term has weights W, a factor A of its label kernel, and features F_ik, which are 1 if the term has no inputs.
-Terms with the same features are computed by one matrix product.
+The parameters theta are the weights of all terms. Terms with the same features are computed by one matrix product.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ from kernelcrf.terms import Layout, Term
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of a partition as an array of shape (m, n_entries): all tables of a row, one after the other."""
+    """The scores of all joint labellings of all cliques; the scores of one clique are called its table.
+
+    t : one row per sample, or per graph that joins several samples. A row has the tables of all cliques, one after
+        another.
+    """
 
     t: Floats
 
@@ -38,13 +43,15 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class GraphPartition(RowPartition):
-    """Some samples with their features and labels. All rows share one graph, which may contain several samples.
+    """Samples with their features and labels, in m rows that share one graph, which may contain several samples.
 
-    labels : (m, number of nodes), MISSING if a label was not observed.
-    statistics : (m, n_entries), used instead of labels if a row represents many samples with the same inputs: the
-        fraction of these samples whose labels select each table entry.
-    features : the features of each term that has inputs, by the name of the term; one row per clique, sample by sample.
-    weights : (m * n_samples,), the weight of each sample, or None if all weights are 1.
+    inference : the graph, with the method that computes probabilities on it.
+    labels : (m, number of nodes), the label of each node, or MISSING if it was not observed.
+    features : the features of each term that has inputs, by the name of the term. They have one row per clique: all
+        cliques of the first row of labels, then those of the second, and so on.
+    weights : the weight of each sample, row by row; None if all weights are 1.
+    statistics : None, or an array that is used instead of labels if each row represents many samples with the same
+        inputs. It has one column for each joint labelling of each clique: the fraction of samples with this labelling.
     """
 
     inference: Inference
@@ -55,7 +62,7 @@ class GraphPartition(RowPartition):
 
     @property
     def graph(self) -> Graph:
-        """Return the graph, which all rows share."""
+        """Return the graph that all rows of labels share."""
         return self.inference.graph
 
     @property
@@ -70,11 +77,11 @@ class GraphPartition(RowPartition):
         return self.graph.slices[term.cliques]
 
     def _rows(self, term: Term, tables: Array) -> Array:
-        """Return the tables of a term's cliques, one row per clique and one column per joint labelling."""
+        """Return the part of `tables` for a term's cliques, one row per clique and one column per joint labelling."""
         return tables[:, self._place(term)].reshape(-1, term.k_y.L)
 
     def _group_terms(self, layout: Layout) -> list[list[Term]]:
-        """Return the terms that have inputs, grouped so that all terms of a group have the same features."""
+        """Return the terms that have inputs in groups; all terms of a group have the same features."""
         groups: dict[int, list[Term]] = {}
         for term in layout.terms:
             if term.name in self.features:
@@ -82,7 +89,10 @@ class GraphPartition(RowPartition):
         return list(groups.values())
 
     def tables(self, layout: Layout, theta: Floats, n_jobs: int = 1) -> Floats:
-        """Return the tables of all cliques at theta, one row per sample, as an array of shape (m, n_entries)."""
+        """Return the scores of all joint labellings of all cliques, for the parameters theta.
+
+        The result has one row per row of labels. The scores of one clique are next to each other.
+        """
         weights = layout.split(theta)
         constant = np.zeros(self.graph.n_entries)
         for term in layout.terms:
@@ -102,7 +112,10 @@ class GraphPartition(RowPartition):
         return tables
 
     def pull_back(self, layout: Layout, residual: Floats, n_jobs: int = 1) -> Floats:
-        """Return the gradient with respect to theta, given the gradient `residual` with respect to the tables."""
+        """Return the gradient with respect to the parameters theta.
+
+        residual : the gradient with respect to the scores of cliques, in the shape that `tables` returns.
+        """
         gradients: dict[str, Array] = {}
         for group in self._group_terms(layout):
             R = np.concatenate([term.k_y.adjoint(self._rows(term, residual)) for term in group], axis=1)
@@ -118,7 +131,10 @@ class GraphPartition(RowPartition):
 
     @cached_property
     def _entry_weights(self) -> Floats | None:
-        """Return the weight of the sample of each table entry, in an array that broadcasts to the tables."""
+        """Return the weight of each score's sample, in an array that broadcasts to the result of `tables`.
+
+        Return None if all weights are 1.
+        """
         if self.weights is None:
             return None
         weights = self.weights.reshape(len(self.labels), self.graph.n_samples)
@@ -212,6 +228,6 @@ class GraphPartition(RowPartition):
 
 
 def _columns(group: Sequence[Term]) -> list[slice]:
-    """Return the columns of each term if the weights of all terms in the group are concatenated."""
+    """Return, for each term of a group, its columns in the concatenated weights of all terms of the group."""
     ends = np.cumsum([term.k_y.rank for term in group]).tolist()
     return [slice(end - term.k_y.rank, end) for end, term in zip(ends, group, strict=True)]

@@ -1,12 +1,13 @@
 """Inference for tokens whose labels do not depend on each other: one softmax per token.
 
-With the scores s_t of the labels at token t, the log-partition, the probabilities and their derivatives along ds are
+Let s_t be the scores of the labels at token t. The log-partition log Z, the probabilities p_t, and their derivatives
+dp_t along a direction ds of the scores are
 
-    log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t o (ds_t - <p_t, ds_t>).
+    log Z = sum_t log sum_j exp s_t(j),    p_t = softmax(s_t),    dp_t = p_t * (ds_t - <p_t, ds_t>),
 
-If no term scores steps, which are pairs of neighbouring tokens, then the tokens of a chain are independent, and the
-scores of steps are an empty array. This is how a classifier treats its rows. Time and memory grow with the number of
-labels, not with its square.
+with an elementwise product. The tokens of a sequence are independent if no term scores transitions between neighbouring
+tokens; the transition scores are then an empty array. A classifier treats its rows in this way. Time and memory grow
+with the number of labels, not with its square.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from kernelcrf.inference.tangents import Tangents
 class Softmax:
     """Probabilities of the labels of independent tokens.
 
-    p : (N, L), one row per token.
-    log_partition : (N,), the log-sum-exp of the scores of each token.
+    p : the probabilities, one row per token and one column per label.
+    log_partition : for each token, the logarithm of the sum of exp(score) over all labels.
     """
 
     p: Array
@@ -33,7 +34,7 @@ class Softmax:
 
     @classmethod
     def of(cls, s: Array) -> Softmax:
-        """Compute the softmax of scores, one row per token."""
+        """Return the label probabilities for scores with one row per token."""
         top = s.max(axis=1, keepdims=True)
         if not np.isfinite(top).all():
             raise ValueError(
@@ -46,7 +47,10 @@ class Softmax:
         return cls(p, top[:, 0].astype(np.float64) + np.log(total[:, 0], dtype=np.float64))
 
     def tangents(self, ds: Array, dw: Array) -> Tangents:
-        """Return the derivatives of the probabilities along a direction `ds` of the scores; `dw` is an empty array."""
+        """Return the derivatives of the probabilities along a direction `ds` of the token scores.
+
+        dw : an empty array, since there are no transition scores; it becomes part of the result.
+        """
         mean = np.einsum("tj,tj->t", self.p, ds)[:, None]
         return Tangents(self.p * (ds - mean), dw)
 

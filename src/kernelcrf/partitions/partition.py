@@ -1,8 +1,8 @@
-"""Protocols of partitions: subsets of the samples, over which the objective is summed.
+"""Protocols of partitions: subsets of the training samples, over which the loss is summed.
 
 A `Partition` computes sums over its samples, which may be on other machines. A `RowPartition` has its samples in this
-process and can also return arrays with one row per clique. `Partition.total` sums a function over all `RowPartition`s
-that a partition consists of, on the machines where they are.
+process, and can also return arrays with one row per clique. A partition on other machines consists of one or more
+`RowPartition` objects there. `Partition.total` calls a function for each of them, and adds up the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Total = TypeVar("Total")
 
 @dataclass(frozen=True, eq=False)
 class LinearBound:
-    """A lower bound on a loss that is linear in theta: loss(theta) >= constant + <slope, theta> for all theta."""
+    """A lower bound on the loss that is linear in the parameters: loss(theta) >= constant + <slope, theta>.
+
+    The inequality holds for all theta.
+    """
 
     constant: float
     slope: Floats
@@ -35,7 +38,8 @@ class LinearBound:
 class Sums:
     """A loss and its gradient, summed over samples.
 
-    bound : a linear lower bound on the loss; None if the loss is convex, since its tangent is such a bound.
+    bound : a linear lower bound on the loss. It is None if inference returned none; if the loss is convex, its tangent
+        is then such a bound.
     """
 
     loss: float
@@ -48,7 +52,7 @@ class Sums:
 
 
 class Scores(Protocol):
-    """Protocol of the scores of all cliques of a partition."""
+    """Protocol of objects that hold the scores of all cliques of a partition."""
 
     def move(self, direction: Any, step: float) -> Any:
         """Return these scores plus `step` times the scores `direction`."""
@@ -56,64 +60,76 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PartitionState:
-    """The scores of a partition at one theta, and results of inference in a form that only the partition uses."""
+    """The scores and the results of inference of a partition for one vector of parameters.
+
+    residuals : the results of inference; only the partition itself knows their type.
+    """
 
     scores: Any
     residuals: Any
 
 
 class Partition(Protocol):
-    """Samples with features and labels: computes loss, gradient and curvature, summed over the samples.
+    """Protocol of partitions: samples with features and labels, which compute sums over these samples.
 
-    features : the features of each term that has inputs, by the name of the term. If they are on another machine, only
-        `is_sparse` of each is known.
+    The sums are the loss, its gradient, and products with its Hessian. The parameters theta are the weights of all
+    terms of the score; the layout says where the weights of each term are in this vector.
+
+    features : the features of each term that has inputs, by the name of the term. If they are on other machines, this
+        process only knows whether they are sparse.
     """
 
     features: Mapping[str, Any]
 
     @property
     def dtype(self) -> DType:
-        """Return the dtype of the scores."""
+        """Return the floating-point type of the scores."""
 
     @property
     def n_nodes(self) -> int:
-        """Return the number of labelled nodes, to which the cost of a pass is proportional."""
+        """Return the number of nodes with labels; the cost of a pass over the data is proportional to it."""
 
     @property
     def is_convex(self) -> bool:
-        """Return whether the loss is convex, which is the case if all labels are observed."""
+        """Return whether the loss is convex; this is so if all labels are observed."""
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss and gradient at theta, and a state that holds the scores and the results of inference.
+        """Return the loss and its gradient for the parameters theta, and a state with the results of inference.
 
-        curvature : whether the state must contain what Hessian products need.
+        curvature : whether the state must also store the arrays that products with the Hessian need.
         """
 
     def evaluate_at(self, layout: Layout, scores: Any, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:
-        """Return loss, gradient and state, as `evaluate` does, from scores that are already computed."""
+        """Return the same as `evaluate`, given the scores instead of the parameters."""
 
     def direction(self, layout: Layout, v: Floats, n_jobs: int) -> Any:
-        """Return the change of the scores if theta changes by v."""
+        """Return the change of the scores if v is added to the parameters theta."""
 
     def along(self, scores: Any, direction: Any, n_jobs: int) -> tuple[float, float]:
-        """Return the loss at the given scores, and its derivative along a direction of the scores."""
+        """Return the loss for the given scores, and its derivative along the direction `direction` of the scores."""
 
     def hessian_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the derivative of the gradient along v; the state `at` must have been evaluated with curvature."""
+        """Return the product of the Hessian of the loss and v.
+
+        at : a state that `evaluate` returned for curvature=True.
+        """
 
     def block_product(self, layout: Layout, at: PartitionState, v: Floats, n_jobs: int) -> Floats:
-        """Return the product of v with a block-diagonal approximation of the Hessian, equation (30) of the paper."""
+        """Return the product of a block-diagonal approximation of the Hessian and v, equation (30) of the paper."""
 
     def entropy(self, at: PartitionState, n_jobs: int) -> float:
-        """Return the sum of the entropies of p(y|x) over all samples, each times its weight."""
+        """Return the entropies of p(y|x) of all samples, multiplied by the sample weights and added up."""
 
     def mass(self, term: Term) -> float:
-        """Return the sum of the sample weights over all cliques of a term."""
+        """Return the number of cliques of a term, in which each clique counts with the weight of its sample.
+
+        For sequences, this is the weighted number of tokens, also for terms that score transitions.
+        """
 
     def total(self, function: Callable[[Any, Any], Total], at: PartitionState | None) -> Total:
-        """Return the sum of function(partition, state) over all `RowPartition`s that this partition consists of.
+        """Return the sum of function(part, state) over the `RowPartition` objects of which this partition consists.
 
-        at : the state of this partition, or None.
+        at : the state of this partition, from which each part gets its state. If it is None, all states are None.
         """
 
     def with_columns(self, term: Term, columns: Places) -> Partition:
@@ -121,7 +137,9 @@ class Partition(Protocol):
 
 
 class RowPartition(Partition, Protocol):
-    """A partition in this process, whose arrays for a term have one row per clique.
+    """Protocol of partitions whose samples are in this process.
+
+    Such a partition can also return arrays for a single term of the score, with one row per clique.
 
     weights : the weight of each sample, or None if all weights are 1.
     """
@@ -131,7 +149,7 @@ class RowPartition(Partition, Protocol):
 
     @property
     def dtype(self) -> DType:
-        """Return the dtype of the scores: float32 if all features are float32, otherwise float64."""
+        """Return the floating-point type of the scores: float32 if all features are float32, otherwise float64."""
         dtypes = [features.F.dtype for features in self.features.values()]
         return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
 
@@ -139,32 +157,37 @@ class RowPartition(Partition, Protocol):
         return function(self, at)
 
     def curvature(self, at: PartitionState) -> Any:
-        """Return what Hessian products need; raise if the state was evaluated without it."""
+        """Return the part of a state that products with the Hessian need.
+
+        Raise ValueError if the state was evaluated with curvature=False.
+        """
         if at.residuals.curvature is None:
             raise ValueError(
-                "`at` was evaluated without curvature: expected a state from evaluate(..., curvature=True)"
+                "the state `at` was evaluated with curvature=False: pass a state from evaluate(..., curvature=True)"
             )
         return at.residuals.curvature
 
     def weighted_sum(self, numbers: Array) -> float:
-        """Return the sum of numbers, one per sample, each times the weight of the sample."""
+        """Multiply each number by the weight of its sample, and return the sum; there is one number per sample."""
         return float(numbers.sum() if self.weights is None else np.dot(self.weights, numbers))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return the gradient with respect to a term's scores, times the factor of its label kernel.
+        """Return an array with one row per clique, from which the gradient for one term can be computed.
 
-        The result has one row per clique. The product of the transposed features with this array is the gradient with
-        respect to the term's weights.
+        The product of the transposed features and this array is the gradient with respect to the term's weights. The
+        array itself is the gradient with respect to the scores, times the factor of the term's label kernel. If
+        inference returned a linear lower bound on the loss, the slope of this bound is used instead of the gradient.
         """
 
     def spread(self, term: Term, at: PartitionState) -> Array:
-        """Return the variance p (1 - p) of each joint labelling of each clique, times the weight of the sample.
+        """Return p (1 - p) for each clique and each joint labelling, times the weight of the sample.
 
-        It is not available for the steps of chains, whose marginals are not kept.
+        p is the probability of the labelling. The transitions of sequences are not supported, because their
+        probabilities are not stored.
         """
 
     def score_sizes(self, layout: Layout, at: PartitionState) -> Floats:
-        """Return the largest finite |score| of each clique, times the weight of its sample."""
+        """Return, for each clique, its largest finite score in absolute value, times the weight of its sample."""
 
     def clique_weights(self, term: Term) -> Floats:
-        """Return the weight of each clique's sample, one number per clique of the term."""
+        """Return, for each clique of a term, the weight of its sample."""

@@ -1,4 +1,4 @@
-"""Solvers that minimise the objective; most of them share one loop and one line search."""
+"""Solvers that minimise the objective of a fit. The Newton solvers share one loop and one line search."""
 
 from kernelcrf.objective import Objective
 from kernelcrf.solvers.dual import Dual
@@ -19,9 +19,9 @@ SOLVER = either(one_of("auto", *SOLVERS), has_methods("check", "solve", text="a 
 
 
 def find_solver(solver: str | Solver, objective: Objective) -> Solver:
-    """Return the solver with this name, or `solver` itself if it is an object.
+    """Return the solver called `solver`, or `solver` itself if it is an object and not a name.
 
-    "auto" selects Dual if it can minimise the objective, and LBFGS otherwise.
+    "auto" selects `Dual` if it can minimise the objective, and `LBFGS` otherwise.
     """
     SOLVER.check("solver", solver)
     if not isinstance(solver, str):

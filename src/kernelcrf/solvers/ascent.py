@@ -1,6 +1,7 @@
-"""Compiled loops of the solver `Dual`; `solvers.dual` explains the arrays and formulas.
+"""Compiled loops of the solver `Dual`; the docstring of `solvers.dual` explains the arrays and formulas.
 
-Rows with one number per label are padded with zeros to the length that `padded_width` returns, for SIMD.
+Rows with one number per label are padded with zeros to the length that `padded_width` returns, so that the processor
+can use SIMD instructions.
 """
 
 import numpy as np
@@ -17,7 +18,10 @@ GROWTH = 1.1
 
 @inlined
 def scores_of(pointers, columns, values, row, W, s, t):
-    """Write the scores of the labels, the product of one row of a sparse CSR matrix with W, into s[t]."""
+    """Multiply one row of a sparse matrix by the weights W, and write the resulting scores of labels to s[t].
+
+    pointers, columns, values : the arrays indptr, indices and data of the CSR matrix.
+    """
     width = W.shape[1]
     for j in range(width):
         s[t, j] = 0
@@ -29,10 +33,10 @@ def scores_of(pointers, columns, values, row, W, s, t):
 
 @compiled
 def memory(offsets, width, n_steps):
-    """Return arrays for the results of inference on one sequence, which the next sequence overwrites.
+    """Allocate arrays for the results of inference on one sequence; the next sequence overwrites them.
 
-    Their order is: the offsets of the sequence; highest, shift, e, e_T, u and alpha, as in `inference.scaled`; log Z;
-    failed, which is True if the scores differ too much for `inference.scaled`.
+    Return them in this order: the offsets of the sequence; highest, shift, e, e_T, u and alpha, as in
+    `inference.scaled`; log Z; and failed, which is True if messages of `inference.scaled` would underflow.
     """
     longest, square = 0, width if n_steps > 0 else 0
     for i in range(len(offsets) - 1):
@@ -47,9 +51,10 @@ def memory(offsets, width, n_steps):
 def sum_forward(a, b, legal, work):
     """Compute the potentials, the forward messages and log Z of one sequence.
 
-    a, b : the scores of labels and of steps. b may be empty if the sequence has one token.
-    legal : which first labels, last labels and steps are legal. Illegal ones get the probability 0.
-    work : the arrays of `memory`, to which the results are written.
+    a, b : the token scores and the transition scores. b may be empty if the sequence has one token.
+    legal : three boolean arrays that say which first labels, last labels and transitions are legal. All others get the
+        probability 0.
+    work : the arrays that `memory` allocated; the results are written to them.
     """
     first, last, steps = legal
     offsets, highest, shift, e, _, u, alpha, log_z, failed = work
@@ -89,7 +94,13 @@ def sum_forward(a, b, legal, work):
 
 @compiled
 def infer(a, b, legal, work, p, q):
-    """Compute node marginals p and summed edge marginals q of one sequence with scores a and b; return its entropy."""
+    """Compute the probabilities of labels and transitions of one sequence, and return the entropy of its labels.
+
+    a, b : the token scores and the transition scores.
+    legal, work : the same as for `sum_forward`.
+    p : receives the label probabilities, one row per token.
+    q : receives the probabilities of transitions [from, to], summed over tokens.
+    """
     sum_forward(a, b, legal, work)
     offsets, _, _, e, e_T, u, alpha, log_z, failed = work
     n_nodes, n_labels = p.shape
@@ -119,9 +130,10 @@ def infer(a, b, legal, work, p, q):
 
 @compiled
 def moments(offsets, width, legal, a, b, p, q, entropies):
-    """Compute the marginals and entropies of all sequences, given the scores a of labels and b of steps.
+    """Compute the probabilities and entropies of all sequences, given the token scores a and transition scores b.
 
-    Return the number of sequences whose scores differ too much for `inference.scaled`.
+    The results are written to p (label probabilities), q (probabilities of transitions, summed over each sequence) and
+    entropies. Return the number of sequences that failed, because messages of `inference.scaled` would underflow.
     """
     n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
     _, _, _, e, _, _, _, _, failed = work
@@ -143,10 +155,11 @@ def visit(
     order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge,
     W, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
-    """Take one ascent step for each sequence, in the given order.
+    """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
 
-    gaps[i] becomes the gap of sequence i before the step if `measure` is True and its messages can be scaled, else the
-    estimate gain / eta, which costs nothing.
+    If `measure` is True, gaps[i] is the gap before the step, which costs one more run of inference. If `measure` is
+    False, or if messages would underflow, gaps[i] is an estimate: the increase of the dual objective divided by the
+    step size eta.
     """
     n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
     work = memory(offsets, width, n_steps)

@@ -6,16 +6,16 @@ theta:
     D(alpha) = sum_i omega_i H(alpha_i) - sum_k lam_k/2 |theta_k|^2,
     theta_k  = sum_i omega_i [Phi_k(x_i, y_i) - E_{alpha_i} Phi_k] / lam_k.
 
-Here omega_i is the weight of a sequence and H the entropy; term k has joint features Phi_k and regularisation lam_k. D
-is never larger than the minimum of the objective P, and both are equal at the optimum, so that P(theta) - D(alpha) is a
-certified gap. Each alpha_i is stored as scores a_i of labels and b_i of steps. If s_i and w are the scores of labels
-and steps at theta, an ascent step makes
+Here omega_i is the weight of sequence i, and H is the entropy. Term k of the score has joint features Phi_k of inputs
+and labels, parameters theta_k and regularisation lam_k. D is never larger than the minimum of the objective P, and both
+are equal at the optimum, so that P(theta) - D(alpha) is a certified gap. Each alpha_i is stored as token scores a_i and
+transition scores b_i. If s_i and w are the token scores and transition scores for theta, an ascent step makes
 
     alpha_i proportional to exp((1 - eta) (a_i, b_i) + eta (s_i, w)),
 
-where eta is halved until D increases. Few passes are enough, because theta changes after every sequence and not only
-after every pass over the data. On the other hand, sequences are processed one after the other in a single thread, and
-features must be sparse.
+where the step size eta is halved until D increases. Few passes are enough, because theta changes after every sequence
+and not only after every pass over the data. On the other hand, sequences are processed one after the other in a single
+thread, and features must be sparse.
 
 For this theta, the gap P(theta) - D(alpha) is a sum over the sequences of
 
@@ -25,8 +25,8 @@ An ascent step of size eta increases D by about eta gap_i, so that a pass over a
 is large, a few sequences soon have most of the gap. Each pass is therefore followed by further visits of the sequences
 with the largest gaps, which measure the gap of each sequence before its step.
 
-L-BFGS takes over at the current theta if messages cannot be scaled, or if the gap shrinks so slowly that many more
-passes would be needed.
+L-BFGS takes over at the current theta if D no longer increases, or if the gap shrinks so slowly that many more passes
+would be needed. It is used from the beginning if the messages of inference would underflow.
 
 At the start, every token has its observed label with probability 1 - delta, and all other labels have equal
 probabilities; delta maximises D. If a starting point theta is given and D is larger there, its distribution is used.
@@ -66,7 +66,7 @@ REPORTS, FIRST_SHARE = (4, 16, 64), 0.5
 class Dual:
     """Solver for sparse features, which maximises the dual objective by exponentiated gradients.
 
-    seed : seed of the random order in which sequences are processed.
+    seed : the seed of the random order in which sequences are processed.
 
     Examples
     --------
@@ -86,7 +86,8 @@ class Dual:
     def suits(objective: Objective) -> bool:
         """Return whether this solver can minimise the objective.
 
-        It needs observed labels, sparse features, label_kernel="delta" and transitions that do not depend on inputs.
+        It needs sequences in this process, observed labels, sparse features, label_kernel="delta", and transitions that
+        do not depend on inputs.
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
@@ -107,13 +108,14 @@ class Dual:
         if not self.suits(objective):
             raise ValueError(
                 "solver='dual' cannot minimise this objective: expected kernel='linear' with sparse inputs or feature "
-                "dicts, all labels observed, no edge_kernel and label_kernel='delta'; otherwise use solver='lbfgs'"
+                "dicts, all labels observed, no edge_kernel and label_kernel='delta'. Otherwise use solver='lbfgs'"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Run passes over the sequences until the gap between objective and dual is small enough; return the status.
+        """Pass over the sequences until the gap between the objective and the dual objective is small enough.
 
-        The objective is evaluated after the passes in REPORTS, and when the gap is probably within the tolerance.
+        Return the status. The objective is evaluated only after some passes, whose numbers are in REPORTS, and when
+        the gap is probably within the tolerance.
         """
         ascent = Ascent.of(progress.objective, start)
         if ascent is None or not np.isfinite(ascent.value):
@@ -142,7 +144,10 @@ class Dual:
 
 
 def _expected_passes(gaps: list[float], allowed: float) -> float:
-    """Estimate how many more passes reach the gap `allowed`, if the gap shrinks as in the last TRIAL passes."""
+    """Estimate how many more passes are needed until the gap is at most `allowed`.
+
+    gaps : the gap after each pass so far. It is assumed to shrink as fast as in the last TRIAL passes.
+    """
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0
     shrinkage = np.log(gaps[-1 - TRIAL] / gaps[-1]) / TRIAL
@@ -151,17 +156,20 @@ def _expected_passes(gaps: list[float], allowed: float) -> float:
 
 @dataclass(eq=False)
 class Ascent:
-    """The current point of the ascent: the dual variables alpha and the parameters theta.
+    """The current point of the ascent: the dual variables alpha, and the parameters theta that they determine.
 
-    W, w : theta, as weights of features and as scores of steps.
-    a, b : alpha, as scores of labels (one row per token) and of steps (one matrix per sequence).
-    p, q : the marginals of alpha: of labels, and of steps, summed over each sequence.
+    alpha is a distribution over the labellings of each sequence.
+
+    W, w : the parameters theta: the weights of features, and the transition scores.
+    a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
+        sequence.
+    p, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence.
     entropies : the entropy of alpha for each sequence.
     etas : the step size of each sequence.
-    gaps : the gap of each sequence before its last ascent step, measured or estimated.
-    gap : the sum of the gaps after the last pass over all sequences.
+    gaps : the duality gap of each sequence before its last ascent step, measured or estimated.
+    gap : the sum of `gaps` after the last pass over all sequences.
 
-    If the model has no steps, w, b and q are empty.
+    If the model does not score transitions, w, b and q are empty.
     """
 
     objective: Objective
@@ -178,9 +186,10 @@ class Ascent:
 
     @classmethod
     def of(cls, objective: Objective, start: Floats) -> Ascent | None:
-        """Return the first point of the ascent, or None if its scores differ too much for scaled messages.
+        """Return the first point of the ascent.
 
-        It is near the observed labels, or at theta = `start` if the dual objective is larger there.
+        Its distribution alpha is concentrated near the observed labels, or has the scores of the parameters `start` if
+        the dual objective is larger there. Return None if the messages of inference would underflow.
         """
         partition, n_jobs = _chains(objective), objective.engine.n_jobs
         starts = [cls._at(objective, *_near_labels(objective))]
@@ -190,7 +199,10 @@ class Ascent:
 
     @classmethod
     def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
-        """Return the point whose alpha has the scores s and w, or None if they differ too much for scaled messages."""
+        """Return the point whose distribution alpha has the token scores s and the transition scores w.
+
+        Return None if the messages of inference would underflow for these scores.
+        """
         partition, layout = _chains(objective), objective.layout
         offsets, n_labels = partition.chains.offsets, partition.n_labels
         a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
@@ -210,18 +222,21 @@ class Ascent:
 
     @property
     def value(self) -> float:
-        """Return the value of the dual objective."""
+        """Return the value of the dual objective at this point."""
         theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
         penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
     def theta(self) -> Floats:
-        """Return the parameters as one vector."""
+        """Return the parameters theta as one vector."""
         return np.concatenate((self.W[:, : self.p.shape[1]].ravel(), self.w.ravel()))
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
-        """Visit every sequence, then those with most of the gap; return the number of passes that this costs."""
+        """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
+
+        Return the cost as a number of passes over the data.
+        """
         lengths = np.diff(_chains(self.objective).chains.offsets)
         n_tokens, visited = lengths.sum(), 0
         self.visit(rng.permutation(len(lengths)), measure=False)
@@ -237,7 +252,10 @@ class Ascent:
             visited += cost
 
     def visit(self, order: Array, measure: bool = True) -> None:
-        """Take one ascent step for each of these sequences, in this order; measure or only estimate their gaps."""
+        """Take one ascent step for each sequence in `order`.
+
+        measure : whether to measure the gap of each sequence before its step, or only to estimate it.
+        """
         partition, terms = _chains(self.objective), self.objective.layout.terms
         features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
@@ -255,7 +273,10 @@ class Ascent:
 
 
 def _near_labels(objective: Objective) -> tuple[Array, Array]:
-    """Return scores at which every token has its observed label with the probability 1 - delta that maximises D."""
+    """Return token scores and transition scores of a distribution near the observed labels.
+
+    Every token has its observed label with probability 1 - delta, and delta maximises the dual objective.
+    """
     partition = _chains(objective)
     n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
     observed = _observed_steps(objective)
@@ -263,7 +284,7 @@ def _near_labels(objective: Objective) -> tuple[Array, Array]:
     own[np.arange(n_nodes), partition.labels] = 1
     if n_labels == 1:
         return own, nothing
-    # For labels, and for both ends of steps: 1 for the observed label, and -1 / (L - 1) for each other label.
+    # For labels, and for both ends of transitions: 1 for the observed label, and -1 / (L - 1) for each other label.
     sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
     steps = (2 * n_labels * observed - sums) / (n_labels - 1)
     moved = partition.apply_weights((n_labels * own - 1) / (n_labels - 1))
@@ -290,13 +311,16 @@ def _weights(partition: ChainPartition) -> Floats:
 
 
 def _observed_steps(objective: Objective) -> Floats:
-    """Return how often each label follows each label, weighted by sequence; empty if the model has no steps."""
+    """Return a matrix [from, to] that says how often one label follows another; sequences count with weights.
+
+    It is empty if the model does not score transitions.
+    """
     partition = _chains(objective)
     return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
 
 
 def _legality(objective: Objective) -> tuple[Array, Array, Array]:
-    """Return which first labels, last labels and steps are legal, as boolean arrays."""
+    """Return three boolean arrays that say which first labels, last labels and transitions are legal."""
     partition = _chains(objective)
     if partition.legal is not None:
         return partition.legal.first, partition.legal.last, partition.legal.steps

@@ -1,10 +1,13 @@
 """Minimise the objective with SciPy's L-BFGS in preconditioned variables, until the gap is within the tolerance.
 
-The preconditioner M = E E' (see `preconditioners`) approximates the Hessian, and theta = E^-T phi with new variables
-phi. The Hessian with respect to phi is then close to the identity, which is what L-BFGS assumes at the start. M is
-computed from the variances p (1 - p) of labels at theta = 0, divided by four, because in a fitted model the
-probabilities p are closer to 0 and 1. At the weights of an earlier fit most variances are tiny, and would hide which
-weights the data determine. If labels are missing, M is computed at the starting point.
+The preconditioner M = E E' with a factor E (see `preconditioners`) approximates the Hessian. L-BFGS minimises over new
+variables phi, which determine the parameters theta = E^-T phi. The Hessian with respect to phi is close to the
+identity, which is what L-BFGS assumes at the start.
+
+M is computed from the variances p (1 - p) of labels at theta = 0, where p are the probabilities of the labels. They are
+divided by four, because in a fitted model the probabilities are closer to 0 and 1. M is not computed at the weights of
+an earlier fit: most variances are tiny there, and would hide which weights the data determine. If labels are missing,
+M is computed at the starting point.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ PAIRS_BYTES, LEAST_PAIRS = 2**29, 5
 class LBFGS(Solver):
     """L-BFGS, a quasi-Newton method that needs only gradients.
 
-    memory : the number of pairs of vectors that are stored; fewer are stored if there are very many parameters.
-    precondition : whether to minimise in preconditioned variables.
+    memory : from how many past steps the curvature is estimated. Fewer steps are stored if there are very many
+        parameters.
+    precondition : whether to transform the parameters first, so that fewer steps are needed.
 
     Examples
     --------
@@ -80,7 +84,7 @@ class LBFGS(Solver):
 
     @staticmethod
     def _preconditioner(start: Evaluation, progress: Progress) -> Preconditioner:
-        """Return the preconditioner at theta = 0 if the objective is convex, else at the start."""
+        """Return the preconditioner for theta = 0 if the objective is convex, otherwise for the starting point."""
         objective, at = progress.objective, start
         if objective.is_convex and np.any(start.theta):
             at = objective.evaluate(np.zeros_like(start.theta))

@@ -1,9 +1,9 @@
 """Line search along a descent direction: find a step that satisfies Armijo's condition and has a small slope.
 
-The step 1 is tried first and evaluated with its gradient, because it is nearly always good for Newton directions. If it
-is not good, a step at which the slope is zero is bracketed, and approached by secant steps that stay away from the ends
-of the bracket. This works because the slope of a convex objective never decreases along a line. Scores are cached, so
-that each trial only needs inference.
+The step length 1 is tried first and evaluated with its gradient, because it is nearly always good for Newton
+directions. Otherwise the search brackets a step length at which the slope is zero, and approaches it by the secant
+method; trials stay away from the ends of the bracket. This works because the slope of a convex objective never
+decreases along a line. Scores are cached, so that each trial only needs inference.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 class Found:
     """The result of a line search.
 
-    at : the point that was found, or None if the objective cannot decrease.
+    at : the point that was found, or None if no better point was found.
     step : the step length.
-    evaluations : the number of full evaluations, which cost half a pass each.
+    evaluations : the number of evaluations with gradient; each costs half a pass over the data.
     """
 
     at: Evaluation | None
@@ -36,8 +36,10 @@ class Found:
 def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
     """Find a step along the ray that decreases the objective sufficiently and has a small slope.
 
-    wolfe : the largest allowed |slope| at the step, as a fraction of |slope| at the start.
-    curvature : whether the point that is found must support products with the Hessian.
+    The slope is the derivative of the objective along the ray.
+
+    wolfe : the largest allowed |slope| at the new point, as a fraction of |slope| at the start.
+    curvature : whether the new point must support products with the Hessian.
     """
     value, slope = ray.start.value, float(np.dot(ray.start.gradient, ray.direction))
     noise = ROUNDING * abs(value)
@@ -57,8 +59,8 @@ def search(ray: Ray, *, curvature: bool, wolfe: float) -> Found:
 def _is_better(at: Evaluation, start: Evaluation, noise: float) -> bool:
     """Return whether `at` is better than `start`.
 
-    It is better if the objective decreases by more than `noise`, or if it increases by at most `noise` and its lower
-    bound increases.
+    It is better if its objective is smaller by more than `noise`. It is also better if its objective is larger by at
+    most `noise`, and its lower bound on the minimum is larger.
     """
     return at.value < start.value - noise or (at.value <= start.value + noise and at.lower_bound > start.lower_bound)
 

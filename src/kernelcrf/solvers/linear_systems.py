@@ -1,12 +1,12 @@
-"""Solve linear systems with matrices that are positive definite up to rounding.
+"""Solve linear systems whose matrix is positive definite, except for rounding errors.
 
-Conjugate gradients solve A d = -g by products with A, only as accurately as needed.
+`solve_cg` solves A d = -g by conjugate gradients, only as accurately as needed. It needs only products with A.
 
-The Cholesky factor E of a matrix M satisfies E E' = M + tau I, where tau is the smallest of the numbers 0, eps
-trace(M), 100 eps trace(M), ... for which the factor exists, and eps is the precision of the scores. A positive tau is
-needed if features have a large common offset, or if float32 scores have large weights: rounding errors of the large
-eigenvalues of M are then larger than its small eigenvalues. For a search direction or a preconditioner, any positive
-definite matrix near M is good enough.
+`lower_factor` returns the Cholesky factor E of a matrix M, with E E' = M + tau I. Here tau is the first of the numbers
+0, eps trace(M), 100 eps trace(M), ... for which the factor exists, and eps is the precision of the scores. A positive
+tau is needed if features have a large common offset, or if float32 scores have large weights: rounding errors of the
+large eigenvalues of M are then larger than its small eigenvalues. For a search direction or a preconditioner, any
+positive definite matrix near M is good enough.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def solve_cg(
 ) -> tuple[Floats, int]:
     """Solve A d = -g by conjugate gradients; return d and the number of products with A.
 
-    product : computes A v.
-    precondition : computes an approximation of A^-1 v, or None.
+    product : a function that returns A v for a vector v.
+    precondition : a function that returns an approximation of A^-1 v, or None.
     rtol : stop if |A d + g| <= rtol |g|.
     max_iter : stop after this number of iterations.
     """
@@ -51,8 +51,9 @@ def solve_cg(
 def lower_factor(M: Floats, dtype: npt.DTypeLike = np.float64) -> Floats:
     """Return the lower Cholesky factor of a symmetric matrix M.
 
-    If M is not positive definite because of rounding, a multiple tau of the identity is added to it. The first tau is
-    proportional to the precision of `dtype`, the dtype of the numbers that M was computed from.
+    If M is not positive definite because of rounding errors, a small multiple of the identity is added first.
+
+    dtype : the type of the numbers from which M was computed. The less precise it is, the larger is the multiple.
     """
     tau = 0.0
     for _ in range(MOST_TRIALS if np.isfinite(M).all() else 0):

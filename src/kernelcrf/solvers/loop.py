@@ -1,14 +1,15 @@
-"""The run of a solver: its starting point, its history, when it stops, and a loop that solvers share.
+"""The run of a solver: its starting point, its history, when it stops, and a loop that several solvers share.
 
 Let P be the objective. If P is convex, each evaluated point gives a lower bound on the minimum of P. The certified gap
 is P minus the largest of these bounds, and a run ends as soon as the gap is at most `tol` |P|. Every starting point
 leads to the same optimum.
 
-If labels are missing, P is not convex and has no such bound. A run then ends as "stationary", never as "optimal", if
-sum_k |g_k|^2 / (2 lam_k) is small enough, where g_k is the gradient and lam_k the regularisation of term k. Zero is a
-bad starting point, because it can be a saddle point: labels that occur in the data in the same way have equal gradients
-there, and descent never separates them. The run therefore starts at a random point drawn from the prior, which is moved
-towards zero until P is at most 1 + RISE times its value at zero.
+If labels are missing, P is not convex and has no such bound. A run then ends if sum_k |g_k|^2 / (2 lam_k) is small
+enough, where g_k is the gradient and lam_k the regularisation of term k. Its status is "stationary", never "optimal".
+
+Zero is a bad starting point if labels are missing, because it can be a saddle point: labels that occur in the data in
+the same way have equal gradients there, and descent never separates them. The run therefore starts at a random point.
+This point is drawn from the prior, and moved towards zero until P is at most 10 % larger than at zero.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ MOST_HALVINGS = 60
 
 @dataclass(frozen=True)
 class Record:
-    """One point in the history of a run.
+    """One point in the history of a solver's run.
 
     value : the objective P.
     lower_bound : the largest lower bound on the minimum of P so far.
-    gap : P minus this bound; if P is not convex, a measure of how far the point is from stationary.
+    gap : P minus this bound. If P is not convex, a measure of the distance from a stationary point instead.
     step : the step length; NaN if the solver does not report it (L-BFGS).
     passes, seconds : the cost so far, as the number of passes over the data and as time.
 
@@ -69,11 +70,11 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a run.
+    """The result of a solver's run.
 
-    evaluation : the best point.
-    certificate : the certificate of this point.
-    history : the records of all points.
+    evaluation : the point with the smallest objective.
+    certificate : the objective at this point, a lower bound on its minimum, and how the run ended.
+    history : one record for each point.
 
     Examples
     --------
@@ -105,17 +106,17 @@ class Solution:
 
     @property
     def n_iter(self) -> int:
-        """Return the number of steps."""
+        """Return the number of steps of the solver."""
         return len(self.history) - 1
 
 
 @dataclass(eq=False)
 class Progress:
-    """The state of a run: its history, its best point and the largest lower bound so far. Solvers report points to it.
+    """The state of a solver's run. Solvers report points by calling `observe`.
 
-    history : the records of all points that were reported.
-    best : the point with the smallest objective.
-    lower_bound : the largest lower bound on the minimum of the objective.
+    history : one record for each reported point.
+    best : the point with the smallest objective so far.
+    lower_bound : the largest lower bound so far on the minimum of the objective.
     passes : the number of passes over the data so far, which solvers update.
 
     Examples
@@ -144,7 +145,10 @@ class Progress:
     started: float = field(default_factory=time.perf_counter)
 
     def observe(self, at: Evaluation, step: float) -> None:
-        """Add an evaluated point to the history, update the best point and the bound, and call the callbacks."""
+        """Add an evaluated point to the history, update the best point and the lower bound, and call the callbacks.
+
+        step : the step length that led to this point, or NaN if it is not known.
+        """
         self._check(at)
         self.lower_bound = max(self.lower_bound, at.lower_bound)
         gap = at.value - self.lower_bound if np.isfinite(self.lower_bound) else self.objective.gap(at)
@@ -159,7 +163,7 @@ class Progress:
             self.keep(at.theta, self.history)
 
     def _check(self, at: Evaluation) -> None:
-        """Raise ValueError if the objective, its gradient or its lower bound overflows."""
+        """Raise ValueError if the objective, its gradient or its lower bound overflows at the point `at`."""
         relative = (at.value - at.lower_bound) / max(abs(at.value), np.finfo(np.float64).tiny)
         finite = np.isfinite(at.value) and np.isfinite(self.objective.layout.squared_norm(at.gradient))
         if not finite or (self.objective.is_convex and not np.isfinite(relative)):
@@ -171,11 +175,11 @@ class Progress:
 
     @property
     def solved(self) -> bool:
-        """Return whether the gap is within the tolerance.
+        """Return whether the run can end because the gap is within the tolerance.
 
-        If the objective is convex and its rounding error is within the tolerance, this error is first added to the gap.
-        A larger rounding error is not added: if the gap alone is within the tolerance, the run ends, and `solution`
-        reports "stalled".
+        If the objective is convex, the gap plus the rounding error of the objective must be within the tolerance. If
+        the rounding error alone exceeds the tolerance, more steps cannot help: the run ends as soon as the gap is
+        within the tolerance, and `solution` reports "stalled".
         """
         if self.best is None or not self.objective.is_convex or self.history[-1].relative_gap > self.tol:
             return self.history[-1].relative_gap <= self.tol
@@ -184,15 +188,15 @@ class Progress:
 
     @property
     def out_of_iterations(self) -> bool:
-        """Return whether `max_iter` steps were taken."""
+        """Return whether the solver has taken `max_iter` steps."""
         return len(self.history) > self.max_iter
 
     def solution(self, status: str) -> Solution:
-        """Return the best point with its certificate.
+        """Return the best point with its certificate, given the status that the solver returned.
 
-        If `status` is "optimal", it is checked. For a convex objective, it becomes "stalled" if the gap plus the
-        rounding error exceeds the tolerance. If the objective is not convex, it becomes "stationary", or "stalled" if
-        the gap exceeds the tolerance.
+        The status "optimal" is checked. If the objective is convex, it becomes "stalled" if the gap plus the rounding
+        error exceeds the tolerance. If the objective is not convex, it becomes "stationary", or "stalled" if the gap
+        exceeds the tolerance.
         """
         if self.best is None:
             raise KeyboardInterrupt
@@ -207,7 +211,7 @@ class Progress:
 
 
 class Solver(Protocol):
-    """Protocol of solvers: `check` raises an error if the solver cannot minimise an objective, `solve` minimises it.
+    """Protocol of solvers. `solve` minimises an objective; `check` raises an error if the solver cannot minimise it.
 
     Examples
     --------
@@ -220,16 +224,19 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise an error if this solver cannot minimise the objective. By default, any objective is accepted."""
+        """Raise an error if this solver cannot minimise the objective. By default, every objective is accepted."""
         return
 
     def solve(self, start: Floats, progress: Progress) -> str:
-        """Minimise from `start`, report each point to `progress`, and return the status."""
+        """Minimise the objective from the parameters `start`, and return the status.
+
+        Each point is reported to `progress`, which also has the objective.
+        """
         ...
 
 
 def first_point(objective: Objective, random_state: Seed = None) -> Floats:
-    """Return the theta at which a new fit starts: zero, or a random point if the objective is not convex."""
+    """Return the parameters at which a new fit starts: zero, or a random point if the objective is not convex."""
     zero = np.zeros(objective.layout.size)
     if objective.is_convex:
         return zero
@@ -262,13 +269,16 @@ def minimise(
     keep: Callable[[Floats, list[Record]], None] | None = None,
     earlier: Sequence[Record] = (),
 ) -> Solution:
-    """Minimise the objective from `start`, until the certified gap, relative to the objective, is at most `tol`.
+    """Minimise the objective from the parameters `start`, until the certified gap is small enough.
 
     After Ctrl-C, the best point so far is returned.
 
-    callback : called at every point with the history so far.
-    keep : called with the theta of every point and the history so far.
-    earlier : the history of an earlier run that ended at `start`, to be continued. Its lower bounds are not used.
+    tol : the largest allowed gap, divided by the absolute value of the objective.
+    max_iter : the largest number of steps.
+    callback : a function that is called at every point with the history so far.
+    keep : a function that is called at every point with its parameters and the history so far.
+    earlier : the history of an earlier run that ended at `start`, which this run continues. The lower bounds of the
+        earlier run are not used.
 
     Examples
     --------
@@ -298,18 +308,19 @@ def minimise(
 
 
 class Directions(Protocol):
-    """Protocol of objects that compute the next direction of descent."""
+    """Protocol of objects that compute descent directions for `descend`."""
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return a descent direction at a point, and the number of passes over the data that it took."""
+        """Return a descent direction at the point `at`, and the number of passes over the data that this took."""
         ...
 
 
 def descend(rule: Directions, start: Floats, progress: Progress, *, curvature: bool, wolfe: float) -> str:
-    """Alternate between computing a direction and a line search until the gap is within `tol`; return the status.
+    """Repeatedly compute a direction and search along it, until the gap is within the tolerance; return the status.
 
+    rule : computes the directions.
     curvature : whether the directions need products with the Hessian.
-    wolfe : how much a line search must reduce the slope (see `line_search.search`).
+    wolfe : the largest allowed |slope| at the end of a line search, as a fraction of |slope| at its start.
     """
     objective = progress.objective
     at = objective.evaluate(start, curvature=curvature)

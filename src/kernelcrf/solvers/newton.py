@@ -1,22 +1,23 @@
-"""Newton's method (19), and the paper's two methods that solve only part of Newton's linear system.
+"""Newton's method, equation (19) of the paper, and two methods of the paper that solve part of Newton's linear system.
 
 With the gradient g and the Hessian H of the objective P, Newton's direction d solves H d = -g.
 
-    Newton        forms H, one product per column: converges quadratically, for small problems
+    Newton        computes H, one product per column: converges quadratically, for small problems
     NewtonCG      solves H d = -g by preconditioned conjugate gradients, only as accurately as needed
-    BlockJacobi   replaces H by a block-diagonal matrix (30), without covariances between cliques
-    Subspace      solves for the parameters of a single term, the one with the largest bound (Corollary 10)
+    BlockJacobi   replaces H by a block-diagonal matrix, equation (30), without covariances between cliques
+    Subspace      solves for the parameters of a single term, the term with the largest bound (Corollary 10)
 
 NewtonCG: if P were quadratic, the residual of the linear system would be the gradient at the next point, and the
-certified gap would be proportional to its square. Each system is therefore solved until the residual is a fixed
-fraction of the gradient. The last system is only solved until the gap would fall below the tolerance.
+certified gap would be proportional to its square. Each system is therefore solved until the residual is a fraction of
+the gradient, which is smaller near the optimum. The last system is only solved until the gap would fall below the
+tolerance.
 
 BlockJacobi: with strong transitions, the labels of neighbours depend on each other. The blocks can then have less than
 half of the true curvature, and full steps would diverge. A nearly exact line search prevents this.
 
-Subspace: by Lemma 9, changing a term with gradient g_k and regularisation lam_k lowers P by at most
-|g_k|^2 / (2 lam_k). If these bounds are small enough for all terms, the run is certified. A term whose bound is never
-the largest never changes.
+Subspace: by Lemma 9, changing the parameters of a term with gradient g_k and regularisation lam_k lowers P by at most
+|g_k|^2 / (2 lam_k). If the sum of these bounds over all terms is small enough, the gap is within the tolerance. A term
+whose bound is never the largest never changes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from kernelcrf.validation import COUNT, SHARE, check_parameters
 class Newton(Solver):
     """Newton's method for small problems.
 
-    most : the largest number of parameters; forming the Hessian takes one pass over the data per parameter.
+    most : the largest number of parameters that is accepted. Computing the Hessian takes one pass over the data per
+        parameter.
 
     Examples
     --------
@@ -58,14 +60,17 @@ class Newton(Solver):
         if objective.layout.size > self.most:
             raise ValueError(
                 f"solver='newton' would form the Hessian of {objective.layout.size} parameters: expected at most "
-                f"{self.most}; use solver='newton-cg', which does not form the Hessian"
+                f"{self.most}. Use solver='newton-cg', which does not form the Hessian"
             )
 
     def solve(self, start: Floats, progress: Progress) -> str:
         return descend(self, start, progress, curvature=True, wolfe=0.9)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the Newton direction -H^-1 g, and the number of passes, which is the number of parameters."""
+        """Return the Newton direction -H^-1 g, with the Hessian H and the gradient g, and the number of passes.
+
+        Computing H takes one pass over the data per parameter.
+        """
         n = objective.layout.size
         H = np.column_stack([objective.hessian_product(at, e) for e in np.eye(n)])
         return np.asarray(-cho_solve((lower_factor((H + H.T) / 2, objective.dtype), True), at.gradient)), float(n)
@@ -75,8 +80,11 @@ class Newton(Solver):
 class NewtonCG(Solver):
     """Newton's method with conjugate gradients, which needs products with the Hessian but does not form it.
 
-    share : each linear system is solved until the residual is at most this fraction of the gradient.
-    cg_iter : the largest number of Hessian products per system.
+    Each step solves a linear system until its residual is a small enough fraction of the gradient.
+
+    share : this fraction far from the optimum. Nearer to the optimum, the fraction is smaller; in the last steps, it is
+        only as small as the tolerance requires.
+    cg_iter : the largest number of products with the Hessian per system.
 
     Examples
     --------
@@ -116,10 +124,12 @@ class _Directions:
 
 @dataclass(frozen=True)
 class BlockJacobi(Solver):
-    """Newton's method with a block-diagonal approximation (30) of the Hessian.
+    """Newton's method with a block-diagonal approximation of the Hessian, equation (30) of the paper.
 
-    rtol : each linear system is solved to this relative residual by conjugate gradients.
-    cg_iter : the largest number of products per system; each takes one pass over the data.
+    Each step solves a linear system by conjugate gradients.
+
+    rtol : the largest allowed residual of a system, as a fraction of the gradient.
+    cg_iter : the largest number of products with the approximation per system; each takes one pass over the data.
 
     Examples
     --------
@@ -140,16 +150,18 @@ class BlockJacobi(Solver):
         return descend(self, start, progress, curvature=False, wolfe=0.1)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return the Newton direction for the block-diagonal Hessian, and the number of passes that it took."""
+        """Return the Newton direction for the block-diagonal approximation of the Hessian, and the number of passes."""
         return solve_cg(lambda v: objective.block_product(at, v), at.gradient, None, self.rtol, self.cg_iter)
 
 
 @dataclass(frozen=True)
 class Subspace(Solver):
-    """The paper's subspace descent: each step is a Newton step for the parameters of one term.
+    """Subspace descent: each step is a Newton step for the parameters of one term of the score.
 
-    rtol : each linear system is solved to this relative residual by conjugate gradients.
-    cg_iter : the largest number of Hessian products per system.
+    Each step solves a linear system by conjugate gradients.
+
+    rtol : the largest allowed residual of a system, as a fraction of the gradient.
+    cg_iter : the largest number of products with the Hessian per system.
 
     Examples
     --------
@@ -170,9 +182,10 @@ class Subspace(Solver):
         return descend(self, start, progress, curvature=True, wolfe=0.5)
 
     def direction(self, objective: Objective, at: Evaluation) -> tuple[Floats, float]:
-        """Return a Newton direction that changes only the term with the largest bound, and the number of passes.
+        """Return a Newton direction that changes only the parameters of one term, and the number of passes.
 
-        The bound says by how much changing a term can lower the objective.
+        There is an upper bound on how much a change of each term can lower the objective. The term with the largest
+        bound is changed.
         """
         bounds = objective.layout.squared_dual_norms(at.gradient)
         part = objective.layout.slices[max(bounds, key=lambda name: bounds[name])]

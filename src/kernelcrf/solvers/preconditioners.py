@@ -1,17 +1,19 @@
-"""Preconditioners: approximations M of the Hessian, made from the blocks (30) of the paper.
+"""Preconditioners: approximations M of the Hessian, computed from the blocks in equation (30) of the paper.
 
-A term has features F with one row per clique, sample weights omega and regularisation lam. With the probability p_l of
-label l at each clique, the block for the weights of label l is F' diag(omega p_l (1 - p_l)) F + lam I. There are three
-approximations of these blocks:
+A term of the score has features F with one row per clique, sample weights omega and regularisation lam. Let p_l be the
+probabilities of label l, one per clique. The weights of label l have the block F' diag(omega p_l (1 - p_l)) F + lam I.
+There are three forms of M:
 
     per label    the blocks themselves, for few features: L n^2 N operations for L labels, n features, N cliques
     kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for all points
     diagonal     the diagonals of the blocks, for many features or sparse features
 
-For terms without inputs, M contains the sum of omega p_l (1 - p_l) over cliques. If the marginals of steps are not
-known, M contains a constant for them: the number of tokens divided by the number of weights.
+For terms without inputs, M is diagonal, with the sum of omega p_l (1 - p_l) over cliques plus lam. The probabilities of
+transitions in sequences are not stored, so M has a constant for them: the weighted number of tokens divided by the
+number of weights, plus lam.
 
-With M = E E', conjugate gradients use M^-1. A change of variables theta = E^-T phi makes M the identity.
+Conjugate gradients use M^-1. With a factor E of M = E E', the change of variables theta = E^-T phi turns M into the
+identity.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ KRONECKER_UP_TO = 4000
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """A positive definite matrix M = E E'.
+    """A positive definite matrix M = E E' with a factor E, given by functions of a vector v.
 
-    forward : computes E^-1 v.
-    back : computes E^-T v, with the transposed inverse.
+    forward : a function that returns E^-1 v.
+    back : a function that returns E^-T v, the product of the transposed inverse and v.
     log_determinant : the logarithm of the determinant of M.
     """
 
@@ -49,12 +51,12 @@ class Preconditioner:
     log_determinant: float
 
     def inverse(self, v: Floats) -> Floats:
-        """Return M^-1 v."""
+        """Return M^-1 v, where M is the matrix of this preconditioner."""
         return self.back(self.forward(v))
 
 
 def _join(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
-    """Return the block-diagonal preconditioner whose blocks belong to the given slices of theta."""
+    """Return a block-diagonal preconditioner; each block applies to one slice of the parameters."""
     return Preconditioner(
         lambda v: np.concatenate([M.forward(v[part]) for part, M in parts]),
         lambda v: np.concatenate([M.back(v[part]) for part, M in parts]),
@@ -63,13 +65,16 @@ def _join(parts: list[tuple[slice, Preconditioner]]) -> Preconditioner:
 
 
 def _diagonal(d: Floats) -> Preconditioner:
-    """Return the preconditioner M = diag(d)."""
+    """Return the preconditioner whose matrix is diag(d)."""
     root = np.sqrt(d)
     return Preconditioner(lambda v: v / root, lambda v: v / root, float(np.log(d).sum()))
 
 
 def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
-    """Return the preconditioner with one block Q diag(scale[:, r]) Q' for each column r of `scale`."""
+    """Return the block-diagonal preconditioner with one block Q diag(s) Q' for each column s of `scale`.
+
+    Q is an orthogonal matrix.
+    """
     root = np.sqrt(scale)
     return Preconditioner(
         lambda v: np.asarray((Q.T @ v.reshape(scale.shape)) / root).ravel(),
@@ -79,7 +84,10 @@ def _kronecker(Q: Floats, scale: Floats) -> Preconditioner:
 
 
 def _per_label(factors: list[Floats]) -> Preconditioner:
-    """Return the block-diagonal preconditioner with one block E E' per label; `factors` are the matrices E."""
+    """Return the block-diagonal preconditioner with one block E E' per label.
+
+    factors : the lower triangular matrices E, one per label.
+    """
 
     def solve(trans: Literal["N", "T"], v: Floats) -> Floats:
         V = v.reshape(-1, len(factors))
@@ -92,9 +100,9 @@ def _per_label(factors: list[Floats]) -> Preconditioner:
 
 @dataclass(frozen=True, eq=False)
 class Preconditioning:
-    """Creates preconditioners at any point, and keeps what is the same at all points.
+    """Computes a preconditioner for any parameters, and stores the results that do not depend on the parameters.
 
-    spectra : for each term that uses the kronecker form, the eigenvalues and eigenvectors of F' diag(omega) F, with the
+    spectra : for some terms with many dense features, the eigenvalues and eigenvectors of F' diag(omega) F, with the
         features F and the sample weights omega.
     """
 
@@ -103,7 +111,7 @@ class Preconditioning:
 
     @classmethod
     def of(cls, objective: Objective) -> Preconditioning:
-        """Compute the eigenvalues and eigenvectors that all points share, for terms that use the kronecker form."""
+        """Prepare preconditioners for an objective: compute eigenvalues that do not depend on the parameters."""
         spectra = {}
         known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
         for term in objective.layout.terms:
@@ -116,7 +124,10 @@ class Preconditioning:
         return cls(objective, spectra)
 
     def at(self, at: Evaluation, share: float = 1.0) -> Preconditioner:
-        """Return the preconditioner at an evaluated point; the variances p (1 - p) are multiplied by `share`."""
+        """Return the preconditioner for the evaluated point `at`.
+
+        share : a factor of the variances p (1 - p) of labels with probability p.
+        """
         layout = self.objective.layout
         return _join([(layout.slices[term.name], self._of_term(term, at, share)) for term in layout.terms])
 
@@ -142,9 +153,10 @@ class Preconditioning:
 
 
 def _over_weights(term: Term, of_labels: Floats) -> Floats:
-    """Convert an array with one column per label to one column per weight.
+    """Convert an array with one column per label to an array with one column per weight of a feature.
 
-    If the label kernel is not the identity, all columns get the mean over labels times the norm of the label kernel.
+    If the label kernel is the identity, both are the same. Otherwise, all columns of the result are the mean over
+    labels, times the norm of the label kernel.
     """
     if term.k_y.is_identity:
         return of_labels
@@ -152,9 +164,9 @@ def _over_weights(term: Term, of_labels: Floats) -> Floats:
 
 
 def has_single_nodes(objective: Objective) -> bool:
-    """Return whether every sample is a single token, scored by exactly one term of tokens.
+    """Return whether every sample is a single token, and a single term scores the labels of tokens.
 
-    The term must have dense features and label_kernel="delta".
+    This term must have dense features and label_kernel="delta".
     """
     nodes = [term for term in objective.layout.terms if term.cliques == TOKENS]
     for partition in objective.partitions:
@@ -166,8 +178,9 @@ def has_single_nodes(objective: Objective) -> bool:
 def node_covariances(objective: Objective, at: Evaluation) -> tuple[str, Floats] | None:
     """Return the Hessian of the loss for samples that are single tokens, or None if `has_single_nodes` is False.
 
-    The result is the name of the term, and one block F' diag(omega p_l ([l = k] - p_k)) F for each pair of labels l, k.
-    F are the features, omega the sample weights, and p_l the probabilities of label l.
+    The result is the name of the term that scores tokens, and an array with one matrix for each pair of labels l, k.
+    The matrix is F' diag(omega p_l ([l = k] - p_k)) F, with the features F, the sample weights omega, and the
+    probabilities p_l of label l.
     """
     if not has_single_nodes(objective):
         return None
@@ -194,9 +207,9 @@ def _mass(objective: Objective, term: Term) -> float:
 
 
 def _sum_partitions(objective: Objective, at: Evaluation | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the sum of function(*arguments, partition, state) over all partitions.
+    """Return the sum of function(*arguments, partition, state) over all partitions of the data.
 
-    The state of each partition comes from the evaluated point `at`. It is None if `at` is None.
+    The state has the results of inference of this partition at the evaluated point `at`. It is None if `at` is None.
     """
     bound = partial(function, *arguments)
     return objective.sum(lambda k: objective.partitions[k].total(bound, None if at is None else at.parts[k]))
@@ -215,15 +228,21 @@ def _pair_gram(term: Term, row: int, column: int, partition: ChainPartition, loc
 
 
 def _spread_gram(term: Term, label: int, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return F' diag(omega p (1 - p)) F for the features F, sample weights omega and probabilities p of one label."""
+    """Return F' diag(omega p (1 - p)) F for one label, with the features F of a term.
+
+    omega are the sample weights, and p the probabilities of the label, one per clique.
+    """
     return partition.features[term.name].gram(partition.spread(term, local)[:, label])
 
 
 def _spread_squares(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return the diagonal of the matrix that `_spread_gram` computes for each label, one column per label."""
+    """Return the diagonals of the matrices that `_spread_gram` returns, one column per label."""
     return partition.features[term.name].squares_transposed_times(partition.spread(term, local))
 
 
 def _spread(term: Term, partition: RowPartition, local: PartitionState) -> Floats:
-    """Return the sum of p (1 - p) over cliques, times the sample weights, for the probabilities p of each label."""
+    """Return, for each label, the sum of omega p (1 - p) over all cliques of a term.
+
+    omega is the weight of the sample, and p the probability of the label.
+    """
     return np.asarray(partition.spread(term, local).sum(axis=0, dtype=np.float64))
