@@ -282,7 +282,9 @@ def subtle(X, Y):
 
 @pytest.mark.parametrize("scale", [1e155, 1e200])
 def test_a_diagonal_that_overflows_is_named(scale):
-    with pytest.raises(ValueError, match=r"k\(x, x\) = inf for distinct input 0: expected a finite number. Scale"):
+    with pytest.raises(
+        ValueError, match=r"k\(x, x\) = inf for the distinct input with index 0: expected a finite number. Scale"
+    ):
         choose_basis(KERNELS["poly"], scale * inputs(20), 5, "random", random_state=0)
 
 

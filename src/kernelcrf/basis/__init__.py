@@ -1,1 +1,5 @@
-"""Features that approximate a kernel: find the distinct inputs, choose landmarks, and compute whitened features."""
+"""Compute features whose inner products approximate a kernel.
+
+The steps are: find the distinct inputs, choose some points as landmarks (inducing points), and compute one feature per
+landmark for each input.
+"""

@@ -1,16 +1,17 @@
-"""Rules that choose means of inputs as landmarks, not inputs themselves (Zhang, Tsang and Kwok 2008).
+"""Rules that choose cluster centres (means of inputs) as landmarks, as in Zhang, Tsang and Kwok (2008).
 
-For a smooth kernel, the error of the approximation by landmarks b is bounded by the quantisation error
-`sum_x min_b |x - b|^2`. Lloyd's iteration reduces this error: it moves each centre to the mean of the nearest inputs.
+Landmarks are the points from which the kernel is approximated. For a smooth kernel, the error of the approximation is
+bounded by the quantisation error `sum_x min_b |x - b|^2`, where x are the inputs and b the landmarks. Lloyd's iteration
+(k-means) reduces this error: each step moves every centre to the mean of the inputs that are nearest to this centre.
 
     kmeans     the centres of scikit-learn's MiniBatchKMeans
     lloyd      most landmarks come from a few steps of Lloyd's iteration, the others are random pivots
 
-Random pivots are inputs drawn one after the other, each with a probability proportional to the part of k(x, x) that the
-landmarks drawn before do not explain. The iteration starts from random pivots, because its start matters more than its
-number of steps: from inputs drawn uniformly, it misses small clusters. Only a sample of the inputs is used for the
-iteration. The size of the sample grows with the number of landmarks, not with the number of inputs. The random pivots
-at the end are drawn from all inputs, so that they find what the sample missed.
+Random pivots are inputs that are drawn one after the other. The probability of an input x is proportional to its
+residual, the part of k(x, x) that the landmarks chosen so far do not explain. Lloyd's iteration starts from random
+pivots, because the starting points matter more than the number of steps. If it started from inputs drawn uniformly, it
+would miss small clusters. The iteration uses a sample of the inputs, whose size is proportional to the number of
+landmarks. The last landmarks are random pivots from all inputs, which cover regions that the sample missed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LLOYD = {"steps": either(whole(least=0)), "share": either(real(least=0, most=1))
 class KMeans(Rule):
     """A rule that chooses the centres of scikit-learn's MiniBatchKMeans as landmarks.
 
-    rows : the number of inputs per centre in a batch of MiniBatchKMeans.
+    rows : the size of a batch of MiniBatchKMeans, divided by the number of centres.
     """
 
     rows: int = 4
@@ -64,12 +65,12 @@ class KMeans(Rule):
 class Lloyd(Rule):
     """A rule that finds most landmarks by Lloyd's iteration, and draws the others as random pivots.
 
-    Landmarks that exist already stay fixed, and inputs that are nearest to such a landmark do not move any centre.
+    Landmarks that exist already do not move. Inputs that are nearest to such a landmark do not move any centre.
 
     steps : the number of steps of the iteration.
-    share : the fraction of the landmarks that the iteration finds.
-    rows : the number of inputs per landmark that a step uses.
-    start_rows : the number of inputs per landmark from which random pivots are drawn as the first centres.
+    share : the fraction of the landmarks that the iteration finds; the others are random pivots.
+    rows : the number of inputs that each step uses, divided by the number of centres.
+    start_rows : the number of inputs from which the first centres are drawn, divided by the number of centres.
     """
 
     steps: int = 3
@@ -97,7 +98,10 @@ class Lloyd(Rule):
 
 
 def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
-    """Return `count` landmarks that random pivoting adds to the basis if only the inputs in `sample` exist."""
+    """Draw `count` inputs as random pivots, but only from the inputs with the indices `sample`.
+
+    The basis `growth` does not change. Fewer inputs are returned if they explain the whole sample.
+    """
     start = growth.basis_for(sample) if growth.n else None
     pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)
     drive(Random(), pivots, rng)
@@ -112,7 +116,10 @@ def _has_squares(X: Array) -> bool:
 
 
 def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> Array:
-    """Move each centre to the mean of the rows that are nearer to it than to any other centre or fixed point."""
+    """Return new centres: the means of the rows of X that are nearest to each centre.
+
+    Rows that are nearest to a row of `fixed` do not move any centre. A centre without rows stays where it is.
+    """
     all_centres = np.vstack([centres, fixed])
     half = 0.5 * np.einsum("ij,ij->i", all_centres, all_centres)
 
@@ -132,7 +139,7 @@ def _lloyd_step(X: Array, centres: Array, fixed: Array, engine: LocalEngine) -> 
 def _check_points(growth: Growth, name: str) -> None:
     if is_sparse(growth.landmarks):
         raise TypeError(
-            f"X is sparse, but pivots={name!r} computes means of inputs: pass pivots='random', or dense X (X.toarray())"
+            f"X is sparse, but pivots={name!r} computes means of inputs: pass pivots='random', or the dense X.toarray()"
         )
     if not growth.kernel.is_vectorial:
         raise TypeError(

@@ -1,4 +1,6 @@
-"""Choose landmarks by a rule, until there are enough or their features approximate the kernel well (section 5.3).
+"""Choose landmarks (inducing points) by a rule, such as k-means or random pivots (section 5.3 of the paper).
+
+A rule stops when there are enough landmarks, or when their features approximate the kernel well.
 
 The default rule is `lloyd` for dense inputs and a kernel that is smooth at x = x' (rbf, poly, cosine), and `random`
 otherwise; docs/basis.md has the measurements.
@@ -32,9 +34,9 @@ PIVOTS = either(one_of("auto", *RULES), has_methods("grow", text="a rule such as
 
 @validated(rule=PIVOTS)
 def find_rule(rule: str | Rule, kernel: InputKernel, sparse: bool) -> Rule:
-    """Return the rule called `rule` with its default settings, or `rule` itself if it is an object.
+    """Return the rule with the name `rule`, with default settings; if `rule` is not a string, return it unchanged.
 
-    "auto" chooses the rule by the kernel and by whether the inputs are sparse.
+    The name "auto" means Lloyd's iteration for dense inputs and smooth kernels, and random pivots otherwise.
     """
     if not isinstance(rule, str):
         return rule
@@ -61,10 +63,12 @@ def choose_basis(
 ) -> Basis:
     """Choose at most `n_components` landmarks for the distinct inputs X, one input per row.
 
-    With rule="exact", `n_components` may be None: all inputs become landmarks. With any rule, the choice ends early if
-    the features F of all inputs approximate the kernel matrix K well, `tr(K - F F') <= tol tr K`. Because of rounding,
-    `tol` is at least 1e-12 (1e-5 in float32). `start` is an earlier basis for the same inputs and kernel. Its landmarks
-    and features are kept, and its landmarks count towards `n_components`.
+    n_components : the largest number of landmarks; None, only with rule="exact", makes all inputs landmarks.
+    tol : fewer landmarks are chosen if the features F of all inputs already approximate the kernel matrix K well, that
+        is, if `tr(K - F F') <= tol tr K`. Because of rounding, values below 1e-12 (1e-5 in float32) count as 1e-12
+        (1e-5).
+    start : an earlier basis for the same inputs and kernel, or None. Its landmarks and features are kept, and its
+        landmarks count towards `n_components`.
     """
     X = as_inputs(X)
     rule = find_rule(rule, kernel, is_sparse(X))
@@ -72,7 +76,7 @@ def choose_basis(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
     if start is not None and len(start.F) != X.shape[0]:
         raise ValueError(
-            f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the inputs of this basis"
+            f"start is a basis for {len(start.F)} inputs, but X has {X.shape[0]} rows: pass the same X as for start"
         )
     growth = LocalGrowth(kernel, X, capacity, tol, engine, start)
     drive(rule, growth, rng)
@@ -80,7 +84,7 @@ def choose_basis(
 
 
 def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | None) -> int:
-    """Return the largest number of landmarks that may be chosen from U inputs; raise if this is impossible."""
+    """Return the largest allowed number of landmarks for U inputs; raise if `n_components` does not suit the rule."""
     if n_components is None:
         if not isinstance(rule, AllInputs):
             raise ValueError(
@@ -90,10 +94,10 @@ def capacity_for(n_components: int | None, U: int, rule: Rule, start: Basis | No
     if isinstance(rule, AllInputs) and n_components < U:
         raise ValueError(
             f"n_components={n_components!r}, but pivots='exact' makes all {U} distinct inputs landmarks: pass "
-            "n_components=None, or other pivots"
+            "n_components=None, or choose another rule, such as pivots='lloyd'"
         )
     if start is not None and n_components < start.n:
         raise ValueError(
-            f"n_components={n_components!r}, but start has {start.n} landmarks already: expected at least {start.n}"
+            f"n_components={n_components!r}, but start has {start.n} landmarks already: pass n_components >= {start.n}"
         )
     return min(n_components, U) if start is None else max(min(n_components, U), start.n)

@@ -1,12 +1,12 @@
-"""Find the distinct inputs among all tokens, so that each input is computed only once (Lemma 6).
+"""Find the distinct inputs among all tokens, so that features are computed only once for equal inputs.
 
-This loses nothing: in a kernel expansion `sum_i alpha_i k(x_i, .)`, the coefficients alpha_i of equal inputs x_i can be
-added up (equation 11). `distinct` finds the distinct rows of a matrix, in the order of their first appearance, and an
-index that maps each row to its distinct row.
+The model stays the same (Lemma 6 and equation 11 of the paper): in a kernel expansion `sum_i alpha_i k(x_i, .)`, the
+coefficients alpha_i of equal inputs x_i can be added up. `distinct` finds the distinct rows of a matrix, in the order
+of their first appearance, and an index that maps each row to its distinct row.
 
-The search is one pass over the rows with a hash table, and compares the rows of every match. Its time is proportional
-to the number of stored entries, and it takes 8 to 40 bytes per row beside the inputs. 0.0 and -0.0 are equal, and so
-are CSR rows that differ only in the order of entries or in stored zeros.
+The search is one pass over the rows with a hash table; rows with equal hashes are compared. Its time is proportional to
+the number of stored entries, and its memory is 8 to 40 bytes per row. 0.0 and -0.0 are equal. CSR rows that differ only
+in the order of their entries, or in stored zeros, are equal as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Distinct:
 
     inputs : the distinct inputs, one per row.
     index : for each token, the row of its input in `inputs`.
-    first : for each distinct input, the first token that has it.
+    first : for each distinct input, the index of the first token with this input.
     """
 
     inputs: Inputs
@@ -43,7 +43,7 @@ class Distinct:
         return len(self.index)
 
     def expand(self, rows: Array) -> Array:
-        """Return one row per token, given one row per distinct input.
+        """Convert one row per distinct input to one row per token, by repeating rows.
 
         If all inputs are distinct, return `rows` itself.
         """
@@ -51,7 +51,7 @@ class Distinct:
         return rows if self.U == self.N else rows[self.index]
 
     def sum(self, rows: Array) -> Array:
-        """Return one row per distinct input, the sum of the rows of its tokens, given one row per token.
+        """Convert one row per token to one row per distinct input, by adding up the rows of equal inputs.
 
         If all inputs are distinct, return `rows` itself.
         """
@@ -64,7 +64,7 @@ class Distinct:
 
 
 def distinct(X: Inputs) -> Distinct:
-    """Find the distinct rows of X, a dense or CSR matrix; if all rows are distinct, they are not copied."""
+    """Find the distinct rows of a dense or CSR matrix X; if all rows are distinct, they are not copied."""
     X = _check_finite(X)
     if is_sparse(X):
         X = _make_canonical(X)
@@ -130,10 +130,10 @@ def _slot(h: np.uint64, mask: np.uint64) -> np.uint64:
 
 @compiled
 def _match(values: Array, bits: Array, columns: Array, offsets: Array) -> tuple[Places, Places]:
-    """Number the distinct rows; return the number of each row, and the first row that has each number.
+    """Return the index of the distinct row of each row, and the index of the first row of each distinct row.
 
     Row t has the entries offsets[t] to offsets[t + 1] - 1 of `values` and `columns`; `columns` is empty if the matrix
-    is dense. `bits` are the bits of `values` as integers, from which hashes are computed.
+    is dense. `bits` are the bits of `values` as integers; hashes are computed from `bits`.
     """
     N, has_columns = len(offsets) - 1, len(columns) > 0
     size, U = 1, 0

@@ -1,7 +1,7 @@
-"""Sparse rows with entries in any order, in which a column may occur more than once.
+"""Define `Entries`, a sparse matrix whose entries need no order, and in which a column may occur twice in a row.
 
-The product with a matrix W needs no order: row t of the product is the sum of `value * W[column]` over the entries of
-row t. For a single sentence, sorting and checking a CSR matrix would take longer than this product.
+The product with a matrix W does not depend on the order: row t of the product is the sum of `value * W[column]` over
+the entries of row t. For a single sentence, sorting and checking a CSR matrix would take longer than this product.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Sparse rows with entries in any order.
+    """A sparse matrix, stored by rows, with the entries of each row in any order.
 
     columns, values : the column (int32) and the value (float64) of each entry; entries in column -1 are ignored.
     offsets : row t has the entries `offsets[t]:offsets[t+1]` (int64).
+    d : the number of columns of the matrix.
     """
 
     columns: Labels
@@ -37,7 +38,7 @@ class Entries:
         return len(self.offsets) - 1, self.d
 
     def times(self, W: Array, engine: LocalEngine = LocalEngine()) -> Floats:  # noqa: B008  -- a frozen value
-        """Return the matrix product of these rows and the matrix W."""
+        """Return the product of this sparse matrix and the dense matrix W."""
         N = self.shape[0]
         out = np.zeros((N, W.shape[1]))
 
@@ -52,7 +53,7 @@ class Entries:
         return out
 
     def to_csr(self) -> sp.csr_array:
-        """Return the rows as a CSR matrix, with sorted entries and without duplicates."""
+        """Return the rows as a CSR matrix with sorted columns; entries in the same place are added up."""
         columns, values, offsets, known = self.columns, self.values, self.offsets, self.columns >= 0
         if not known.all():
             columns, values, offsets = columns[known], values[known], np.append(0, np.cumsum(known))[offsets]

@@ -1,33 +1,34 @@
-"""The incomplete Cholesky factor F of the kernel matrix K of the inputs x, given landmarks B (section 5.3).
+"""Approximate the kernel matrix K of all inputs by an incomplete Cholesky factor F (section 5.3 of the paper).
 
-The factor is `F = K_xB R^-T` with `K_BB = R R'`, so that `K ~ F F'`. It has one row per input, the features of the
-input, and one column per landmark. The residual of an input is `d_x = k(x, x) - |F_x|^2`. New landmarks A do not change
-the columns that F has already:
+F has one row per input x, called the features of x, and one column per landmark. With the landmarks B and the Cholesky
+factor R of their kernel matrix, `K_BB = R R'`, it is `F = K_xB R^-T`, so that `K ~ F F'`. The residual of an input x is
+`d_x = k(x, x) - |F_x|^2`, where F_x is row x of F. New landmarks A add columns to F, and do not change its old columns:
 
-    H = K_AA - F_A F_A' = L L'                    the residual Gram matrix of the new landmarks
+    H = K_AA - F_A F_A' = L L'                    the part of K_AA that F does not explain; L is its Cholesky factor
     R <- [[R, 0], [F_A, L]]
-    F <- [F, (K_xA - F F_A') L^-T]                computed in panels of columns
+    F <- [F, F_new],  F_new = (K_xA - F F_A') L^-T
     d <- d - rowsum(F_new^2)
 
-L comes from LAPACK's pivoted Cholesky. It drops landmarks that depend on others up to rounding, because their residual
-is below `FLOOR` times the largest `k(x, x)`. If the kernel is a function of the user and has residuals that are
-negative by more than rounding, it is not positive semi-definite, and an error is raised. No jitter is added to the
-diagonal, so that `F_B = R` and `F_B F' = K_Bx` hold.
+LAPACK's pivoted Cholesky factorisation computes L. It drops a landmark if its residual is below `FLOOR` times the
+largest `k(x, x)`, because the landmark then depends linearly on others, up to rounding. No jitter is added to the
+diagonal, so that `F_B = R` and `F_B F' = K_Bx` hold. A kernel that the user defined may fail to be positive
+semi-definite. If its residuals are negative by more than rounding errors, an error is raised.
 
-`K - F F'` is a Schur complement and has no negative eigenvalue, so norms under F are never below the kernel norms. To
-ensure this, everything is computed in float64. By rounding, `|F_x|^2` may exceed `k(x, x)`. The first column that makes
-the excess larger than `EXCESS` times the largest `k(x, x)` is dropped, with all columns after it. For float32 inputs, F
-is stored in float32, that is, with an error D of size `|D| <= u |F|`, u = 2^-24. Then for every t > 0
+In exact arithmetic, `K - F F'` has no negative eigenvalue, so that norms computed from F are never below the norms of
+the kernel. To keep this property, everything is computed in float64. Because of rounding, `|F_x|^2` may still exceed
+`k(x, x)`. The first column that makes the excess larger than `EXCESS` times the largest `k(x, x)` is dropped, with all
+columns after it. For float32 inputs, F is stored in float32. The stored matrix is F + D with a rounding error D of size
+`|D| <= u |F|`, u = 2^-24. Then for every t > 0
 
     (F + D) (F + D)' <= (1 + t) F F' + (1 + 1/t) u^2 tr(K) I.
 
-While a float32 basis grows, new columns are computed from stored columns, whose rounding errors are amplified. This is
-exact enough to choose landmarks. When all landmarks are chosen, all columns are computed again.
+While landmarks are added to a float32 basis, new columns are computed from stored columns, which amplifies their
+rounding errors. This is accurate enough to choose landmarks. When all landmarks are chosen, all columns are recomputed.
 
-Rows are processed in blocks of `ROWS` rows, each by one thread, and sums over blocks are added in order, so that
-results do not depend on `n_jobs`. For U inputs of d columns and n landmarks, the memory beside the inputs, F and R is
-40 U bytes, and `ROWS (2 d + WIDE PANEL) + n d` numbers of float64 per thread (`ROWS n` more for CSR inputs and for
-float32).
+Rows are processed in blocks of `ROWS` rows, each by one thread. Sums over blocks are added in a fixed order, so that
+results do not depend on `n_jobs`. U inputs with d columns and n landmarks need the following memory, apart from the
+inputs, F and R: 40 U bytes in total, and `ROWS (2 d + WIDE PANEL) + n d` numbers in float64 per thread. CSR inputs and
+float32 inputs need `ROWS n` more numbers per thread. `WIDE` and `PANEL` are constants of the module `panels`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ROWS = 2048
 FLOOR = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
 EXCESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-6}
 INDEFINITE = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-2}
-"""How negative residuals of a user's kernel may be, relative to the largest k(x, x), for each input precision."""
+"""How negative the residuals of a user-defined kernel may be, relative to the largest k(x, x), for each dtype."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def stack(parts: list[Inputs]) -> Inputs:
 def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
     """Return a lower triangular L and indices `order` such that `H[order][:, order] = L L'`.
 
-    The factorisation stops when the largest residual on the diagonal is at most `least`: `order` lacks these rows.
+    The factorisation stops when no residual on the diagonal is above `least`. The other rows of H are not in `order`.
     """
     if not np.diagonal(H).max(initial=0.0) > least:
         return np.zeros((0, 0), H.dtype), np.zeros(0, np.intp)
@@ -103,7 +104,7 @@ def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
 
 
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
-    """Return the error for a kernel that is not positive semi-definite; `proof` is a text that shows it."""
+    """Return the error for a kernel that is not positive semi-definite; `proof` is the evidence for the message."""
     return ValueError(
         f"{kernel.described} is not positive semi-definite: {proof}. Expected a kernel whose Gram matrices have "
         "no negative eigenvalues; to make one from a Euclidean distance, use exp(-gamma * distance**2)"
@@ -115,11 +116,14 @@ def check_diagonal(kernel: InputKernel, diagonal: Floats) -> None:
     wrong = np.flatnonzero(~np.isfinite(diagonal))
     if len(wrong):
         raise ValueError(
-            f"{kernel.described} returned k(x, x) = {diagonal[wrong[0]]} for distinct input {wrong[0]}: expected a "
-            "finite number. Scale the inputs, for example with sklearn.preprocessing.StandardScaler"
+            f"{kernel.described} returned k(x, x) = {diagonal[wrong[0]]} for the distinct input with index "
+            f"{wrong[0]}: expected a finite number. Scale the inputs, for example with "
+            "sklearn.preprocessing.StandardScaler"
         )
     if diagonal.min(initial=0.0) < 0:
-        raise not_a_kernel(kernel, f"k(x, x) = {diagonal.min():.3g} for distinct input {int(diagonal.argmin())}")
+        raise not_a_kernel(
+            kernel, f"k(x, x) = {diagonal.min():.3g} for the distinct input with index {int(diagonal.argmin())}"
+        )
 
 
 def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
@@ -130,9 +134,10 @@ def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
 
 
 def left_over(H: Array, L: Array, order: Places) -> Array:
-    """Return -|E|, where E is what the factor L leaves of H in the rows and columns that are not in `order`.
+    """Return -|E| entry by entry, where E is the Schur complement of the block `order` of H, which is L L'.
 
-    If H is positive semi-definite, E is zero up to rounding.
+    E has the rows and columns of H that are not in `order`. If H is positive semi-definite and L comes from
+    `pivoted_cholesky`, E is zero up to rounding.
     """
     others = np.setdiff1d(np.arange(len(H)), order)
     if not len(others) or not len(order):

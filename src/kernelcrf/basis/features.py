@@ -1,8 +1,8 @@
-"""Maps from inputs to features, whose inner products approximate a kernel.
+"""Define maps from inputs to features; inner products of features approximate a kernel k.
 
-With landmarks B and the factor `K_BB = R R'` of their kernel matrix, the features of an input x are
+With landmarks B and the Cholesky factor R of their kernel matrix, `K_BB = R R'`, the features of an input x are
 `F(x) = k(x, B) R^-T`. The norm of a function in the span of the landmarks is then the Euclidean norm of its weights
-(Corollary 8). For the linear kernel, the features are the inputs themselves.
+(Corollary 8 of the paper). For the linear kernel, the features are the inputs themselves.
 
 Features of training inputs and of new inputs are computed in the same way. The docstring of `factor` says how much
 memory this needs.
@@ -31,7 +31,7 @@ CSR_PARTS = "data", "indices", "indptr"
 
 @dataclass(frozen=True)
 class PrimalMap:
-    """The feature map of the linear kernel, which returns its inputs; they have n columns."""
+    """The feature map of the linear kernel, which returns inputs of n columns unchanged."""
 
     n: int
 
@@ -40,13 +40,17 @@ class PrimalMap:
         return check_columns(X, self.n)
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the map as a dict for JSON, which `from_arrays` reads, and an empty dict: there are no arrays."""
+        """Return a dict for JSON, and an empty dict because there are no arrays; `from_arrays` reads both."""
         return {"map": "primal", "n": self.n}, {}
 
 
 @dataclass(frozen=True, eq=False)
 class WhitenedMap:
-    """The feature map `k(x, B) R^-T`, where B are the `landmarks`, and K_BB = R R' with a lower triangular R."""
+    """The feature map `k(x, B) R^-T`, where B are the landmarks.
+
+    landmarks : the landmarks, one per row.
+    R : the Cholesky factor of the kernel matrix of the landmarks, K_BB = R R', a lower triangular matrix.
+    """
 
     kernel: InputKernel
     landmarks: Inputs
@@ -72,7 +76,7 @@ class WhitenedMap:
         return F
 
     def to_arrays(self) -> tuple[Config, dict[str, Array]]:
-        """Return the map as a dict for JSON and a dict of named arrays; `from_arrays` reads both."""
+        """Return a dict for JSON and a dict of named arrays; `from_arrays` makes the map again from both."""
         config = {"map": "whitened", "kernel": self.kernel.to_config(), "sparse": is_sparse(self.landmarks)}
         if not is_sparse(self.landmarks):
             return config, {"landmarks": self.landmarks, "R": self.R}
@@ -85,7 +89,7 @@ FeatureMap: TypeAlias = PrimalMap | WhitenedMap
 
 
 def from_arrays(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> FeatureMap:
-    """Return the feature map from the values and arrays that its method `to_arrays` returned."""
+    """Return the feature map whose method `to_arrays` returned these two dicts."""
     if config["map"] == "primal":
         return PrimalMap(config["n"])
     if config["map"] != "whitened" or type(config["sparse"]) is not bool:
@@ -128,7 +132,8 @@ def make_features(
 ) -> Features:
     """Choose landmarks and return the features of the distinct inputs X; for the linear kernel, these are X itself.
 
-    Arguments after X are those of `choose_basis`. To add landmarks to earlier features, pass `start=features.basis`.
+    The arguments after X have the same meaning as in `choose_basis`. To add landmarks to earlier features, pass
+    `start=features.basis`.
     """
     X = as_inputs(X)
     if kernel.is_linear:
@@ -146,7 +151,11 @@ def features_of(
     engine: LocalEngine,
     start: Basis | None = None,
 ) -> Features:
-    """Return features of the distinct inputs X with `n_components` landmarks, or with all inputs if there are fewer."""
+    """Return features of the distinct inputs X, with one feature per landmark.
+
+    If `n_components` is None or not below the number of inputs, every input is a landmark. Otherwise, or if there is
+    an earlier basis `start`, the rule chooses the landmarks. Raise ValueError if k(x, x) = 0 for all inputs x.
+    """
     if start is None and (n_components is None or n_components >= X.shape[0]):
         n_components, rule = None, "exact"
     features = make_features(kernel, X, n_components, rule, random_state=random_state, engine=engine, start=start)
@@ -156,10 +165,10 @@ def features_of(
 
 
 def zero_kernel(kernel: InputKernel) -> ValueError:
-    """Return the error for a kernel that is zero at all inputs."""
+    """Return the error to raise if k(x, x) = 0 for all inputs x."""
     return ValueError(
         f"{kernel.described} has k(x, x) = 0 for every input x, so that nothing can be learned: expected inputs that "
-        "are not all zero. Pass other inputs, or another kernel"
+        "are not all zero. Pass other inputs, or choose another kernel"
     )
 
 

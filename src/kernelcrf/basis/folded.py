@@ -1,15 +1,15 @@
-"""Compute scores of any inputs directly from kernel values, without the features of the inputs.
+"""Compute the scores of inputs directly from kernel values, without computing features.
 
-With features `F(x) = k(x, B) R^-T` for landmarks B, the scores of weights W are
+The features of an input x are `F(x) = k(x, B) R^-T`, where B are the landmarks and R is the Cholesky factor of their
+kernel matrix. With weights W, one row per landmark, the scores of x are
 
     F(x) W = k(x, B) A,      where A = R^-T W is computed once.
 
-So no triangular system is solved per input, and a block of kernel values is multiplied by A while it is in the cache. A
-is computed in float64 and stored in the precision of the landmarks. If landmarks are close under the kernel, A is
-large, and terms of the sum cancel: the error of a score is at most about `eps |k(x, B)| |A|`, which the rounding of the
-kernel values alone can cause. For float32 inputs, eps is the precision of float32, whereas `WhitenedMap.transform`
-computes features in float64. Then predicted scores are less exact than scores in training, but within this bound
-(`tests/basis/test_folded.py`).
+No triangular system is solved per input, and a block of kernel values is multiplied by A while it is in the cache. A is
+computed in float64 and stored in the precision of the landmarks. If some landmarks are close to each other, A is large,
+and terms of the sum cancel. The error of a score is then up to about `eps |k(x, B)| |A|`, where eps is the precision of
+the inputs. Rounding the kernel values alone can cause such an error. In training, features are computed in float64. If
+the inputs are float32, predicted scores are therefore less accurate than scores in training.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAST_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class PrimalWeights:
-    """Weights W of the linear kernel, by which inputs are multiplied."""
+    """The weights W of a model with the linear kernel, which has the scores X W for inputs X."""
 
     W: Array
 
@@ -61,7 +61,7 @@ class PrimalWeights:
 
 @dataclass(frozen=True, eq=False)
 class DualWeights:
-    """Weights A, one row per landmark, by which the kernel values of an input and all landmarks are multiplied."""
+    """The weights A of a model with the scores k(X, B) A for inputs X, where B are the landmarks."""
 
     kernel: InputKernel
     landmarks: Inputs
@@ -104,9 +104,9 @@ def check_scores(s: Array) -> Array:
 
 
 def fold(features: FeatureMap, W: Array) -> Weights:
-    """Convert weights W of features to weights of kernel values.
+    """Convert the weights W of features to weights A of kernel values, which give the same scores.
 
-    For the linear kernel, the features are the inputs, and W does not change.
+    For the linear kernel, the features are the inputs, and the weights do not change.
     """
     if isinstance(features, PrimalMap):
         return PrimalWeights(np.ascontiguousarray(W))

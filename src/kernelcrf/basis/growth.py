@@ -1,9 +1,9 @@
-"""`Growth`, a basis to which rules add landmarks, and `Rule`, the protocol of these rules.
+"""Define `Growth`, a basis to which landmarks can be added, and `Rule`, the protocol of rules that choose landmarks.
 
-The module `factor` explains the formulas. The subclass `LocalGrowth` has the inputs in this process, and
-`DistributedGrowth` in `kernelcrf.distributed` has them on the workers of a cluster. Every rule works with both classes.
-On a cluster, `inputs`, `residuals` and `residual_gram` fetch rows from workers, so a rule should request few rows at a
-time.
+The module `factor` explains the formulas. `Growth` has two subclasses, and every rule works with both: `LocalGrowth`
+for inputs in the memory of this process, and `DistributedGrowth` in `kernelcrf.distributed` for inputs on the workers
+of a cluster. On a cluster, the methods `inputs`, `residuals` and `residual_gram` fetch rows from workers. A rule should
+therefore request few rows at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kernelcrf.kernels.inputs import InputKernel
 
 
 class Rows(ABC):
-    """Distinct inputs x with their features F_x for the landmarks so far, and their residuals `k(x, x) - |F_x|^2`."""
+    """The distinct inputs x, their features F_x for the landmarks so far, and their residuals `k(x, x) - |F_x|^2`."""
 
     @property
     @abstractmethod
@@ -37,25 +37,25 @@ class Rows(ABC):
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
-        """Return the inputs with the given indices, or all inputs, one per row."""
+        """Return the inputs with the given indices, one per row; return all inputs if `indices` is None."""
 
     @abstractmethod
     def residuals(self, indices: Places | None = None) -> Floats:
-        """Return the residuals of the inputs with the given indices, or of all inputs."""
+        """Return the residuals of the inputs with the given indices; return all residuals if `indices` is None."""
 
     @abstractmethod
     def draw(self, shares: Floats) -> Places:
-        """Return, for each share, the first input at which the cumulative sum of residuals exceeds share * total.
+        """Return one index of an input for each number in `shares`; the numbers are at least 0 and below 1.
 
-        The total is the sum of all residuals. If shares are uniform in [0, 1), inputs are drawn with probabilities
-        proportional to their residuals.
+        If these numbers are random and uniform, each input is drawn with a probability proportional to its residual:
+        the result is the first input at which the cumulative sum of residuals exceeds share * (sum of all residuals).
         """
 
     @abstractmethod
     def largest(self, count: int) -> tuple[Places, float]:
-        """Return the indices of the `count` largest residuals, and the largest of all other residuals.
+        """Return the indices of the inputs with the `count` largest residuals, and the largest residual of the others.
 
-        Among equal residuals, those of the first inputs are chosen.
+        If residuals are equal, inputs with smaller indices come first.
         """
 
     @abstractmethod
@@ -68,20 +68,21 @@ class Rows(ABC):
 
     @abstractmethod
     def extend(self, panels: Panels) -> Floats:
-        """Compute the features of all inputs for new landmarks, and subtract their squares from the residuals.
+        """Compute one new feature of each input per new landmark, and subtract the squared features from the residuals.
 
         Return, for each new feature, the sum of its squares over all inputs.
         """
 
     @abstractmethod
     def refine(self, panels: Panels, kept: int) -> None:
-        """Recompute the residuals and all features except the first `kept`, from the chosen landmarks."""
+        """Recompute all features except the first `kept` for the chosen landmarks, and recompute the residuals."""
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual with n features, and how many features can be trusted.
+        """Return the smallest residual k(x, x) - |F_x|^2 from the first n features, and how many features are accurate.
 
-        Features can be trusted as long as they make no residual less than -excess; the first `kept` always can.
+        Without rounding errors, no residual would be negative. The first j features count as accurate if no residual
+        from them is below -excess. The first `kept` features always count as accurate.
         """
 
     @abstractmethod
@@ -93,8 +94,8 @@ class Growth(Rows):
     """A basis for distinct inputs, to which landmarks are added.
 
     kernel : the kernel of the inputs.
-    engine : the threads of this process, for computations of the rule itself.
-    capacity, n : the largest number of landmarks, and the current number.
+    engine : runs functions in the threads of this process; rules may use it.
+    capacity, n : the largest allowed number of landmarks, and the current number.
     least : residuals up to this value count as zero.
     """
 
@@ -132,7 +133,7 @@ class Growth(Rows):
 
     @property
     def finished(self) -> bool:
-        """Return whether there are `capacity` landmarks, or the sum of the residuals is small enough."""
+        """Return whether there are `capacity` landmarks, or the sum of the residuals is small enough for `tol`."""
         return self.n >= self.capacity or self.remaining <= self._enough
 
     @property
@@ -158,13 +159,13 @@ class Growth(Rows):
         return Basis(self.landmarks, R, self.features(indices, self.n), self.residuals(indices), None, self.trace)
 
     def residual_gram(self, indices: Places) -> Array:
-        """Return K_AA - F_A F_A', where A are the inputs with the given indices and F_A their features."""
+        """Return K_AA - F_A F_A', with the kernel matrix K_AA and the features F_A of the inputs with these indices."""
         X_A, F_A = in_double(self.inputs(indices)), in_double(self.features(indices, self.n))
         with single_threaded_blas():
             return np.asarray(self.kernel.gram(X_A) - F_A @ F_A.T)
 
     def append_inputs(self, indices: Places) -> int:
-        """Append inputs as landmarks; return the number of new landmarks.
+        """Append the inputs with the given indices as landmarks; return the number of new landmarks.
 
         Inputs that depend linearly (in feature space) on the landmarks or on each other are left out.
         """
@@ -206,7 +207,7 @@ class Growth(Rows):
         return F
 
     def _drop_unsound(self) -> None:
-        """Drop the last landmarks if rounding has made residuals negative; raise if the kernel itself is the cause."""
+        """Drop the last landmarks if they make residuals negative; raise if the kernel itself makes them negative."""
         least, sound = self.sound_columns(self.n, self._kept, EXCESS[self.dtype] * self.largest_diagonal)
         if not self.kernel.is_definite:
             self._check_definite(np.array([least]))
@@ -254,12 +255,12 @@ class Growth(Rows):
     def _check_definite(self, residuals: Array) -> None:
         least = float(residuals.min(initial=0.0))
         if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
-            raise factor.not_a_kernel(self.kernel, f"k(x, x) minus its part in the landmarks' span is {least:.3g}")
+            raise factor.not_a_kernel(self.kernel, f"k(x, x) minus its part in the span of landmarks is {least:.3g}")
 
 
 class Rule(Protocol):
-    """An object that chooses landmarks; pass it to an estimator as `pivots`."""
+    """An object that chooses landmarks; pass it to an estimator as the parameter `pivots`."""
 
     def grow(self, growth: Growth, rng: np.random.Generator) -> Iterator[int]:
-        """Append landmarks to `growth` in batches; after each batch, yield the number of new landmarks."""
+        """Append landmarks to the basis `growth` in batches, and yield the number of new landmarks after each batch."""
         ...

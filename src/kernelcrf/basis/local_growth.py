@@ -1,4 +1,4 @@
-"""A basis to which landmarks are added, for inputs that are in the memory of this process."""
+"""Define `LocalGrowth`, a basis to which landmarks can be added, for inputs in the memory of this process."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class LocalGrowth(InputRows, Growth):
         self._accurate_from = self.remaining
 
     def release(self) -> tuple[Array, Floats]:
-        """Return the features and the residuals of all inputs, and free the memory of features that were not needed."""
+        """Return the features and the residuals of all inputs, and free the memory of unused columns."""
         if self.n < self.capacity:
             flat = self.F.reshape(-1)
             for rows in row_blocks(len(self.F)):
@@ -124,7 +124,7 @@ class LocalGrowth(InputRows, Growth):
 
 
 def passed(cumulated: Floats, levels: Floats) -> Places:
-    """Return, for each level, the index of the first cumulative sum above it, or the last index if there is none."""
+    """Return, for each level, the index of the first cumulative sum above this level, or the last index if none is."""
     return np.asarray(np.minimum(np.searchsorted(cumulated, levels, side="right"), len(cumulated) - 1))
 
 

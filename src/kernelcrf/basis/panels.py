@@ -1,8 +1,9 @@
-"""Compute the features `F = K_xB R^-T` of any inputs x for landmarks B, one panel of columns after another.
+"""Compute the features `F = K_xB R^-T` of any inputs x, where B are the landmarks and `K_BB = R R'`.
 
-Everything is computed in float64, also for float32 inputs: dividing by pivots amplifies the rounding errors of earlier
-columns, so that with float32 `|F_x|^2` would exceed `k(x, x)`. If F is stored in float32, each number is rounded once,
-at the end.
+The columns of F are computed in panels of `PANEL` columns, because matrix products are faster than single columns.
+Everything is computed in float64, also for float32 inputs. Rounding errors of earlier columns grow when later columns
+are divided by pivots: with float32, `|F_x|^2` would exceed `k(x, x)`. If F is stored in float32, each number is rounded
+once, at the end.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ WIDE = 4
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Computes the features of any inputs for some landmarks, given their features for all earlier landmarks.
+    """Computes new columns of the features of any inputs, one per new landmark, from the columns of earlier landmarks.
 
-    atoms : the landmarks, in float64.
-    R : the lower triangular factor of the kernel matrix of all landmarks, earlier ones included.
+    atoms : the new landmarks, in float64.
+    R : the lower triangular Cholesky factor of the kernel matrix of all landmarks, both earlier and new.
     start : the number of earlier landmarks.
-    inverses : the inverses of the diagonal panels of R.
+    inverses : the inverses of the diagonal blocks of R, each with at most PANEL rows.
     """
 
     kernel: InputKernel
@@ -37,9 +38,9 @@ class Panels:
 
     @classmethod
     def of(cls, kernel: InputKernel, atoms: Inputs, R: Array, start: int) -> Panels:
-        """Return panels for the landmarks `atoms`, which come after `start` earlier landmarks.
+        """Return an object that computes features for new landmarks `atoms`, which follow `start` earlier landmarks.
 
-        R : the factor of the kernel matrix of all landmarks, also of the earlier ones.
+        R : the lower triangular Cholesky factor of the kernel matrix of all landmarks, both earlier and new.
         """
         edges, R = range(start, len(R), PANEL), R.astype(np.float64, copy=False)
         inverses = tuple(_inverse(R[s : s + PANEL, s : s + PANEL]) for s in edges)

@@ -1,22 +1,23 @@
-"""Rules that choose inputs as landmarks (section 5.3).
+"""Rules that choose some of the inputs as landmarks (section 5.3 of the paper).
 
-The residual of an input x is `k(x, x) - |F_x|^2`, where F_x are its features for the landmarks so far.
+The residual of an input x is `k(x, x) - |F_x|^2`, where F_x are the features of x for the landmarks so far.
 
     exact      every distinct input
-    greedy     the rule of the paper: always the input with the largest residual
+    greedy     always the input with the largest residual, as in the paper
     random     inputs drawn with probabilities proportional to their residuals (randomly pivoted Cholesky)
     uniform    inputs drawn with equal probability
-    gradient   the inputs with the largest scores; callers pass the bounds of Corollary 10 as scores
+    gradient   the inputs with the largest scores; the caller passes one score per input
 
-A rule is a generator that appends landmarks to a basis in batches. The basis drops landmarks that depend on others, and
-`drive` stops the rule when there are enough.
+Each rule appends landmarks to a basis in batches. The basis leaves out landmarks that depend linearly on others. The
+function `drive` stops a rule when there are enough landmarks.
 
-`greedy` works on blocks of candidates, and chooses the same landmarks as if it chose one at a time. Residuals never
-increase, so the largest residual in a block is the largest of all, as long as no residual outside the block was larger.
+`greedy` looks at a block of candidates at a time, and chooses the same landmarks as if it looked at all inputs each
+time. The block has the inputs with the largest residuals. Residuals never increase, so the largest residual in the
+block is the largest of all, as long as it is not below the largest residual that was outside the block at first.
 
-`random` works on blocks of candidates, and draws from the same distribution as if it drew one at a time. Candidate j is
-drawn with probability proportional to its residual u_j, and then accepted with probability `h_j / u_j`, where h_j is
-its residual after the candidates accepted before j are landmarks too.
+`random` draws a block of candidates at a time, and has the same distribution as if it drew one input at a time.
+Candidate j is drawn with a probability proportional to its residual u_j, and accepted with probability `h_j / u_j`.
+Here h_j is the residual of candidate j when the candidates that were accepted before j are landmarks as well.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SCORES = either(
 
 
 class Elimination:
-    """Cholesky elimination of a small Gram matrix H, one input at a time; `left` has the residual of each input."""
+    """Cholesky factorisation of a small Gram matrix H, one input at a time; `left` has the residual of each input."""
 
     def __init__(self, H: Array) -> None:
         self._H = H.astype(np.float64)
@@ -48,7 +49,7 @@ class Elimination:
         self.left = np.diagonal(self._H).copy()
 
     def take(self, j: int) -> None:
-        """Eliminate input j, and subtract from all residuals what the input explains."""
+        """Make input j the next pivot of the factorisation, and update the residuals of all inputs."""
         k = self._taken
         column = self._H[:, j] - self._columns[:, :k] @ self._columns[j, :k]
         column /= np.sqrt(self.left[j])
@@ -59,7 +60,7 @@ class Elimination:
 
 
 def drive(rule: Rule, growth: Growth, rng: np.random.Generator) -> None:
-    """Run a rule until there are enough landmarks, the rule ends, or `EMPTY_ROUNDS` batches in a row add nothing."""
+    """Run a rule until the basis is finished, the rule ends, or `EMPTY_ROUNDS` batches in a row add no landmark."""
     batches, empty = rule.grow(growth, rng), 0
     while not growth.finished and empty < EMPTY_ROUNDS:
         appended = next(batches, None)
@@ -151,7 +152,7 @@ class Uniform(Rule):
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Rule):
-    """A rule that takes the inputs with the largest scores; among equal scores, it takes the first inputs.
+    """A rule that takes the inputs with the largest scores; if scores are equal, the first of these inputs.
 
     scores : one number per distinct input.
     """
@@ -172,7 +173,7 @@ class Gradient(Rule):
 
 
 def _append_in_order(growth: Growth, candidates: Places) -> Iterator[int]:
-    """Append candidates until there are enough landmarks; a candidate that depends on others is skipped."""
+    """Append candidates in their order; candidates that depend linearly on earlier landmarks are left out."""
     position = 0
     while position < len(candidates):
         missing = growth.capacity - growth.n
