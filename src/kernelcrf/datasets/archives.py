@@ -38,7 +38,7 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     of the 6,877 words are distinct. The usual score is the percentage of wrong letters, averaged over the ten splits.
 
     protocol : "small" trains on one fold and tests on the other nine, as Taskar et al. (2003) and most papers on
-        kernels do; "large" trains on nine folds and tests on one. `splits` has one split for each of the ten folds.
+        kernels do; "large" trains on nine folds and tests on one. The field `splits` has one split per fold.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
@@ -58,13 +58,15 @@ def load_letters(protocol: Literal["small", "large"] = "small", *, folder: Folde
     shapes = {name: array.shape for name, array in arrays.items()}
     if shapes.pop("pixels_packed") != (n_letters, 16) or set(shapes.values()) != {(n_letters,)}:
         raise ValueError(
-            f"{path}: expected label, word_id and fold with one entry per letter, and pixels_packed with 16 per letter"
+            f"the arrays in {path} have different lengths: expected one entry per letter in label, word_id and fold, "
+            "and 16 entries per letter in pixels_packed. Use the original file"
         )
     words, fold = arrays["word_id"].astype(np.int64), arrays["fold"].astype(np.int64)
     new = np.diff(words, prepend=words[:1] - 1)
     if (new < 0).any() or (np.diff(fold, prepend=-1)[new == 0] != 0).any() or (arrays["label"] >= 26).any():
         raise ValueError(
-            f"{path}: expected a word_id that never decreases, one fold for all letters of a word, and labels below 26"
+            f"the arrays in {path} are inconsistent: expected a word_id that never decreases, the same fold for all "
+            "letters of a word, and labels from 0 to 25. Use the original file"
         )
     starts = np.flatnonzero(new)
     pixels = np.unpackbits(arrays["pixels_packed"].astype(np.uint8), axis=1).astype(np.float64)
@@ -83,14 +85,15 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     """Load a text task of the GPstruct paper (Bratieres et al., 2015), with the authors' features and five splits.
 
     X has one CSR array of 0 and 1 per sequence, with one row per token. y has tags, or the numbers 0 and 1 for
-    segmentation. The usual score is the percentage of wrong tokens, averaged over the five splits.
+    segmentation. The usual score is the percentage of wrong tokens, averaged over the five splits. The field `extras`
+    of the result has the `word`, the part of speech `pos` and the original `tag` of each token. For japanesene it also
+    has `characters`, the kinds of characters in the word. It is empty for segmentation.
 
-    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities). The authors' list of
-        tags lacks the tags of 19 tokens of chunking and 3 of japanesene; these tokens get the first tag of the list,
-        as in the authors' program.
+    In chunking, the tags of 19 tokens are not in the authors' list of tags; in japanesene, the tags of 3 tokens. These
+    tokens get the first tag of the list, as in the authors' program.
+
+    task : "basenp" (noun phrases), "chunking", "segmentation" or "japanesene" (named entities).
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `word`, `pos` and the original `tag` of each token; for japanesene also `characters`, the kinds of
-        characters in the word; empty for segmentation.
 
     Examples
     --------
@@ -106,11 +109,15 @@ def load_gpstruct(task: Task, *, folder: Folder = None) -> LabelledSequences:
     n_tags = len(TAGS.get(task, (0, 1)))
     if lengths.sum() != len(label) or len(arrays["indptr"]) != len(label) + 1:
         raise ValueError(
-            f"{path}: the array label has {len(label)} entries: expected lengths with this sum, and one more entry in "
-            "indptr"
+            f"{path}: label has {len(label)} entries, lengths has the sum {lengths.sum()}, and indptr has "
+            f"{len(arrays['indptr'])} entries: expected lengths with the sum {len(label)}, and one more entry in "
+            "indptr than in label"
         )
     if label.min() < -1 or label.max() >= n_tags:
-        raise ValueError(f"{path}: expected labels from 0 to {n_tags - 1}, or -1 for unknown tags")
+        raise ValueError(
+            f"{path}: label has values from {label.min()} to {label.max()}: expected values from 0 to {n_tags - 1}, or "
+            "-1 for unknown tags"
+        )
     label = np.maximum(label, 0)
     ends = np.cumsum(lengths)
     starts, binary = ends - lengths, (np.ones(len(arrays["indices"])), arrays["indices"], arrays["indptr"])
@@ -181,7 +188,9 @@ def load_multilabel(name: Literal["scene", "yeast", "emotions"], *, folder: Fold
                 f"{len(features)} columns (feature_names) in X_{part} and {len(labels)} (label_names) in Y_{part}"
             )
         if not np.isin(Y, (0, 1)).all():
-            raise ValueError(f"{path}: Y_{part} has other values than 0 and 1: expected only 0 and 1")
+            raise ValueError(
+                f"{path}: Y_{part} has other values than 0 and 1: expected 1 for labels of the row, else 0"
+            )
         data |= {f"X_{part}": X.astype(np.float64), f"Y_{part}": Y.astype(np.int64)}
     about = SOURCES[name].about(f"Set {name!r}.")
     return MultilabelData(**data, label_names=labels, feature_names=features, **about)
@@ -194,7 +203,7 @@ def _permutations(path: Path, splits: Places, n_train: int, n_sequences: int) ->
             "columns of splits"
         )
     if splits.min() < 0 or splits.max() >= n_sequences or any(len(set(row)) < len(row) for row in splits.tolist()):
-        raise ValueError(f"{path}: expected distinct indices from 0 to {n_sequences - 1} in each row of splits")
+        raise ValueError(f"{path}: a row of splits is wrong: expected distinct indices from 0 to {n_sequences - 1}")
     return tuple((row[:n_train], row[n_train:]) for row in splits)
 
 
@@ -203,5 +212,8 @@ def _raw(task: Task, folder: Folder, starts: Places, n_tokens: int) -> dict[str,
     names = ("word", "characters", "pos", "tag") if task == "japanesene" else ("word", "pos", "tag")
     columns, found = read_sentences(path, "\t", len(names))
     if len(columns[0]) != n_tokens or not np.array_equal(found, starts):
-        raise ValueError(f"{path}: expected the same {len(starts)} sentences and {n_tokens} tokens as in {task}.npz")
+        raise ValueError(
+            f"{path} has {len(found)} sentences and {len(columns[0])} tokens: expected the same {len(starts)} "
+            f"sentences and {n_tokens} tokens as in {task}.npz, in sentences of the same lengths"
+        )
     return {name: cut(np.array(cells, np.str_), starts) for name, cells in zip(names, columns, strict=True)}

@@ -1,7 +1,7 @@
 """Define `LabelledSequences`, which all loaders of labelled sequences return.
 
-It is a frozen dataclass and not scikit-learn's Bunch: all data sets have the same fields, which are checked once, and
-a type checker finds misspelt names.
+The class is a frozen dataclass instead of scikit-learn's Bunch. All data sets have the same fields, their lengths are
+checked once, and a type checker finds misspelt names.
 """
 
 from __future__ import annotations
@@ -65,13 +65,15 @@ class LabelledSequences:
         for name, arrays in [("y", self.y), ("eval_mask", self.eval_mask), *self.extras.items()]:
             if arrays is not None and [len(array) for array in arrays] != lengths:
                 raise ValueError(
-                    f"{name} and X differ in the number or the lengths of their sequences: expected the same"
+                    f"{name} and X differ in the number or the lengths of their sequences: expected one entry of "
+                    f"{name} per token of X"
                 )
         for name in ("ids", "groups", "folds"):
             array = getattr(self, name)
             if array is not None and array.shape != (len(lengths),):
                 raise ValueError(
-                    f"{name} has shape {array.shape}, but X has {len(lengths)} sequences: expected one entry for each"
+                    f"{name} has shape {array.shape}, but X has {len(lengths)} sequences: expected one entry per "
+                    "sequence"
                 )
 
     def __repr__(self) -> str:
@@ -83,7 +85,7 @@ class LabelledSequences:
         return np.fromiter(map(len, self.y), np.int64, len(self.y))
 
     def take(self, indices: npt.ArrayLike) -> LabelledSequences:
-        """Return a data set with the sequences that indices or a boolean mask select, and with `splits` set to None."""
+        """Return a data set with the selected sequences; `indices` may be a boolean mask. `splits` becomes None."""
         rows = np.arange(len(self.y))[np.asarray(indices)]
         changed: dict[str, Any] = {"splits": None}
         for name in ("X", "y", "eval_mask", "ids", "groups", "folds"):

@@ -1,4 +1,4 @@
-"""Find and read the files of public data sets, which `sources.toml` describes; errors name the file."""
+"""Find and read the files of public data sets; `sources.toml` describes these files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLE = "KERNELCRF_DATA"
 
 @dataclass(frozen=True)
 class Source:
-    """A public data set: the folder of its files, their content (`layout`), and where to obtain them (`origin`)."""
+    """A public data set: its folder, the files in this folder (`layout`), and where to obtain the files (`origin`)."""
 
     folder: str
     layout: str
@@ -38,9 +38,9 @@ class Source:
         return {"description": description, "licence": self.licence, "citation": self.citation}
 
     def path(self, folder: Folder, name: str) -> Path:
-        """Return the path of a file of the data set in `folder`, or in KERNELCRF_DATA if `folder` is None.
+        """Return the path of the file `name` of this data set, below `folder` or, if it is None, below KERNELCRF_DATA.
 
-        If `name` ends in .gz and the file does not exist, look for the unpacked file instead. If there is no such file,
+        If `name` ends in .gz and the file does not exist, look for the unpacked file instead. If neither exists,
         raise FileNotFoundError.
         """
         root = folder if folder is not None else os.environ.get(VARIABLE) or None
@@ -95,7 +95,7 @@ def read_sentences(path: Path, separator: str, width: int) -> tuple[list[list[st
 
 
 def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int) -> list[list[str]]:
-    """Split lines into `width` columns; the keys of `lines` are line numbers, for error messages."""
+    """Split lines into `width` columns of cells; the keys of `lines` are line numbers, which error messages show."""
     if not lines:
         raise ValueError(f"{path} has no rows: expected at least one")
     # One list per line would take several times as long, because the garbage collector visits each list.
@@ -109,7 +109,7 @@ def split_lines(path: Path, lines: Mapping[int, str], separator: str, width: int
 
 
 def read_numbers(path: Path, name: str, cells: Sequence[str], dtype: npt.DTypeLike = np.float64) -> Array:
-    """Convert a column of strings to numbers or dates; errors name the file and the column."""
+    """Convert a column of strings to numbers or dates; error messages show the file `path` and the column `name`."""
     try:
         return np.array(cells, dtype=np.str_).astype(dtype)
     except ValueError as error:

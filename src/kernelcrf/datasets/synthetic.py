@@ -1,8 +1,9 @@
 """Draw random sequences from a known distribution, so that the best possible predictions are known.
 
 Labels are a Markov chain. The first label y_1 is uniform, and p(y_t = j | y_{t-1} = i) = transitions[i, j]. Given the
-labels, the inputs x_t are independent. The inputs of label j are normal around a centre c_j; if `nonlinear`, half of
-them are normal around -c_j instead, so that all labels have the mean 0 and no linear function of x separates them:
+labels, the inputs x_t are independent. The inputs of label j are normal around a centre c_j. If `nonlinear`, half of
+these inputs are normal around -c_j instead, so that the mean is 0 for all labels and no linear function of x separates
+the labels:
 
     p(x | y = j) = N(x; c_j, noise^2 I)                                      if linear,
     p(x | y = j) = (N(x; c_j, noise^2 I) + N(x; -c_j, noise^2 I)) / 2        if nonlinear.
@@ -74,8 +75,11 @@ def make_sequences(
 ) -> SequenceData:
     """Draw random sequences of labels and inputs; by default, no linear function of the inputs separates the labels.
 
+    n_sequences : the number of sequences.
     mean_length : the mean number of tokens per sequence; a length is 1 plus a Poisson variable.
-    noise : the standard deviation of inputs around the centre of their label, which is at most 1 from the origin.
+    n_classes, n_features : the number of labels, and the number of features per token.
+    noise : the standard deviation of the inputs around the centre of their label. With two or more features, the
+        centres have the distance 1 from the origin.
     stickiness : the probability that a label is equal to the previous label; the remaining probability is divided among
         the other labels at random.
     nonlinear : whether each label has two opposite centres instead of one.
@@ -115,7 +119,7 @@ def make_sequences(
 
 
 def _centres(n_classes: int, n_features: int, nonlinear: bool) -> Floats:
-    """Return one centre per class, as the rows of an array."""
+    """Return the centres of the inputs, one row per class and one column per feature."""
     centres = np.zeros((n_classes, n_features))
     if n_features == 1:
         low = 1 / n_classes if nonlinear else -1.0
@@ -142,7 +146,7 @@ def _markov(chains: Chains, transitions: Floats, rng: np.random.RandomState) -> 
 
 
 def _log_densities(X: Floats, centres: Floats, noise: float, nonlinear: bool) -> Floats:
-    """Return the log density of each input (row) given each label (column), up to a term that depends on the row."""
+    """Return the log density of each input (row) given each label (column), up to a constant per row."""
     inner = X @ centres.T / noise**2
     norms = (centres**2).sum(axis=1) / (2 * noise**2)
     return np.asarray((np.logaddexp(inner, -inner) if nonlinear else inner) - norms)

@@ -21,15 +21,18 @@ ACTIVITIES = np.array(["sit on bed", "sit on chair", "lying", "ambulating"])
 def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
     """Load CB513, a benchmark of 511 protein chains for the prediction of secondary structure.
 
-    X has one dict per residue with its letter as `residue`. y is H, E or C, or with n_classes=8 one of DSSP's letters
-    H, G, I, E, B, C, S and T. The data are whole chains, but only some domains count in the benchmark: score the
-    residues whose `eval_mask` is true. To compare with NetSurfP, `extras["ordered"]` must be true as well. There is no
+    X has one dict per residue, with the letter of the residue as `residue`. The sequences are whole chains, but the
+    benchmark scores only some parts (domains) of each chain: score the residues whose `eval_mask` is true. There is no
     official training set. Cross-validation must not split `groups`, since two sequences of a group may come from the
     same chain and have the same labels.
 
+    The field `extras` of the result has the labels with 3 and with 8 classes, `dssp3` and `dssp8`, and `ordered`, which
+    is true if the position of the residue is known (otherwise its label is C). To compare with published scores of
+    NetSurfP, score only residues for which both `eval_mask` and `ordered` are true.
+
+    n_classes : 3 for the labels H (helix), E (strand) and C (coil), or 8 for the letters H, G, I, E, B, C, S and T of
+        the program DSSP.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `ordered` is true if the position of the residue is known (otherwise its label is C); `dssp3` and `dssp8`
-        are the labels with 3 and with 8 classes.
 
     Examples
     --------
@@ -44,9 +47,10 @@ def load_cb513(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> Labell
 def load_ts115(*, n_classes: Literal[3, 8] = 3, folder: Folder = None) -> LabelledSequences:
     """Load TS115, a benchmark of 115 protein chains that are newer than CB513, to test models trained on CB513.
 
-    The fields have the same meaning as for `load_cb513`. All residues count in the benchmark, and no two chains are in
-    the same group.
+    The fields of the result have the same meaning as for `load_cb513`. All residues count in the benchmark, and no two
+    chains are in the same group.
 
+    n_classes : 3 or 8, as in `load_cb513`.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
     Examples
@@ -78,7 +82,8 @@ def _load_dssp(name: str, n_classes: int, folder: Folder) -> LabelledSequences:
 def load_qian_sejnowski(subset: Literal["train", "test"] = "train", *, folder: Folder = None) -> LabelledSequences:
     """Load the protein chains of Qian and Sejnowski (1988), who predicted 64.3 % of the test labels correctly.
 
-    X has one dict per residue with its letter as `residue`; y is "h" (helix), "e" (sheet) or "_" (coil).
+    X has one dict per residue, with the letter of the residue as `residue`. y is "h" (helix), "e" (sheet) or "_"
+    (coil).
 
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
 
@@ -107,11 +112,10 @@ def load_occupancy(
 
     X has the columns Temperature, Humidity, Light, CO2 and HumidityRatio, not scaled; y is 1 if the office is occupied,
     else 0. Each subset is a series without gaps. The usual score is accuracy. The task is easy with the column Light,
-    and hard without it.
+    and hard without this column. The field `extras["date"]` of the result has the time of each row.
 
     by_day : whether to split the series at midnight into one sequence per day; `ids` are then the dates.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `date`, the time of each row.
 
     Examples
     --------
@@ -141,12 +145,12 @@ def load_occupancy(
 
 
 def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
-    """Load activities of older people, who wear a sensor without battery; radio antennas read it at irregular times.
+    """Load activities of older people who wear a sensor without battery, which antennas read at irregular times.
 
     X has the columns time (in seconds since the start of the trial), acc_frontal, acc_vertical and acc_lateral (in g),
     antenna (the number of the antenna), rssi, phase and frequency. y is "sit on bed", "sit on chair", "lying" or
-    "ambulating"; some activities are rare. `ids` are the names of trials, which end in M or F, the sex of the person.
-    `groups` are the rooms: S1 has 60 trials and 4 antennas, S2 has 27 trials and 3 antennas.
+    "ambulating"; some activities are rare. `ids` are the names of trials; their last letter, M or F, is the sex of the
+    person. `groups` are the rooms: S1 has 60 trials and 4 antennas, S2 has 27 trials and 3 antennas.
 
     There is no official split: train on one room and test on the other, or split by trial, although training and test
     data may then include the same person.
@@ -169,7 +173,9 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
         if codes.min() < 1 or codes.max() > len(ACTIVITIES):
             raise ValueError(f"{path}, column label: expected 1 to 4, got {np.unique(codes)}")
         if len(set(names[starts])) < len(starts):
-            raise ValueError(f"{path}, column trial: expected the readings of each trial in consecutive rows")
+            raise ValueError(
+                f"{path}, column trial: the rows of a trial are separated: expected each trial in consecutive rows"
+            )
         values = [read_numbers(path, name, cells) for name, cells in zip(READINGS, columns, strict=True)]
         X += cut(np.column_stack(values), starts)
         y += cut(ACTIVITIES[codes - 1], starts)
@@ -181,7 +187,7 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
 
 
 def _run_starts(keys: Array) -> Array:
-    """Return the index of the first key and of each key that differs from the key before it."""
+    """Return the indices at which a run of equal keys starts, including index 0."""
     return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
 
 

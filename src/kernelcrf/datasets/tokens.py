@@ -1,7 +1,7 @@
 """Load annotated text from files with one token per line and columns separated by a tab or a blank.
 
 An empty line ends a sentence; in the Helsinki Prosody Corpus, a line `<file> name` begins a sentence instead. Only
-newlines end a line, since text from social media contains other characters that Unicode regards as line ends.
+newlines end a line, although Unicode has other line ends, because text from social media contains them by chance.
 """
 
 from __future__ import annotations
@@ -99,12 +99,14 @@ def load_prosody(
     or -1 for tokens without a label, mostly punctuation. The usual score is the accuracy on labelled tokens, for which
     `eval_mask` is true. `groups` are speakers, and `ids` are the names of the utterances.
 
+    The field `extras` of the result has `boundary`, the strength of the boundary after the word, from 0 to 2, or -1 if
+    missing. In the final release, `extras` also has the real numbers `prominence_value` and `boundary_value`, which are
+    NaN if missing.
+
     n_classes : 3, or 2 to merge the labels 1 and 2.
-    release : "final" has the subsets dev and test, and published scores refer to it. "early" also has train_100, with
-        an older annotation: with n_classes=3, a quarter of its labels differ from the final ones.
+    release : "final" is the release of published scores, with the subsets dev and test. "early" also has the subset
+        train_100. Its annotation is older: with n_classes=3, a quarter of the labels differ from the final release.
     folder : the folder with all data sets; None means the environment variable KERNELCRF_DATA.
-    extras : `boundary` is the strength of the boundary after the word, from 0 to 2, or -1 if missing. The final release
-        also has the real numbers `prominence_value` and `boundary_value`, which are NaN if missing.
 
     Examples
     --------
@@ -144,7 +146,7 @@ def load_prosody(
 
 
 def _load_tagged(source: str, subset: str, folder: Folder, names: tuple[str, ...], separator: str) -> LabelledSequences:
-    """Load a file whose columns are the inputs, called `names`, and the label in the last column."""
+    """Load a file with one token per line; the columns are the inputs, called `names`, and then the label."""
     path = SOURCES[source].path(folder, f"{subset}.txt.gz")
     (*inputs, labels), starts = read_sentences(path, separator, len(names) + 1)
     y = cut(np.array(labels, dtype=np.str_), starts)
