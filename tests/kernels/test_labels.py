@@ -118,7 +118,7 @@ def test_wrong_label_kernels_are_named(matrix, message):
 def test_wrong_fields_are_named():
     with pytest.raises(ValueError, match="kind='identity': expected 'delta'"):
         LabelKernel("identity", 3)
-    with pytest.raises(ValueError, match="expected a matrix only with kind='matrix'"):
+    with pytest.raises(ValueError, match="pass a matrix if and only if kind='matrix'"):
         LabelKernel("delta", 2, np.eye(2))
     with pytest.raises(ValueError, match="L=0: expected an integer >= 1"):
         LabelKernel("delta", 0)

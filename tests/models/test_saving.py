@@ -209,7 +209,7 @@ def test_a_posterior_is_read_with_the_factor_that_it_was_found_with(data, tmp_pa
         return config
 
     rewritten(tmp_path / "model", change_config=turned)
-    with pytest.raises(ModelFileError, match="is not a factor A of the label kernel"):
+    with pytest.raises(ModelFileError, match="is not a factor of the label kernel"):
         kernelcrf.load(tmp_path / "model")
 
 

@@ -1,1 +1,4 @@
-"""Kernels of inputs and kernels of labels. The kernel of a clique is their product (equation 10)."""
+"""Kernels of inputs, and kernels of labels.
+
+The score of an input with a label is a function in the space of the product of both kernels (equation 10 of the paper).
+"""

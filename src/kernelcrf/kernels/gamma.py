@@ -1,7 +1,7 @@
 """Make kernels from the arguments of estimators, and convert gamma="scale" and gamma="auto" to numbers.
 
-The numbers are those of sklearn.svm.SVC. With inputs of d columns, "auto" is 1 / d, and "scale" is 1 / (d v), where v
-is the variance of all entries of the inputs, zeros of sparse inputs included. If v is 0, "scale" is 1.
+The numbers are the same as in sklearn.svm.SVC. With inputs of d columns, "auto" is 1 / d, and "scale" is 1 / (d v),
+where v is the variance of all entries of the inputs, including the zeros of sparse inputs. If v is 0, "scale" is 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KERNEL_OR_AUTO = Parameter((one_of(AUTO), *KERNEL.constraints), KERNEL.advice)
 
 
 def resolve_kernel(kernel: UserData, sparse: bool) -> UserData:
-    """Return "linear" for sparse and "rbf" for dense inputs if kernel="auto"; return any other kernel unchanged."""
+    """Replace kernel="auto" by "linear" for sparse and by "rbf" for dense inputs; return other kernels unchanged."""
     if isinstance(kernel, str) and kernel == AUTO:
         return "linear" if sparse else "rbf"
     return kernel
@@ -36,10 +36,11 @@ def make_kernel(
     coef0: float,
     argument: str = "kernel",
 ) -> InputKernel:
-    """Return the kernel for inputs of `n_features` columns.
+    """Make a kernel for inputs of `n_features` columns, from the parameters of an estimator.
 
-    by_scale : returns the value of gamma="scale"; it is called only if this value is needed.
-    argument : the name of the estimator's parameter, for error messages.
+    by_scale : a function that returns the value of gamma="scale"; it is called only if this value is needed.
+    kernel, gamma, degree, coef0 : the parameters of the estimator, such as kernel="rbf" and gamma="scale".
+    argument : the name of the parameter `kernel` of the estimator, which error messages show.
     """
     if not isinstance(kernel, str):
         return InputKernel(kernel, argument=argument)
@@ -53,7 +54,7 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None, names: Sequence[str
     """Return the value of gamma="scale" for the inputs X; warn if X is dense and its columns have different scales.
 
     weights : one weight per row of X, or None.
-    names : the names of the columns for the warning, or None.
+    names : the names of the columns, which the warning shows; None shows their indices.
     """
     largest = max(float(X.max()), -float(X.min())) if X.shape[0] and X.shape[1] else 0.0
     if largest == 0:
@@ -70,7 +71,10 @@ def gamma_by_scale(X: Inputs, weights: Floats | None = None, names: Sequence[str
 
 
 def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> float:
-    """Return the value of gamma="scale" for inputs whose entries have the variance `variance * power**2`."""
+    """Return the value of gamma="scale", 1 / (n_features * v), where v is the variance of all entries of the inputs.
+
+    The variance is v = `variance * power**2`. Two numbers represent it, since v itself may overflow.
+    """
     if variance <= 0:
         return 1.0
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -93,10 +97,11 @@ def _variance(X: Inputs, weights: Floats | None) -> float:
 
 
 def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | Array | None) -> None:
-    """Warn if at least half of the columns that vary have a range below HIDDEN times the deviation of all entries.
+    """Warn if many columns of X vary too little to have an effect on the kernel.
 
-    With gamma="scale", such a column changes the logarithm of the rbf kernel by less than HIDDEN**2 / d, even from its
-    least to its largest value.
+    A column has too small a range if it is below HIDDEN times `deviation`, the standard deviation of all entries of X.
+    With gamma="scale" and d columns, such a column changes the logarithm of the rbf kernel by less than HIDDEN**2 / d.
+    The warning appears if at least half of the columns have too small a range; constant columns are not counted.
     """
     ranges = X.max(axis=0) - X.min(axis=0)
     hidden = (ranges > 0) & (ranges < HIDDEN * deviation)

@@ -66,7 +66,7 @@ class InputKernel:
 
     @property
     def described(self) -> str:
-        """Return a text for error messages, such as "kernel='rbf'"."""
+        """Return the name and the value of the kernel for error messages, such as "kernel='rbf'"."""
         return f"{self.argument}={shown(self.kernel)}"
 
     @property
@@ -81,12 +81,12 @@ class InputKernel:
 
     @property
     def is_vectorial(self) -> bool:
-        """Return whether the kernel accepts any vector, also a mean of inputs; callables may not."""
+        """Return whether the kernel accepts any vector, such as a mean of inputs; this is not known for callables."""
         return self._named is not None or isinstance(self.kernel, gp.Kernel)
 
     @property
     def is_definite(self) -> bool:
-        """Return whether the kernel is known to be positive semi-definite, which is so for kernels chosen by name."""
+        """Return whether the kernel is known to be positive semi-definite; this is so for kernels chosen by name."""
         return self._named is not None
 
     @property
@@ -99,9 +99,9 @@ class InputKernel:
         return NAMED[self.kernel] if isinstance(self.kernel, str) else None
 
     def gram(self, X: Inputs, Y: Inputs | None = None, out: Array | None = None) -> Array:
-        """Return the Gram matrix, which has k(x, y) for each row x of X and each row y of Y.
+        """Return the Gram matrix: the values k(x, y) for each row x of X and each row y of Y.
 
-        If Y is None, Y is X. If `out` is given, the matrix is written into `out`.
+        If Y is None, X is used in its place. If `out` is given, the matrix is written into `out`.
         """
         X = as_inputs(X)
         Y = X if Y is None else as_inputs(Y, "Y")
@@ -118,7 +118,7 @@ class InputKernel:
     def against(self, Y: Inputs, dtype: DType) -> Callable[[Inputs, Array], object]:
         """Return a function (X, out) that writes `gram(X, Y)` into `out`.
 
-        For many matrices X, this function is faster than `gram`. All must have the given dtype.
+        If there are many matrices X, this function is faster than `gram`. Each X must have the given dtype.
         """
         Y = as_inputs(Y, "Y")
         if self._named is not NAMED["rbf"] or is_sparse(Y) or not Y.size:
@@ -139,11 +139,11 @@ class InputKernel:
         return np.concatenate([np.empty(0, X.dtype), *blocks])
 
     def hyperparameters(self) -> tuple[Floats, Floats]:
-        """Return the logarithms of the hyperparameters, and of their bounds as one row (low, high) per hyperparameter.
+        """Return the logarithms of the hyperparameters, and the logarithms of their bounds.
 
-        A Gaussian process kernel defines both. A kernel chosen by name has gamma as its only hyperparameter if it
-        depends on gamma and gamma is a number. The bounds are then gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Other
-        kernels have no hyperparameters.
+        The bounds have one row (low, high) per hyperparameter. A Gaussian process kernel defines its hyperparameters
+        and bounds itself. A kernel chosen by name has gamma as its only hyperparameter, with the bounds
+        gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables, and kernels without a number gamma, have none.
         """
         if isinstance(self.kernel, gp.Kernel):
             theta = np.asarray(self.kernel.theta, np.float64)
@@ -154,13 +154,13 @@ class InputKernel:
         return theta, theta[:, None] + np.log([1 / GAMMA_RANGE, GAMMA_RANGE])
 
     def with_hyperparameters(self, theta: Floats) -> InputKernel:
-        """Return the same kernel with other hyperparameters, whose logarithms are theta."""
+        """Return the same kernel with new hyperparameters; theta has the logarithms of the new values."""
         if isinstance(self.kernel, gp.Kernel):
             return replace(self, kernel=self.kernel.clone_with_theta(theta))
         return replace(self, gamma=float(np.exp(theta[0]))) if len(theta) else self
 
     def to_config(self) -> Config:
-        """Return the kernel as values for JSON, which `from_config` reads; raise TypeError for a callable."""
+        """Return the kernel as a dict for JSON, which `from_config` reads; raise TypeError if it is a callable."""
         if not self.is_vectorial:
             raise TypeError(
                 f"{self.described}: a callable cannot be written to a file. Use the name of a kernel or an object of "
@@ -176,7 +176,7 @@ class InputKernel:
 
     @classmethod
     def from_config(cls, config: Config) -> InputKernel:
-        """Return the kernel that `to_config` wrote."""
+        """Return the kernel that `to_config` converted to the dict `config`."""
         return cls(_build(config["kernel"]), config["gamma"], config["degree"], config["coef0"])
 
     def _parameters(self, named: NamedKernel, X: Inputs) -> Parameters:
@@ -202,7 +202,7 @@ class InputKernel:
             )
 
     def _call(self, X: Inputs, Y: Inputs, shape: tuple[int, ...]) -> Array:
-        """Call the user's callable and check its result; if the callable raises an error, raise a ValueError."""
+        """Call the user's callable and check its result; raise ValueError if the callable raises an error."""
         assert callable(self.kernel)
         try:
             K: Array = np.asarray(self.kernel(X, Y))
@@ -241,12 +241,13 @@ def _describe(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"the kernel has a parameter {value!r}, which cannot be written to a file: expected numbers, texts or kernels"
+        f"the kernel has a parameter {value!r}, which cannot be written to a file: expected only numbers, strings and "
+        "kernels"
     )
 
 
 def _build(value: UserData) -> UserData:
-    """Convert the result of `_describe` back to the kernel or the parameter that it describes.
+    """Convert the result of `_describe` back to a kernel, or to a parameter of a kernel.
 
     Raise ValueError if the class of a kernel is not in sklearn.gaussian_process.kernels.
     """

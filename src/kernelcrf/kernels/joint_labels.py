@@ -1,14 +1,15 @@
-"""Kernels of joint labels: the labels of all nodes of a clique, taken together.
+"""Kernels of joint labels. A joint label is a combination of labels, one for each node of a clique.
 
-A kernel matrix of joint labels y and z has a factor A, k_y = A A'. Products with A are computed without storing A.
+A kernel is a matrix k_y with one row and one column per joint label. It has a factor A with k_y = A A', and scores are
+computed by products with A. These products are computed without storing A.
 
     Contrasts     k_y = I - 11'/L                           the columns of A are orthogonal to the vector of ones
-    Reversible    [y = z] / 2 + [y = z reversed] / 2        A has one column for each labelling and its reverse
+    Reversible    [y = z] / 2 + [y = z reversed] / 2        A has one column for each joint label and its reverse
     Product       the Kronecker product of kernels          A is the Kronecker product of their factors
 
-In the first two, the columns of A are orthonormal, so that the prior is the Euclidean norm of the weights, with one
-weight per degree of freedom. For S joint labels, memory is proportional to S, and so is the time of a multiplication,
-unless a `Product` has kernels with dense factors.
+The second line is the entry of k_y for the joint labels y and z. For `Contrasts` and `Reversible`, the columns of A are
+orthonormal. No weight is then redundant, and the norm of a function is the Euclidean norm of its weights. For S joint
+labels, the memory and the time of a product are proportional to S, unless a `Product` has kernels with dense factors.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from kernelcrf.kernels.labels import LabelMap
 
 @dataclass(frozen=True, eq=False)
 class Contrasts(LabelMap):
-    """The kernel I - 11'/L of L labels, with a factor A of L - 1 columns: two labels need only one weight per feature.
+    """The kernel I - 11'/L of L labels, with a factor A of L - 1 columns, so that L - 1 weights per feature suffice.
 
-    A is a reflection matrix without its first column; the reflection maps the first unit vector to the constant vector
-    1 / sqrt(L). A single label has no weights.
+    A is a reflection matrix without its first column. The reflection maps the first unit vector to the vector whose
+    entries are all 1 / sqrt(L).
     """
 
     L: int
@@ -61,9 +62,12 @@ class Contrasts(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Reversible(LabelMap):
-    """A kernel of the joint labels of `nodes` nodes, for which labels in reverse order are the same.
+    """A kernel of joint labels that gives the same score to a joint label and to the same labels in reverse order.
 
-    Scores with this kernel are equal for the labels (a, b) and (b, a), and for (a, m, b) and (b, m, a).
+    For example, the joint labels (a, b) and (b, a) have equal scores, and so have (a, m, b) and (b, m, a).
+
+    n_labels, nodes : the number of labels per node, and the number of nodes of a clique.
+    L : the number of joint labels.
     """
 
     n_labels: int
@@ -75,9 +79,10 @@ class Reversible(LabelMap):
 
     @cached_property
     def _orbits(self) -> tuple[Places, Places, Places, Array]:
-        """Return four arrays about the pairs of a labelling and its reverse, which are the columns of the factor A.
+        """Pair each joint label with its reverse, and return four arrays; A has one column per pair.
 
-        They are the first and the second labelling of each pair, the pair of each labelling, and the entries of A.
+        The arrays are: the first joint label of each pair, the second joint label of each pair, the index of the pair
+        of each joint label, and the nonzero entry in each column of A.
         """
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()
@@ -103,7 +108,7 @@ class Reversible(LabelMap):
 
 @dataclass(frozen=True, eq=False)
 class Product(LabelMap):
-    """A kernel of joint labels that is a product of one kernel per node.
+    """A kernel of joint labels: the product of one kernel per node.
 
     Joint labels are ordered so that the label of the last node changes fastest.
     """
@@ -136,7 +141,10 @@ class Product(LabelMap):
 
 
 def interactions(*cards: int) -> Product:
-    """Return a kernel of joint labels for effects of all nodes together; effects of fewer nodes are excluded.
+    """Return a kernel of joint labels for pure interactions, as in an analysis of variance.
+
+    With this kernel, the sum of the scores over the labels of any single node is zero. Scores therefore contain no
+    effects of single nodes, nor of any smaller set of nodes.
 
     cards : the number of labels of each node.
     """

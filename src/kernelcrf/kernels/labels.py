@@ -1,11 +1,11 @@
-"""Kernels of labels, or of the joint labels of a clique. A kernel is a matrix k_y with one row per label.
+"""Kernels of labels. A kernel is a matrix k_y with one row and one column per label, or per joint label of a clique.
 
-Each kernel matrix has a factor A, k_y = A A'. With features F of the inputs and weights W, the scores of all labels are
-`F W A'`. They are functions of input and label in the space of the product of both kernels (equation 10, Remark 7), and
-the Euclidean norm of W is their norm in this space.
+Each kernel matrix has a factor A with k_y = A A'. With features F of the inputs, one row per token, and weights W, the
+scores of all labels are `F W A'`. The score is a function of input and label. It belongs to the function space of the
+product of both kernels (equation 10 and Remark 7 of the paper), and its norm there is the Euclidean norm of W.
 
     delta     k_y = I            each label has its own weights, and A = I
-    centred   k_y = I - 11'/L    the mean over labels, which does not change p(y|x), is removed (Lemma 13), and A = k_y
+    centred   k_y = I - 11'/L    the mean over labels, which does not change p(y|x), is removed, and A = k_y
     matrix    k_y by the user    similar labels have similar weights, and A comes from the eigenvectors of k_y
 """
 
@@ -36,7 +36,7 @@ PARAMETERS = {"kind": either(one_of(*KINDS)), "L": COUNT}
 
 
 class LabelMap(ABC):
-    """A kernel `k_y = A A'` of L labels, or of the L joint labels of a clique, with a factor A of `rank` columns."""
+    """Base class of kernels `k_y = A A'` of L labels, or of the L joint labels of a clique; A has `rank` columns."""
 
     L: int
 
@@ -64,7 +64,10 @@ class LabelMap(ABC):
         """Return A' r for each row r of R: multiply the last axis by the transpose of the factor A."""
 
     def project(self, Z: Array) -> Array:
-        """Return each row z of Z without the part that A maps to zero: z itself if the columns of A are independent."""
+        """Remove from each row z of Z the part that A maps to zero.
+
+        If the columns of A are linearly independent, there is no such part, and Z is returned.
+        """
         return Z
 
     @property
@@ -80,10 +83,11 @@ class LabelMap(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LabelKernel(LabelMap):
-    """The kernel of L labels called "delta" or "centred", or with kind="matrix" the kernel given by `matrix`.
+    """A kernel of L labels.
 
-    known_factor : a factor A of the matrix, or None to compute it. Factors are not unique, so that weights must be used
-        with the factor with which they were fitted.
+    kind : "delta", "centred", or "matrix" for the kernel matrix in `matrix`.
+    known_factor : a factor A of the kernel matrix, or None to compute it. A model file stores the factor, since factors
+        are not unique and fitted weights are valid only for one of them.
     """
 
     kind: str
@@ -95,19 +99,20 @@ class LabelKernel(LabelMap):
         check_parameters(vars(self), PARAMETERS)
         if (self.matrix is not None) != (self.kind == "matrix"):
             given = "no matrix" if self.matrix is None else "a matrix"
-            raise ValueError(f"kind={self.kind!r} was passed with {given}: expected a matrix only with kind='matrix'")
+            raise ValueError(f"kind={self.kind!r} was passed with {given}: pass a matrix if and only if kind='matrix'")
         if self.matrix is not None:
             _check_label_matrix(self.matrix, self.L)
         if self.known_factor is not None:
             A, scale = self.known_factor, np.abs(self.gram).max()
             if A.ndim != 2 or len(A) != self.L or not np.allclose(A @ A.T, self.gram, rtol=0, atol=1e-10 * scale):
                 raise ValueError(
-                    "known_factor is not a factor A of the label kernel: expected A A' to be the kernel matrix"
+                    "known_factor is not a factor of the label kernel: expected a matrix A such that A A' is the "
+                    "kernel matrix. Pass None to compute a factor"
                 )
 
     @classmethod
     def of(cls, label_kernel: str | ArrayLike, L: int) -> LabelKernel:
-        """Return the kernel called "delta" or "centred", or the kernel given by a positive semi-definite matrix."""
+        """Return the kernel of L labels with the name "delta" or "centred", or with the given kernel matrix."""
         LABEL_KERNEL.check("label_kernel", label_kernel)
         if isinstance(label_kernel, str):
             return cls(label_kernel, L)
@@ -167,7 +172,7 @@ class LabelKernel(LabelMap):
         return np.asarray(Z @ A.T.astype(Z.dtype, copy=False))
 
     def to_config(self) -> Config:
-        """Return the label kernel as values for JSON, which `from_config` reads."""
+        """Return the label kernel as a dict for JSON, which `from_config` reads."""
         return {
             "kind": self.kind,
             "L": self.L,
@@ -177,7 +182,7 @@ class LabelKernel(LabelMap):
 
     @classmethod
     def from_config(cls, config: Config) -> LabelKernel:
-        """Return the label kernel that `to_config` wrote."""
+        """Return the label kernel that `to_config` converted to the dict `config`."""
         if config["kind"] != "matrix":
             return cls(config["kind"], config["L"])
         # Files written by version 0.1.0.dev0 may have no factor.
@@ -189,7 +194,7 @@ def _check_label_matrix(matrix: Array, L: int) -> None:
     if matrix.shape != (L, L):
         raise ValueError(f"label_kernel has shape {matrix.shape}: expected ({L}, {L}), one row for each label")
     if not np.isfinite(matrix).all():
-        raise ValueError("label_kernel contains NaN or infinity: expected finite numbers")
+        raise ValueError("label_kernel contains NaN or infinity: expected a matrix of finite numbers")
     scale = np.abs(matrix).max()
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
         gap = np.abs(matrix - matrix.T).max()

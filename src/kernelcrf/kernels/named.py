@@ -92,7 +92,7 @@ def _fill_laplacian(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None
 
 
 def _with_short_indices(X: Inputs) -> Inputs:
-    """Return X; if it is sparse, convert its indices to 32 bits, which scikit-learn's Manhattan distances need."""
+    """Return X; if X is sparse, convert its indices to 32 bits, as scikit-learn's Manhattan distances require."""
     if not is_sparse(X) or X.indices.dtype == X.indptr.dtype == np.int32:
         return X
     return sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -103,7 +103,7 @@ def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
 
 
 def as_dense(X: Inputs, who: str) -> Array:
-    """Return X, or raise TypeError if X is sparse; `who` is the name of the kernel for the error message."""
+    """Return X, or raise TypeError if X is sparse; the error message shows `who`, the name of the kernel."""
     if is_sparse(X):
         others = ", ".join(name for name, kernel in NAMED.items() if kernel.takes_sparse)
         raise TypeError(

@@ -1,14 +1,15 @@
 """Compute Gram matrices of the kernel `k(x, y) = exp(-gamma |x - y|^2)` by one matrix product.
 
-With the mean c of the inputs y, the exponent is an inner product of two extended vectors:
+For dense inputs, the exponent is an inner product of two extended vectors, where c is the mean of the inputs y:
 
     log k(x, y) = [s (x-c), -gamma |x-c|^2, 1] . [s (y-c), 1, -gamma |y-c|^2],    s = sqrt(2 gamma).
 
-Subtracting c does not change the kernel, but avoids cancellation if all inputs have a common offset. The error of the
-exponent is then about `eps gamma max |x-c|^2`. If this exceeds 1e-5 in float32, the matrix is computed in float64. If
-it exceeds 1e-11 in float64, for example because one entry is far from all others, the distances are computed pair by
-pair: a basis amplifies the rounding errors of the kernel when it divides by pivots. For sparse inputs that are too
-large to be made dense, the limit is 1e-5 in float64 as well.
+Subtracting c does not change the kernel, but avoids cancellation if all inputs have a common offset. For sparse inputs,
+nothing is subtracted, so that c = 0. The rounding error of the exponent is about `eps gamma max |x-c|^2`, where eps is
+the precision. If the error exceeds 1e-5 in float32, the matrix is computed in float64. If it exceeds 1e-11 in float64,
+the distances are computed pair by pair. The limit is so small because `kernelcrf.basis` amplifies the rounding errors
+of the kernel when it divides by pivots. Sparse inputs that are too large to be converted to dense arrays have the limit
+1e-5, also in float64. Beyond this limit, an error is raised.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fill_rbf(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 def rbf_against(Y: Array, gamma: float, dtype: DType) -> Callable[[Array, Array], None]:
     """Return a function (X, out) that writes the Gram matrix of X and Y into `out`, for dense X of this dtype.
 
-    For many matrices X, this function is faster than `fill_rbf`.
+    If there are many matrices X, this function is faster than `fill_rbf`.
     """
     # The centre is rounded to the precision of X, so that X and Y shift by the same amount.
     centre = Y.mean(axis=0, dtype=np.float64).astype(dtype)
@@ -83,13 +84,13 @@ def squared_norms(X: Inputs) -> Array:
 
 
 def _is_too_coarse(out: Array, x: Array, y: Array, most: float) -> bool:
-    """Return whether rounding to the precision of `out` changes the exponents x or y by more than `most`."""
+    """Return whether the precision of `out` is too low: rounding would change numbers in x or y by more than `most`."""
     largest = -min(float(x.min()), float(y.min()))
     return not np.finfo(out.dtype).eps * largest <= most
 
 
 def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
-    """Write the Gram matrix into `out` more accurately: by float64 if `out` is float32, and pair by pair otherwise."""
+    """Write the Gram matrix into `out`, computed in float64 if `out` is float32, and else from distances of pairs."""
     if out.dtype == np.float32:
         Y, fill = Y.astype(np.float64), fill_rbf
     else:
@@ -102,7 +103,7 @@ def _fill_finer(X: Inputs, Y: Inputs, gamma: float, out: Array) -> None:
 
 
 def _has_room(Y: Inputs) -> bool:
-    """Return whether Y is dense, or small enough to be made dense."""
+    """Return whether Y is dense, or small enough to be converted to a dense array."""
     return not is_sparse(Y) or Y.shape[0] * Y.shape[1] <= DENSE_ENTRIES
 
 
