@@ -75,10 +75,12 @@ def bootstrap(
 ) -> dict[str, Score]:
     """Return a dict from the names of metrics, such as "flat_accuracy", to scores with confidence intervals.
 
-    y_proba, classes : the predicted probabilities of each sequence, with one row per token and one column per label of
-        `classes`. Log-loss, Brier score and calibration error are computed from the tokens whose true label is in
-        `classes`. The dict has these scores only if there are such tokens.
+    y_proba, classes : the predicted probabilities, one array per sequence with one row per token and one column per
+        label, and the labels of the columns. Log-loss, Brier score and calibration error are computed from the tokens
+        whose true label is in `classes`. The dict has these scores only if there are such tokens.
     scheme : the tagging scheme of spans, such as "IOB2"; if None, the scores of spans are not computed.
+    n_bins : the number of bins of the calibration error.
+    n_resamples : the number of resamples, from which the intervals are computed.
     level : the confidence level of the intervals.
 
     Examples
@@ -112,7 +114,7 @@ def bootstrap(
 
 
 def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
-    """Return each score as an array with one entry per resample; `totals` has the sums with one row per resample."""
+    """Divide sums to get the scores: `totals` has arrays with one entry per resample, and so has the result."""
     if "bins" in totals:
         totals["gaps"] = np.abs(totals["bins"]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,6 +1,7 @@
-"""Pair true labels with predictions, which are labels or rows of probabilities; all metrics are computed from pairs.
+"""Pair true labels with predictions; all metrics are computed from these pairs.
 
-Tokens whose true label is missing (None or -1) are dropped, so that the tokens before and after them become neighbours.
+A prediction is a label, or a row of probabilities. Tokens whose true label is missing (None or -1) are dropped, so that
+the tokens before and after a dropped token become neighbours.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Pairs:
     sample_weight: Floats | None
 
     def repeat_weight(self, counts: Sequence[int]) -> Floats | None:
-        """Repeat the weight of sequence i `counts[i]` times, for all sequences; return None if all weights are 1."""
+        """Return the weights of all sequences, with weight i repeated `counts[i]` times; return None if all are 1."""
         return None if self.sample_weight is None else np.repeat(self.sample_weight, counts)
 
     def flat(self) -> tuple[list[Hashable], list[Any], Floats | None]:
@@ -44,7 +45,10 @@ class Pairs:
 
 
 def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str = "y_pred") -> Pairs:
-    """Check true labels and predictions, and drop tokens without a true label; errors call the predictions `name`."""
+    """Check true labels and predictions, and drop tokens without a true label.
+
+    name : the name of the argument with the predictions, which error messages show.
+    """
     y_true, y_pred = read_list(y_true, "y_true", SEQUENCES), read_list(y_pred, name, SEQUENCES)
     if len(y_true) != len(y_pred):
         raise ValueError(f"{name} has {len(y_pred)} sequences and y_true has {len(y_true)}: expected the same number")
@@ -77,7 +81,7 @@ def is_missing(label: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """True and predicted labels as integers; the dict `code` maps the sorted labels to 0, 1, ..."""
+    """True and predicted labels as integers; the dict `code` maps each label to its integer, in sorted order."""
 
     code: dict[Hashable, int]
     true: list[int]

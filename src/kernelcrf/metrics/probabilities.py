@@ -32,7 +32,9 @@ BINS = either(whole(least=1, most=10**6))
 def log_loss(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weight: UserData = None) -> float:
     """Return the log-loss: the mean over tokens of minus the logarithm of the probability of the true label.
 
-    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+    y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+    classes : the labels of the columns of `y_proba`.
+    sample_weight : one weight per sequence, or None.
 
     Examples
     --------
@@ -46,11 +48,14 @@ def log_loss(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_w
 
 
 def brier(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weight: UserData = None) -> float:
-    """Return the Brier score, between 0 and 2.
+    """Return the Brier score, between 0 (best) and 2.
 
-    It is the mean over tokens of the sum over labels of (p - [label is true])^2, where p is the predicted probability.
+    The score of a token is the sum of (p - z)^2 over all labels, where p is the predicted probability of the label, and
+    z is 1 for the true label and 0 for the others. The Brier score is the mean over tokens.
 
-    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+    y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+    classes : the labels of the columns of `y_proba`.
+    sample_weight : one weight per sequence, or None.
 
     Examples
     --------
@@ -67,11 +72,14 @@ def brier(y_true: UserData, y_proba: UserData, classes: UserData, *, sample_weig
 def expected_calibration_error(
     y_true: UserData, y_proba: UserData, classes: UserData, *, n_bins: int = 15, sample_weight: UserData = None
 ) -> float:
-    """Return the expected calibration error: the mean of |accuracy - mean confidence| over bins, weighted by tokens.
+    """Return the expected calibration error: the mean of |accuracy - mean confidence| over bins of tokens.
 
-    The confidence of a token, its largest probability, determines to which of `n_bins` bins of equal width it belongs.
+    The confidence of a token is its largest probability. Tokens are divided by confidence into `n_bins` bins of equal
+    width. The weight of a bin in the mean is its number of tokens, or the sum of their weights.
 
-    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+    y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+    classes : the labels of the columns of `y_proba`.
+    sample_weight : one weight per sequence, or None.
 
     Examples
     --------
@@ -86,7 +94,9 @@ def expected_calibration_error(
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """The points of a reliability diagram; tokens are divided into bins by confidence, their largest probability.
+    """The points of a reliability diagram.
+
+    Tokens are divided into bins by confidence; the confidence of a token is its largest probability.
 
     weight : the sum of the weights of the tokens in each bin.
     confidence, accuracy : the mean confidence of the tokens in each bin, and the fraction of these tokens whose most
@@ -118,9 +128,14 @@ class Reliability:
 def reliability(
     y_true: UserData, y_proba: UserData, classes: UserData, *, n_bins: int = 15, sample_weight: UserData = None
 ) -> Reliability:
-    """Return accuracy and mean confidence of the tokens in `n_bins` bins of equal width, for a reliability diagram.
+    """Return the accuracy and the mean confidence of the tokens in each bin, for a reliability diagram.
 
-    y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+    The confidence of a token is its largest probability. Tokens are divided by confidence into `n_bins` bins of equal
+    width.
+
+    y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+    classes : the labels of the columns of `y_proba`.
+    sample_weight : one weight per sequence, or None.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Read spans, such as entities, chunks or words, from tags such as B-PER I-PER O.
 
-A tag consists of a letter and a type, such as B and PER. A token continues the span of the previous token if both have
-the same type, the previous letter is B or I, and its own letter is I or E. A scheme determines at which letters a span
-may start and end; a span that ends at another letter is ignored:
+A tag consists of a letter and a type, such as B and PER. A token continues the span of the previous token if the types
+of both tokens are equal, the letter of the previous token is B or I, and the letter of this token is I or E. A scheme
+determines at which letters a span may start and end; a span that ends at another letter is ignored:
 
     scheme          letters        start                                 end
     lenient         all            any except O                          any
@@ -84,7 +84,10 @@ def are_spans(labels: Iterable[object]) -> bool:
 
 @validated(scheme=SCHEME)
 def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
-    """Return the spans of a sequence of tags, from left to right; error messages call the sequence `name`.
+    """Return the spans of a sequence of tags, from left to right.
+
+    scheme : the tagging scheme: "lenient" accepts tags of all schemes, and "IOB2" is the most common strict scheme.
+    name : the name of the sequence, which error messages show.
 
     Examples
     --------
@@ -124,7 +127,7 @@ def _tag(tag: object, rule: Scheme, scheme: str, name: str) -> Tag:
     letter, _, type_ = tag.partition("-") if isinstance(tag, str) else ("", "", "")
     if letter not in rule.letters:
         raise ValueError(
-            f"{name} has the tag {shown(tag)}: expected tags of the scheme {scheme}: O, or one of the letters "
-            f"{' '.join(rule.letters)} with a type, such as B-PER"
+            f"{name} has the tag {shown(tag)}, which does not belong to scheme={scheme!r}: expected O, or one of the "
+            f"letters {' '.join(rule.letters)} with a type, such as B-PER"
         )
     return Tag(SYNONYMS.get(letter, letter), type_ or "_")

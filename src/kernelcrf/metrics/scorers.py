@@ -27,8 +27,10 @@ Scorer = Callable[..., float]
 class NegativeLoss:
     """A scorer that returns - metric(y, estimator.predict_proba(X), estimator.classes_).
 
-    scikit-learn's `make_scorer` does not support probabilities of sequences. The attribute `sample_weight` is not an
-    array of weights, but the value that `set_score_request` stores for scikit-learn's metadata routing.
+    This class is needed because scikit-learn's `make_scorer` does not support probabilities of sequences.
+
+    metric : a metric of probabilities, such as `log_loss`.
+    sample_weight : whether, or under which name, scikit-learn's metadata routing passes weights to the scorer.
     """
 
     metric: Callable[..., float]
@@ -39,7 +41,10 @@ class NegativeLoss:
         return -self.metric(y, estimator.predict_proba(X), estimator.classes_, sample_weight=sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> NegativeLoss:
-        """Set whether, or under which name, scikit-learn's metadata routing passes `sample_weight` to the scorer."""
+        """Set whether scikit-learn's metadata routing passes `sample_weight` to the scorer.
+
+        A string means that the weights have this name in calls such as `GridSearchCV.fit`.
+        """
         self.sample_weight = sample_weight
         return self
 
@@ -69,7 +74,7 @@ SCORERS: Mapping[str, Scorer] = {
 def get_scorer(name: str) -> Scorer:
     """Return the scorer with this name, for the argument `scoring` of scikit-learn's GridSearchCV.
 
-    It is a copy, so that calling its method `set_score_request` does not affect later calls of `get_scorer`.
+    The scorer is a copy, so that calling its method `set_score_request` does not affect later calls of `get_scorer`.
 
     Examples
     --------

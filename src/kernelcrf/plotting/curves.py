@@ -1,7 +1,7 @@
-"""Plot curves: the progress of a fit, the residual of its landmarks, and accuracy against confidence.
+"""Plot three kinds of curves: the progress of a fit, the error of a kernel approximation, and calibration.
 
-The landmarks of a model approximate the kernel matrix K by F F', where column j of F belongs to landmark j. The
-residual of the first k landmarks is the fraction of the trace of K that they do not explain:
+A model with landmarks approximates the kernel matrix K by F F', where column j of F belongs to landmark j. The residual
+of the first k landmarks is the fraction of the trace of K that these landmarks do not explain:
 
     residual(k) = 1 - sum_{j <= k} |F_j|^2 / tr K.
 """
@@ -31,7 +31,7 @@ AGAINST = {"passes": "passes over the data", "seconds": "seconds"}
 
 
 class CurveDisplay(Display):
-    """Base class of displays with a curve, the matplotlib line `line_`; several displays may share their axes."""
+    """Base class of displays that draw one curve; `line_` is the matplotlib line of the curve."""
 
     line_: Any
 
@@ -48,11 +48,13 @@ class CurveDisplay(Display):
 
 
 class GapDisplay(CurveDisplay):
-    """Plot of the relative gap of a fit against passes over the data or seconds.
+    """Plot of the progress of a fit: the relative gap against passes over the data, or against seconds.
 
-    gap, passes, seconds : one entry per iteration, after an entry for the start of the fit.
-    tol : the tolerance of the fit, which is drawn as a line; None draws no line.
-    measure : what the gap is, for the label of the axis.
+    The gap is a bound on the difference between the objective and its minimum.
+
+    gap, passes, seconds : one entry for the start of the fit, and one entry per iteration.
+    tol : the tolerance of the fit, which is drawn as a horizontal line; None draws no line.
+    measure : the name of the plotted quantity, for the label of the vertical axis.
 
     Examples
     --------
@@ -88,7 +90,11 @@ class GapDisplay(CurveDisplay):
     ) -> GapDisplay:
         """Plot the relative certified gap of a fitted ChainCRF at each iteration of its fit.
 
-        If training labels were missing, there is no certificate, and the size of the gradient is plotted instead.
+        The certified gap is a bound on the difference between the objective and its minimum. If training labels were
+        missing, there is no such bound, and the size of the gradient is plotted instead.
+
+        against : the horizontal axis, "passes" (over the data) or "seconds".
+        name : the name of the curve in the legend; None draws no legend.
         """
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
@@ -97,7 +103,11 @@ class GapDisplay(CurveDisplay):
 
     @validated(against=either(one_of(*AGAINST)))
     def plot(self, ax: MaybeAxes = None, *, against: str = "passes", name: str | None = None) -> GapDisplay:
-        """Plot the gap on a logarithmic scale; `against` is the horizontal axis, and the legend shows `name`."""
+        """Plot the gap on a logarithmic scale.
+
+        against : the horizontal axis, "passes" (over the data) or "seconds".
+        name : the name of the curve in the legend; None draws no legend.
+        """
         ax = self._draw(ax, getattr(self, against), self.gap, "o-" if len(self.gap) <= 40 else "-", name)
         ax.set(yscale="log", xlabel=AGAINST[against], ylabel=f"relative {self.measure}")
         said = f"tol = {self.tol:g}" if self.tol is not None else ""
@@ -133,18 +143,20 @@ class ResidualDisplay(CurveDisplay):
         self.residual = np.asarray(residual, np.float64)
         if self.residual.ndim != 1 or self.residual.size < 2:
             raise ValueError(
-                f"residual has shape {self.residual.shape}: expected one dimension and two or more entries, for 0, 1, "
-                "... landmarks"
+                f"residual has shape {self.residual.shape}: expected one dimension and at least two entries; entry n "
+                "is the residual of the first n landmarks"
             )
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, X: UserData, *, name: str | None = None, ax: MaybeAxes = None
     ) -> ResidualDisplay:
-        """Plot the relative residual of the landmarks of a fitted ChainCRF, on the distinct tokens of X."""
+        """Plot the relative residual of a fitted ChainCRF against the number of landmarks, on the tokens of X."""
         check_is_fitted(estimator)
         if not isinstance(estimator.model_.map, WhitenedMap):
-            raise ValueError("the model has no landmarks: fit a model with landmarks, for example with kernel='rbf'")
+            raise ValueError(
+                "the model has no landmarks: pass a model with landmarks, fitted with a kernel such as 'rbf'"
+            )
         inputs = distinct(estimator.model_.reader.read(X)[0]).inputs
         F = estimator.model_.map.transform(inputs, LocalEngine(estimator.n_jobs))
         trace = float(np.asarray(estimator.kernel_.diagonal(inputs), np.float64).sum())
@@ -164,6 +176,8 @@ class ResidualDisplay(CurveDisplay):
 
 class ReliabilityDisplay(CurveDisplay):
     """Reliability diagram: accuracy against confidence, with bars for the fraction of tokens in each bin.
+
+    bins : the points of the diagram, as `kernelcrf.metrics.reliability` returns them.
 
     Examples
     --------
@@ -189,7 +203,7 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Plot the reliability of a fitted ChainCRF; tokens whose label is not in `estimator.classes_` are ignored."""
+        """Plot the reliability diagram of a fitted ChainCRF; ignore tokens with labels not in `estimator.classes_`."""
         known = set(estimator.classes_.tolist())
         rows = enumerate(read_list(y, "y", "a list of label sequences, one for each of X"))
         seen = [[label if label in known else None for label in read_labels(own, f"y[{i}]")] for i, own in rows]
@@ -207,9 +221,10 @@ class ReliabilityDisplay(CurveDisplay):
         name: str | None = None,
         ax: MaybeAxes = None,
     ) -> ReliabilityDisplay:
-        """Plot the reliability of predicted probabilities.
+        """Plot the reliability diagram of predicted probabilities.
 
-        y_proba, classes : one array per sequence, with one row per token and one column per label of `classes`.
+        y_proba : the predicted probabilities, one array per sequence with one row per token and one column per label.
+        classes : the labels of the columns of `y_proba`.
         """
         return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
 

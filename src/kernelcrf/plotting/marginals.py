@@ -18,7 +18,8 @@ LEGIBLE = 60
 class MarginalsDisplay(Display):
     """Heatmap of the label probabilities of one sequence.
 
-    proba, classes : the probabilities, with one row per token and one column per label of `classes`.
+    proba : the probabilities, with one row per token and one column per label.
+    classes : the labels of the columns of `proba`.
     y_true : the true label of each token, or None for a missing label.
     tokens : the words to show; None shows positions instead.
 
@@ -77,13 +78,14 @@ class MarginalsDisplay(Display):
         tokens: UserData = None,
         ax: MaybeAxes = None,
     ) -> MarginalsDisplay:
-        """Plot the predicted probabilities of one sequence, with one row per token and one column per class."""
+        """Plot the predicted probabilities of one sequence; `proba` has one row per token and one column per class."""
         return cls(proba, classes, y_true, tokens).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> MarginalsDisplay:
-        """Plot the heatmap on `ax`; circles mark true labels, open circles those that are not the most probable.
+        """Plot the heatmap on `ax`, with a circle at the true label of each token.
 
-        In long sequences, circles would overlap. True labels are then lines, black if they are not the most probable.
+        The circle is filled if the true label is the most probable label, and open otherwise. In long sequences,
+        circles would overlap, so that lines are drawn instead; a line is black if its circle would be open.
         """
         from matplotlib.ticker import MaxNLocator, ScalarFormatter
 

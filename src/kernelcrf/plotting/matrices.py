@@ -1,6 +1,6 @@
 """Plot matrices with one row and one column per label: confusion matrices, and weights between labels.
 
-Matrices are drawn as heatmaps. Weights can also be drawn as a graph, whose arrows are the strongest weights.
+Matrices are drawn as heatmaps. Weights can also be drawn as a graph with one arrow for each of the strongest weights.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ConfusionDisplay(MatrixDisplay):
         return cls(counts, labels).plot(ax)
 
     def plot(self, ax: MaybeAxes = None) -> ConfusionDisplay:
-        """Plot the matrix on `ax`; numbers are counts of tokens, and colours show counts divided by their row sum."""
+        """Plot the matrix on `ax`: numbers are counts of tokens, and colours show counts divided by row sums."""
         from matplotlib.colors import PowerNorm
 
         totals = self.counts.sum(axis=1, keepdims=True)
@@ -116,7 +116,8 @@ class ConfusionDisplay(MatrixDisplay):
 class TransitionsDisplay(MatrixDisplay):
     """Heatmap of transition scores; transitions[i, j] is the score of label j after label i.
 
-    forbidden : a boolean matrix that is true for the transitions that constraints exclude; None means no transition.
+    forbidden : a boolean matrix; forbidden[i, j] is true if constraints exclude label j after label i. None means that
+        no transition is forbidden.
 
     Examples
     --------
@@ -176,8 +177,8 @@ class LabelGraphDisplay(Display):
         L = len(self.labels)
         if self.weights.shape != (L, L) or not np.isfinite(self.weights).all():
             raise ValueError(
-                f"weights has shape {self.weights.shape}: expected ({L}, {L}), one row and one column per label, and "
-                "finite numbers"
+                f"weights has shape {self.weights.shape}, or contains NaN or infinity: expected finite numbers of "
+                f"shape ({L}, {L}), with one row and one column per label"
             )
 
     @classmethod
@@ -187,6 +188,7 @@ class LabelGraphDisplay(Display):
         """Plot the weights between the labels of a fitted ChainCRF, GraphCRF or MultiLabelCRF.
 
         labels : the names of the nodes; None means the classes of the estimator.
+        n_edges : the number of edges to draw, those with the largest absolute weights.
         """
         check_is_fitted(estimator)
         names = estimator.classes_ if labels is None else labels
@@ -241,7 +243,7 @@ class LabelGraphDisplay(Display):
 
 
 def _weights_of(estimator: Estimator) -> Floats:
-    """Return the matrix of weights between the labels of an estimator."""
+    """Return the matrix of weights between labels, one row and one column per label, of a fitted estimator."""
     if hasattr(estimator, "interactions_"):
         weights = np.zeros((len(estimator.classes_),) * 2)
         i, j = np.asarray(estimator.edges_, np.intp).reshape(-1, 2).T
