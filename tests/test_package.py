@@ -32,6 +32,11 @@ def test_every_public_name_is_listed_and_there():
     assert "ChainCRF" in vars(kernelcrf)
 
 
+def test_packages_for_users_need_no_import_of_their_own():
+    assert loaded_by("import kernelcrf; kernelcrf.metrics.span_f1", "kernelcrf.metrics") == {"kernelcrf.metrics"}
+    assert {"datasets", "metrics", "plotting", "preprocessing"} <= set(dir(kernelcrf))
+
+
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'kernelcrf' has no attribute 'TreeCRF'"):
         _ = kernelcrf.TreeCRF

@@ -34,14 +34,18 @@ else:
         "save": "kernelcrf.preprocessing.files",
     }
 
+    _PACKAGES = {"datasets", "metrics", "plotting", "preprocessing"}
+
     def __getattr__(name):
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value = getattr(import_module(_HOMES[name]), name)
         return value
 
     def __dir__():
-        return sorted({*globals(), *_HOMES})
+        return sorted({*globals(), *_HOMES, *_PACKAGES})
 
 
 __version__ = version("kernelcrf")

@@ -209,6 +209,8 @@ def test_it_prints_as_aligned_tables(model, data):
     assert terms[2].split()[:4] == [*found.terms[0].split(), *map(str, found.positions[0])]
     assert terms[-1].split() == ["27", "others", f"{found.rest:.4g}"]
     assert len(str(fitted(data, kernel="linear").explain(data.X[0], 3)).split("\n\n")) == 1
+    assert "no landmark is similar" not in str(found)
+    assert "no landmark is similar to this token; scale" in str(model.explain(1000 * data.X[0], 3))
 
 
 def centred_score(model, x, t, label):

@@ -19,7 +19,7 @@ ROUNDING = {np.float64: 1e-11, np.float32: 5e-6}
 SHAKEN = 20.0
 """How many times the effect of one other rounding of the kernel's values is granted."""
 
-STATUSES = ("optimal", "stationary", "max_iter", "max_components", "stalled")
+STATUSES = ("optimal", "stationary", "max_iter", "stalled")
 
 KINDS = (
     (ChainProblem, 0.45),

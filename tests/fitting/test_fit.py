@@ -53,15 +53,6 @@ def test_a_basis_that_grows_stops_at_the_tolerance(data, exact, tol):
     assert grown.features["node"].F.shape[1] < data.chains.n_nodes
 
 
-def test_a_cap_ends_the_growth_with_an_honest_gap(data, exact):
-    found = fit_chain(data, RBF, C=2.0, n_components="auto", max_components=70, tol=1e-6, random_state=0)
-    assert found.maps["node"].n == 70
-    assert found.certificate.gap_full > 1e-6 * found.certificate.objective
-    assert found.certificate.gap_full >= found.certificate.objective - exact
-    assert found.certificate.status == "max_components"
-    assert found.solution.status == "optimal"
-
-
 def test_a_warm_start_grows_its_basis_to_what_other_data_need():
     data = make_sequences(60, random_state=0)
     settings = {"C": 1.0, "gamma": 5.0, "tol": 1e-3, "random_state": 0}

@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgWarning
 
 from kernelcrf import ChainCRF, GraphCRF, KernelClassifier, MarkovNetwork, MultiLabelCRF
 
-STATUSES = ("optimal", "stationary", "max_iter", "max_components", "stalled", "interrupted", "tempered")
+STATUSES = ("optimal", "stationary", "max_iter", "stalled", "interrupted", "tempered")
 REMEDY = re.compile(
     r"expected|use |scale|set |raise |lower |fit |drop |a classifier needs|is required|too large for|contains",
     re.IGNORECASE,

@@ -49,6 +49,7 @@ from kernelcrf.terminal import printable
 from kernelcrf.validation import is_whole, shown, shown_list
 
 BLOCK = 256  # columns whose effects are computed at once
+UNLIKE = 1e-3
 
 
 class ColumnEffect(NamedTuple):
@@ -140,6 +141,8 @@ class Explanation:
             f"label {self.label!r} at token {self.t}: p = {self.p:.4g}, and {self.p_alone:.4g} without neighbours",
             f"score above mean label {self.score:+.4g}; neighbours change log p by {self.neighbours:+.4g}",
         ]
+        if self.nearest and self.nearest[0].similarity < UNLIKE:
+            lines.append("no landmark is similar to this token; scale its features as those of the training data")
         if self.columns:
             lines += ["", "columns, by their effect on the score, compared with the reference"]
             lines += _table(_transpose(self.columns))

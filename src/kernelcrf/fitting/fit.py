@@ -4,8 +4,7 @@ Terms with the same inputs and the same kernel share their landmarks. With n_com
 landmarks. It then computes `gap_full`, a bound on how far the objective P is from its minimum over all functions of the
 kernels, and the gradient outside the span of the landmarks (the module `corpus` has the formulas). The inputs with the
 largest gradients become landmarks (Corollary 10), and the weights are improved from their last values. This is repeated
-until gap_full <= tol |P|. If there are no more inputs, or `max_components` landmarks, the fit ends without the status
-"optimal".
+until gap_full <= tol |P|. If there are no more inputs, the fit ends without the status "optimal".
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, STALLED, STATIONARY, first_point, minimise
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, first_point, minimise
 from kernelcrf.terms import Layout
 
 Callback = Callable[[Sequence[Record]], None] | None
@@ -40,7 +39,6 @@ class Settings:
     """Settings of the choice of landmarks and of the solver.
 
     n_components : number of landmarks of each kernel; None takes every distinct input, "auto" as many as `tol` needs.
-    max_components : the largest number of landmarks with "auto".
     rule : how landmarks are chosen.
     tol : relative certified gap to reach, among functions in the span of the landmarks (with "auto", all functions).
     certify_full : whether to compute gap_full, for which the whole kernel matrix is computed; "auto" always does.
@@ -50,7 +48,6 @@ class Settings:
     """
 
     n_components: int | str | None = None
-    max_components: int | None = None
     rule: str | Rule = "auto"
     solver: str | Solver = "auto"
     tol: float = 1e-4
@@ -203,11 +200,7 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
     kernels = [terms for terms in sharing_inputs(problem.terms) if not input_of(terms[0])[1].is_linear]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
     most = {name: corpus.n_inputs(terms[0]) for name, terms in groups.items()}
-    whole, first = dict(most), FIRST_ATOMS
-    if settings.max_components is not None:
-        most = {name: min(settings.max_components, n) for name, n in most.items()}
-        first = min(settings.max_components, first)
-    features = choose_features(problem, replace(settings, n_components=first), start)
+    features = choose_features(problem, replace(settings, n_components=FIRST_ATOMS), start)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:
         fitted = solve(problem, features, inner, start)
@@ -220,15 +213,14 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         sizes = {name: features[name].map.n for name in groups}
         growing = [name for name in groups if sizes[name] < most[name] and _matters(gap, name)]
         if reached or not growing or fitted.solution.status == INTERRUPTED:
-            limited = any(sizes[name] >= most[name] and most[name] < whole[name] for name in groups)
-            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, limited))
+            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached))
         for name in growing:
             basis, rule = features[name].basis, Gradient(gap.scores[name])
             n = min(2 * sizes[name], most[name])
             own = corpus.features(groups[name][0], n, rule, settings.random_state, settings.engine, basis)
             features |= {other.name: own for other in groups[name]}
         if all(features[name].map.n == sizes[name] for name in growing):
-            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached, False))
+            return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached))
         # The weights of new features start at zero.
         added = {name: features[name].map.n - len(fitted.weights[name]) for name in features}
         start = Start(weights={n: np.pad(W, ((0, added.get(n, 0)), (0, 0))) for n, W in fitted.weights.items()})
@@ -244,16 +236,15 @@ def _matters(gap: WholeGap, name: str) -> bool:
     return 2 * len(gap.shares) * gap.shares[name] >= sum(gap.shares.values())
 
 
-def _in_whole_space(fitted: Fit, gap: float, reached: bool, limited: bool) -> Certificate:
+def _in_whole_space(fitted: Fit, gap: float, reached: bool) -> Certificate:
     """Return the certificate of a fit with n_components="auto"; `gap` is its gap among all functions of the kernels.
 
     reached : whether this gap is at most `tol` times the objective.
-    limited : whether `max_components` was reached before all inputs were landmarks.
     """
     certificate, is_convex = fitted.certificate, fitted.objective.is_convex
     status = certificate.status
     if reached and status != INTERRUPTED:
         status = OPTIMAL if is_convex else STATIONARY
     elif status in (OPTIMAL, STATIONARY):
-        status = OUT_OF_COMPONENTS if limited else STALLED
+        status = STALLED
     return replace(certificate, status=status, gap_full=gap if is_convex else None)

@@ -15,10 +15,10 @@ from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosteri
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import check_factor, read_array, read_number, read_text
-from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_COMPONENTS, OUT_OF_ITERATIONS, STALLED, STATIONARY
+from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_ITERATIONS, STALLED, STATIONARY
 from kernelcrf.validation import Constraint, either, shown
 
-STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, OUT_OF_COMPONENTS, STALLED, INTERRUPTED, TEMPERED)
+STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, STALLED, INTERRUPTED, TEMPERED)
 
 
 def plain(value: Any, name: str) -> Any:

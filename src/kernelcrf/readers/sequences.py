@@ -94,7 +94,7 @@ class SequenceReader:
         else:
             place = _placing(chains, lengths)
             parts, names = read_columns("ChainCRF", parts, place)
-            vectorizer, flat = None, _stack(parts, chains, place)
+            vectorizer, flat = None, _stack(parts, chains, place, names)
         if flat.shape[1] == 0:
             raise ValueError(f"X has 0 feature(s) (shape={flat.shape}) while a minimum of 1 is required.")
         return cls(kind, flat.shape[1], vectorizer, names), flat, chains
@@ -124,7 +124,8 @@ class SequenceReader:
             flat = feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False)
         else:
             place = _placing(chains, lengths)
-            flat = _stack(match_columns("ChainCRF", parts, place, self.column_names), chains, place)
+            parts = match_columns("ChainCRF", parts, place, self.column_names)
+            flat = _stack(parts, chains, place, self.column_names)
         if flat.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {flat.shape[1]} features, but ChainCRF is expecting {self.n_features} features as input, "
@@ -291,7 +292,7 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
     return parts[0] if isinstance(parts[0], NamedTokens) else list(chain.from_iterable(parts))
 
 
-def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str]) -> Inputs:
+def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str], names: Array | None) -> Inputs:
     """Stack sequences to one matrix; raise if they have different numbers of columns or values that are not finite."""
     forms = {_form(part) for part in parts}
     if len(forms) > 1 or None in forms:
@@ -301,7 +302,7 @@ def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str
         flat.sum_duplicates()
     else:
         flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    _check_finite(flat, chains)
+    _check_finite(flat, chains, names)
     return as_writable(flat)
 
 
@@ -312,14 +313,16 @@ def _form(part: UserData) -> tuple[DType, int] | None:
     return None
 
 
-def _check_finite(flat: Inputs, chains: Chains) -> None:
+def _check_finite(flat: Inputs, chains: Chains, names: Array | None) -> None:
     values = flat.data if is_sparse(flat) else flat
     if values.size == 0 or (np.isfinite(values.min()) and np.isfinite(values.max())):
         return
     wrong = ~np.isfinite(values)
     rows, columns = (flat.tocoo().row[wrong], flat.indices[wrong]) if is_sparse(flat) else np.nonzero(wrong)
     value = "NaN" if np.isnan(values[wrong][0]) else values[wrong][0]
+    named = dict(enumerate([] if names is None else names))
+    column = f"column {named[columns[0]]!r}" if columns[0] in named else f"feature {columns[0]}"
     raise ValueError(
-        f"X has the value {value} in {chains.place(rows[0])}, feature {columns[0]}: expected finite numbers; "
-        "sklearn.impute.SimpleImputer fills in missing values"
+        f"X has the value {value} in {chains.place(rows[0])}, {column}: expected finite numbers; "
+        "kernelcrf.preprocessing.PerToken(SimpleImputer()) fills in missing values"
     )

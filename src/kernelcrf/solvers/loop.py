@@ -30,7 +30,7 @@ from kernelcrf.solvers.line_search import search
 from kernelcrf.validation import POSITIVE, either, validated, whole
 
 OPTIMAL, STATIONARY = "optimal", "stationary"
-OUT_OF_ITERATIONS, OUT_OF_COMPONENTS = "max_iter", "max_components"
+OUT_OF_ITERATIONS = "max_iter"
 STALLED, INTERRUPTED = "stalled", "interrupted"
 
 RISE = 0.1
