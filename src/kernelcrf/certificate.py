@@ -96,7 +96,10 @@ class Certificate:
 
     @property
     def gap_in_span(self) -> float:
-        """Return the objective minus its lower bound: a bound on the distance to the optimum in the basis's span."""
+        """Return the objective minus its lower bound.
+
+        The optimum among all functions in the span of the basis is at most this much below the objective.
+        """
         return self.objective - self.lower_bound
 
     @property

@@ -1,10 +1,11 @@
 """Compute the training objective P: the negative log posterior of the parameters of a conditional random field.
 
-The objective (equation 15 of the paper), its gradient g and the product of its Hessian H with a vector v are
+The objective (equation 15 of the paper), its gradient g (equations 21 and 28) and the product of its Hessian H with a
+vector v (equation 22) are
 
     P(theta) = sum_i omega_i [log Z_i - log Z_i(allowed)] + sum_k lam_k/2 |theta_k|^2
-    g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta                      (21), (28)
-    H v      = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v                                       (22)
+    g        = sum_i omega_i [E_p Phi - E_p(. | allowed) Phi] + lam theta
+    H v      = sum_i omega_i Cov_p[Phi, <Phi, v>] + lam v
 
 Sample i has the weight omega_i and the joint features Phi, so that a labelling has the score <Phi, theta>. Term k of
 the model has the parameters theta_k and the regularisation lam_k. log Z is the log-sum-exp of the scores of all

@@ -101,7 +101,7 @@ def chain_terms(
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens, and optionally scores of transitions and biases of labels.
 
-    kernel, C : input kernel and prior variance of the scores of tokens.
+    kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, or None to leave biases out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
@@ -203,7 +203,7 @@ class Layout:
 
     @classmethod
     def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
-        """Return the layout from the result of its method `to_config`."""
+        """Restore a layout from the result of `to_config`."""
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])

@@ -44,7 +44,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _let_others_set_limits() -> None:
-    """Allow every thread to change the BLAS limit; threadpoolctl 3.8 allows only the thread that set it."""
+    """Allow every thread to change the BLAS limit; by default, threadpoolctl 3.8 allows only the thread that set it."""
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear()

@@ -245,7 +245,9 @@ class Graph:
         return max((part.stop for part in self.slices.values()), default=0)
 
     def chosen(self, labels: Array) -> Ints:
-        """Return, for each clique, the column of the table entry that the given labels select.
+        """Return, for each clique, the index of the table entry that the given labels select.
+
+        The index counts the entries of all tables, which are stored one after the other.
 
         labels : one row per labelling and one column per node.
 

@@ -9,7 +9,8 @@ to the root, each clique computes a message m_c to its parent and a conditional 
 
 The message is added to the parent's table. The message of the root is log Z, and p(y) is the product of all kappa_c.
 From the root to the leaves, the conditionals give the marginals p_c = kappa_c p(y_s) and exact samples. The entropy is
--sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of their messages, then
+-sum_c E[log kappa_c]. If the tables change in a direction dT, which includes the changes dm of the messages that are
+added to them, then
 
     dm_c = E[dT_c | y_s],    d kappa_c = kappa_c (dT_c - dm_c),    dp_c = d kappa_c p(y_s) + kappa_c dp(y_s).
 

@@ -8,8 +8,8 @@ It runs in float64. If labels have equal values delta_t(j), the first of them is
 the k best values of each label are kept: at each token, the sorted lists of the previous token's labels are merged.
 This takes O(T L^2 k) operations for T tokens and L labels.
 
-Samples are drawn by forward filtering and backward sampling: first the
-label of the last token, then the label of each earlier token given the label after it.
+Samples are drawn by forward filtering and backward sampling: first the label of the last token, then the label of each
+earlier token given the label after it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ class InfeasibleSequenceError(ValueError):
 
 
 def reason(sample: int, scores: Array, transitions: Array) -> ValueError:
-    """Return the error to raise for a sequence whose log-partition is not finite."""
+    """Return the error to raise for a sequence whose log-partition is not finite.
+
+    The error says whether all labelings are forbidden, or the scores are too large.
+    """
     reached: Flags = np.ones(scores.shape[1], dtype=bool)
     for token in range(len(scores)):
         if token > 0:

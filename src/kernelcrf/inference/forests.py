@@ -83,12 +83,12 @@ class Cover:
 
     @property
     def n_node_entries(self) -> int:
-        """Return the number of columns that belong to labels of nodes; the columns of edge tables follow them."""
+        """Return the number of columns of the cover that belong to nodes; the columns of edges follow them."""
         return int(self.graph.node_starts[-1])
 
     @cached_property
     def shares(self) -> Floats:
-        """Return, for each column, the fraction of the forests that contain its node or edge; it is 1 for nodes."""
+        """Return the fraction of the forests that contain the node or edge of each column; it is 1 for nodes."""
         return np.concatenate((np.ones(self.n_node_entries), np.repeat(self.rho, self.edge_sizes)))
 
     @cached_property

@@ -87,9 +87,9 @@ class Gibbs:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate(rows)[np.argsort(of_node, kind="stable")]
 
     def _sweeps(self, tables: Floats, rng: np.random.Generator, means: Floats | None) -> Iterator[tuple[Labels, Ints]]:
-        """Run sweeps, and yield the labels and the table entries that they select after each sweep but the burn-in.
+        """Run sweeps without end; after the burn-in, each sweep yields labels and the table entries that they select.
 
-        means : if it is given, the label probabilities that these sweeps draw from are added to it.
+        means : if it is given, the label probabilities that the sweeps after the burn-in draw from are added to it.
         """
         graph, nothing, shape = self.graph, np.empty((len(tables), 0)), (len(tables), self.graph.n_nodes)
         labels = rng.integers(graph.cards, size=shape).astype(np.int32)

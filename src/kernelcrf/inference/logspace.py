@@ -13,7 +13,8 @@ one:
     P_t(i|j) = exp(la_{t-1}(i) + w_t(i, j) - a_t(j)),
     Q_t(j|i) = exp(w_t(i, j) + s_t(j) + lb_t(j) - c_t - lb_{t-1}(i)).
 
-For L labels, each of these recursions takes L^2 exponentials per token. In scaled space, all of them together take L.
+For L labels, each of these recursions takes L^2 exponentials per token. The module `scaled` takes L exponentials per
+token for all recursions together.
 """
 
 from __future__ import annotations

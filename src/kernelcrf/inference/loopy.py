@@ -12,9 +12,9 @@ of the graph is at most the mean of log Z(b, c) over the forests, which exact in
 
     M_ij(y_j) <- sum_{y_i} exp(t_ij(y_i, y_j) / rho_ij + b_i(y_i) - log M_ji(y_i))
 
-tighten this bound (Wainwright, Jaakkola, Willsky 2005). If they converge, the bound is the smallest over all messages.
-The marginals are means of the marginals on the forests. For fixed messages, they are the gradient of the bound with
-respect to the tables.
+tighten this bound (Wainwright, Jaakkola, Willsky 2005). If the updates converge, the bound is the smallest over all
+messages. The approximate marginals are means of the marginals on the forests. For fixed messages, they are the gradient
+of the bound with respect to the tables.
 
 Strong potentials need many sweeps over the messages. A solver evaluates points that are close to each other, so a
 `Loopy` object keeps its messages and starts the next call from them.
@@ -150,8 +150,8 @@ class Loopy:
     def loss(self, tables: Floats, labels: Array, n_threads: int = 1, *, curvature: bool) -> Loss:
         """Return an upper bound on the loss -log p(labels) of each sample, and its gradient with respect to the tables.
 
-        The loss contains an upper bound instead of log Z. If labels are missing, it contains a mean-field lower bound
-        instead of the log-sum over these labels.
+        log Z is replaced by an upper bound. If labels are missing, the sum over these labels is replaced by a
+        mean-field lower bound.
         """
         model, kept = self.calibrate(tables, n_threads)
         if (labels == MISSING).any():

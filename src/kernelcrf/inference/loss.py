@@ -23,7 +23,7 @@ class Curvature(Protocol):
     """Protocol of objects that compute derivatives of the marginals at given tables."""
 
     def tangents(self, direction: Floats, n_threads: int) -> Floats:
-        """Return the derivatives of the marginals if the tables change along `direction`, as an array of its shape."""
+        """Return the derivatives of the marginals if the tables change along `direction`; shapes are the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class InfeasibleSampleError(ValueError):
 
 
 def clamp_labels(graph: Graph, tables: Floats, labels: Array) -> Floats:
-    """Return a copy of the tables that forbids all other labels at nodes with a known label.
+    """Return a copy of the tables in which each node with a known label can have only this label.
 
     Nodes whose label is MISSING keep all labels. Only tables of single nodes are changed, so every node with a known
     label must have such a table.

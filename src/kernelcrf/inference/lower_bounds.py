@@ -5,8 +5,8 @@ With the tables t of nodes and edges, any distributions q_i of the labels of sin
     log Z >= sum_i <q_i, t_i> + H(q_i) + sum_ij q_i' t_ij q_j
 
 Here H is the entropy. Each update replaces the distribution of one node by the best one, given all other nodes.
-Forbidden labels have the probability 0. If only the known labels of nodes are allowed, the bound is exact unless the
-labels of two neighbouring nodes are missing.
+Forbidden labels have the probability 0. If all known labels are fixed, the bound is exact unless two neighbouring nodes
+both have missing labels.
 
 `inference.loopy` computes upper bounds on log Z. The smallest of them is
 
@@ -111,8 +111,8 @@ def make_consistent(cover: Cover, marginals: Floats) -> tuple[Floats, Floats]:
 def _match_sums(tables: Floats, left: Floats, right: Floats) -> Floats:
     """Change tables (..., a, b) so that their row sums are `left` (..., a) and their column sums `right` (..., b).
 
-    First the rows whose sum is too large are scaled down, then such columns. Then a multiple of the outer product of
-    the remaining differences is added, which makes all sums correct.
+    First the rows whose sum is too large are scaled down, then the columns whose sum is too large. Then a multiple of
+    the outer product of the remaining differences is added, which makes all sums correct.
     """
     tables = np.maximum(tables, 0.0)
     for wanted, axis in ((left, -1), (right, -2)):

@@ -2,9 +2,10 @@
 
 All tables are stored in one array `values`. A step (dst, src, size, at) adds values[src + index[at + e]] to values[dst
 + e], for e from 0 to size - 1: it adds one table to another. A clique of the tree contains many cliques of the graph,
-and adding each of their tables to its whole table would be slow. Tables are therefore first added to intermediate
-tables over fewer nodes, so that most additions involve small tables. Executed backwards, with dst and src exchanged,
-the same steps sum the marginals of the tree's cliques to the marginals of the graph's cliques.
+and adding each of their tables directly to the large table of the tree's clique would be slow. Tables are therefore
+first added to intermediate tables over fewer nodes, so that most additions involve small tables. Executed backwards,
+with dst and src exchanged, the same steps sum the marginals of the tree's cliques to the marginals of the graph's
+cliques.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class _Assembly:
 
         The sum has one axis per node of prefix + fixed.
 
+        whole : the table of a clique of the tree, which contains the sum if it has the same nodes.
         items : pairs (table, nodes of `prefix` that the table depends on). All tables depend on all nodes of `fixed`.
         """
         if not items:
