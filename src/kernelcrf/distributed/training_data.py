@@ -70,7 +70,10 @@ class DataSummary:
         first : the index of the part's first sequence in the whole data, for error messages.
         """
         if part.y is None:
-            raise ValueError("y is None in a part of the data: expected labels for all sequences")
+            raise ValueError(
+                "y is None in a part of the data: expected labels for all sequences. Pass them as y of RawSequences, "
+                "or pass the name of their column as labels to read_parquet"
+            )
         if not len(part):
             return cls(sequences=0, ends=part.ends)
         _, chains, kind = open_sequences(part.X, part.lengths, first)

@@ -2,11 +2,12 @@
 
 A block consists of whole sequences whose features fit into the cache. For each block, scores are computed, inference is
 run, and the gradient with respect to the scores is multiplied by the same features before the next block starts.
-`ChainPartition.scores`, inference and `ChainPartition.pull_back` would give the same result one after the other.
+The result is the same as if `ChainPartition.scores`, inference and `ChainPartition.pull_back` were called one after
+another for all sequences.
 
 This covers the common case: a single term has inputs, it scores tokens and has a dense row of features per token,
 transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If this would
-overflow or underflow for a sequence, `evaluate` returns None, and the caller uses the three methods instead.
+overflow or underflow for a sequence, `evaluate` returns None, and the caller has to use these three steps instead.
 """
 
 from __future__ import annotations

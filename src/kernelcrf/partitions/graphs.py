@@ -37,7 +37,7 @@ class Tables:
     t: Floats
 
     def move(self, direction: Tables, step: float) -> Tables:
-        """Return these tables plus `step` times the tables `direction`."""
+        """Return these scores plus `step` times the scores `direction`."""
         return Tables(self.t + step * direction.t)
 
 

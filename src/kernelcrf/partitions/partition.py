@@ -172,11 +172,11 @@ class RowPartition(Partition, Protocol):
         return float(numbers.sum() if self.weights is None else np.dot(self.weights, numbers))
 
     def residual(self, term: Term, at: PartitionState) -> Array:
-        """Return an array with one row per clique, from which the gradient for one term can be computed.
+        """Return the gradient with respect to the scores of a term, times the factor of its label kernel.
 
-        The product of the transposed features and this array is the gradient with respect to the term's weights. The
-        array itself is the gradient with respect to the scores, times the factor of the term's label kernel. If
-        inference returned a linear lower bound on the loss, the slope of this bound is used instead of the gradient.
+        The result has one row per clique. The product of the transposed features and this array is the gradient with
+        respect to the term's weights. If inference returned a linear lower bound on the loss, the slope of this bound
+        is used instead of the gradient.
         """
 
     def spread(self, term: Term, at: PartitionState) -> Array:

@@ -266,7 +266,10 @@ class Ascent:
         loops.visit(order, measure, *data, *state)
 
     def report(self, progress: Progress) -> None:
-        """Evaluate the objective at theta and report it to `progress`, with the dual objective as a lower bound."""
+        """Evaluate the objective for the current parameters, and report it to `progress`.
+
+        The value of the dual objective is reported as a lower bound on the minimum.
+        """
         at = self.objective.evaluate(self.theta)
         progress.passes += 1
         progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
