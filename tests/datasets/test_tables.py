@@ -72,8 +72,8 @@ def test_proteins_by_hand(tmp_path):
             "a\t0\tMKV\tHH\tHGT\t110\t011\n",
             "line 2, a: the sequence has 3 residues, and the other cells have 2, 3, 3, 3 characters",
         ),
-        ("a\t0\tMKV\tHHX\tHGT\t110\t011\n", r"column dssp3: expected the characters 'HEC', got \['X'\]"),
-        ("a\t0\tMKV\tHHC\tHGT\t110\t012\n", r"column eval_mask: expected the characters '01', got \['2'\]"),
+        ("a\t0\tMKV\tHHX\tHGT\t110\t011\n", r"column dssp3: expected only the characters 'HEC', got \['X'\]"),
+        ("a\t0\tMKV\tHHC\tHGT\t110\t012\n", r"column eval_mask: expected only the characters '01', got \['2'\]"),
         ("a\tone\tMKV\tHHC\tHGT\t110\t011\n", "column group: expected values of type int64"),
     ],
 )
@@ -160,7 +160,7 @@ def test_occupancy_that_is_wrong_is_named(row, message, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["a,0,0,0,0,1,-50,3,920,5"], "column label: expected 1 to 4"),
+        (["a,0,0,0,0,1,-50,3,920,5"], "column label: expected numbers from 1 to 4"),
         (["a,0,0,0,0,1,-50,3,920,1", "b,0,0,0,0,1,-50,3,920,1", "a,1,0,0,0,1,-50,3,920,1"], "in consecutive rows"),
     ],
 )

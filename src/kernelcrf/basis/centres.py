@@ -100,7 +100,7 @@ class Lloyd(Rule):
 def _random_pivots(growth: Growth, count: int, sample: Places, rng: np.random.Generator) -> Array:
     """Draw `count` inputs as random pivots, but only from the inputs with the indices `sample`.
 
-    The basis `growth` does not change. Fewer inputs are returned if they explain the whole sample.
+    The basis `growth` does not change. Fewer inputs are returned if they represent the kernel on the whole sample.
     """
     start = growth.basis_for(sample) if growth.n else None
     pivots = LocalGrowth(growth.kernel, growth.inputs(sample), growth.n + count, 0.0, growth.engine, start)

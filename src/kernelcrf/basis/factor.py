@@ -1,8 +1,9 @@
 """Approximate the kernel matrix K of all inputs by an incomplete Cholesky factor F (section 5.3 of the paper).
 
-F has one row per input x, called the features of x, and one column per landmark. With the landmarks B and the Cholesky
-factor R of their kernel matrix, `K_BB = R R'`, it is `F = K_xB R^-T`, so that `K ~ F F'`. The residual of an input x is
-`d_x = k(x, x) - |F_x|^2`, where F_x is row x of F. New landmarks A add columns to F, and do not change its old columns:
+F has one row per input x, called the features of x, and one column per landmark. Let B be the landmarks, K_xB the
+kernel matrix of inputs and landmarks, and R the Cholesky factor of the kernel matrix of the landmarks, `K_BB = R R'`.
+Then `F = K_xB R^-T`, so that `K ~ F F'`. The residual of an input x is `d_x = k(x, x) - |F_x|^2`, where F_x is row x of
+F. New landmarks A add columns to F, and do not change its old columns:
 
     H = K_AA - F_A F_A' = L L'                    the part of K_AA that F does not explain; L is its Cholesky factor
     R <- [[R, 0], [F_A, L]]
@@ -104,7 +105,7 @@ def pivoted_cholesky(H: Array, least: float) -> tuple[Array, Places]:
 
 
 def not_a_kernel(kernel: InputKernel, proof: str) -> ValueError:
-    """Return the error for a kernel that is not positive semi-definite; `proof` is the evidence for the message."""
+    """Return the error for a kernel that is not positive semi-definite; the message shows `proof`, the evidence."""
     return ValueError(
         f"{kernel.described} is not positive semi-definite: {proof}. Expected a kernel whose Gram matrices have "
         "no negative eigenvalues; to make one from a Euclidean distance, use exp(-gamma * distance**2)"
@@ -134,10 +135,10 @@ def check_symmetric(kernel: InputKernel, K: Array, tolerance: float) -> None:
 
 
 def left_over(H: Array, L: Array, order: Places) -> Array:
-    """Return -|E| entry by entry, where E is the Schur complement of the block `order` of H, which is L L'.
+    """Return -|E| entry by entry, where E is the Schur complement of the rows and columns `order` in H.
 
-    E has the rows and columns of H that are not in `order`. If H is positive semi-definite and L comes from
-    `pivoted_cholesky`, E is zero up to rounding.
+    L is the Cholesky factor of these rows and columns. E has the other rows and columns of H. If H is positive
+    semi-definite, and L and `order` come from `pivoted_cholesky`, E is zero up to rounding.
     """
     others = np.setdiff1d(np.arange(len(H)), order)
     if not len(others) or not len(order):

@@ -33,7 +33,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def remaining(self) -> float:
-        """Return the sum of the residuals of all inputs."""
+        """Return the sum of the residuals k(x, x) - |F_x|^2 of all inputs x, where F_x are the features of x."""
 
     @abstractmethod
     def inputs(self, indices: Places | None = None) -> Inputs:
@@ -255,7 +255,9 @@ class Growth(Rows):
     def _check_definite(self, residuals: Array) -> None:
         least = float(residuals.min(initial=0.0))
         if least < -INDEFINITE[self.dtype] * self.largest_diagonal:
-            raise factor.not_a_kernel(self.kernel, f"k(x, x) minus its part in the span of landmarks is {least:.3g}")
+            raise factor.not_a_kernel(
+                self.kernel, f"the Cholesky factorisation of a Gram matrix leaves a residual of {least:.3g}"
+            )
 
 
 class Rule(Protocol):

@@ -81,6 +81,8 @@ class AllInputs(Rule):
 class Greedy(Rule):
     """A rule that always takes the input with the largest residual (Fine and Scheinberg 2001).
 
+    The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far.
+
     block : the number of candidates per round.
     """
 
@@ -110,6 +112,8 @@ class Greedy(Rule):
 @dataclass(frozen=True)
 class Random(Rule):
     """A rule that draws inputs with probabilities proportional to their residuals (randomly pivoted Cholesky).
+
+    The residual of an input x is k(x, x) - |F_x|^2, where F_x are its features for the landmarks so far.
 
     block : the largest number of candidates per round.
     """

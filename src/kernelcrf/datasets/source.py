@@ -38,10 +38,10 @@ class Source:
         return {"description": description, "licence": self.licence, "citation": self.citation}
 
     def path(self, folder: Folder, name: str) -> Path:
-        """Return the path of the file `name` of this data set, below `folder` or, if it is None, below KERNELCRF_DATA.
+        """Return the path of the file `name` of this data set.
 
-        If `name` ends in .gz and the file does not exist, look for the unpacked file instead. If neither exists,
-        raise FileNotFoundError.
+        `folder` is the folder with all data sets; None means the environment variable KERNELCRF_DATA. If `name` ends in
+        .gz and the file does not exist, look for the unpacked file instead. If neither exists, raise FileNotFoundError.
         """
         root = folder if folder is not None else os.environ.get(VARIABLE) or None
         advice = f"Expected layout: {self.layout} The data come from {self.origin}. Nothing is downloaded."
@@ -74,7 +74,7 @@ def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
     try:
         found = load_arrays(path)
         if missing := [name for name in names if name not in found]:
-            raise ValueError(f"missing: {', '.join(missing)}")
+            raise ValueError(f"arrays are missing: {', '.join(missing)}")
         return {name: found[name] for name in names}
     except ValueError as error:
         raise ValueError(f"{path}: expected an .npz file with the arrays {', '.join(names)} ({error})") from error

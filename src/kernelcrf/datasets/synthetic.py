@@ -31,7 +31,7 @@ class SequenceData:
     """Random sequences, and the distribution from which they were drawn.
 
     X : one array per sequence, with one row of features per token.
-    y : one array of labels per sequence; labels are integers from 0.
+    y : one array of labels per sequence; the labels are the integers 0, 1, 2 and so on.
     transitions : transitions[i, j] is the probability that label j follows label i.
     posterior : one array per sequence, with the exact probability of each label (column) at each token (row).
     bayes_error : the mean over all tokens t of 1 - max_j p(y_t = j | x), with p from `posterior`. No model has a

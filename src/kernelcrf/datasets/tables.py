@@ -171,7 +171,7 @@ def load_batteryless(*, folder: Folder = None) -> LabelledSequences:
         names, codes = np.array(trials, np.str_), read_numbers(path, "label", labels, np.int64)
         starts = _run_starts(names)
         if codes.min() < 1 or codes.max() > len(ACTIVITIES):
-            raise ValueError(f"{path}, column label: expected 1 to 4, got {np.unique(codes)}")
+            raise ValueError(f"{path}, column label: expected numbers from 1 to 4, got {np.unique(codes)}")
         if len(set(names[starts])) < len(starts):
             raise ValueError(
                 f"{path}, column trial: the rows of a trial are separated: expected each trial in consecutive rows"
@@ -203,7 +203,7 @@ def _check_lengths(path: Path, names: Sequence[str], sequences: Sequence[str], o
 def _letters(path: Path, name: str, cells: Sequence[str], alphabet: str) -> list[Array]:
     """Split each cell into an array of its characters; raise if a character is not in `alphabet`."""
     if unknown := set().union(*cells) - set(alphabet):
-        raise ValueError(f"{path}, column {name}: expected the characters {alphabet!r}, got {sorted(unknown)[:5]}")
+        raise ValueError(f"{path}, column {name}: expected only the characters {alphabet!r}, got {sorted(unknown)[:5]}")
     return [np.array([cell]).view("<U1") for cell in cells]
 
 

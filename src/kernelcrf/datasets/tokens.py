@@ -1,7 +1,7 @@
 """Load annotated text from files with one token per line and columns separated by a tab or a blank.
 
 An empty line ends a sentence; in the Helsinki Prosody Corpus, a line `<file> name` begins a sentence instead. Only
-newlines end a line, although Unicode has other line ends, because text from social media contains them by chance.
+newlines end a line, because text from social media contains other characters that Unicode counts as line ends.
 """
 
 from __future__ import annotations

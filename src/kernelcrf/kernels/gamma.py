@@ -99,9 +99,9 @@ def _variance(X: Inputs, weights: Floats | None) -> float:
 def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | Array | None) -> None:
     """Warn if many columns of X vary too little to have an effect on the kernel.
 
-    A column has too small a range if it is below HIDDEN times `deviation`, the standard deviation of all entries of X.
+    A column varies too little if its range is below HIDDEN times `deviation`, the standard deviation of all entries.
     With gamma="scale" and d columns, such a column changes the logarithm of the rbf kernel by less than HIDDEN**2 / d.
-    The warning appears if at least half of the columns have too small a range; constant columns are not counted.
+    The warning appears if at least half of the columns vary too little; constant columns are not counted.
     """
     ranges = X.max(axis=0) - X.min(axis=0)
     hidden = (ranges > 0) & (ranges < HIDDEN * deviation)

@@ -1,9 +1,9 @@
-"""The kernel of inputs: a positive semi-definite function of two inputs (Remark 7).
+"""The kernel of inputs: a positive semi-definite function of two inputs (Remark 7 of the paper).
 
-Users pass a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable
-that takes two matrices of inputs and returns their Gram matrix, with one row per row of the first matrix and one column
-per row of the second. A Gaussian process kernel is a tree of sums, products and powers of simple kernels; a model file
-stores this tree as JSON.
+Users pass a name (`kernels/named.py` has the formulas), an object of `sklearn.gaussian_process.kernels`, or a callable.
+A callable takes two matrices of inputs and returns their Gram matrix, with one row per row of the first matrix and one
+column per row of the second. A Gaussian process kernel is a tree of sums, products and powers of simple kernels; a
+model file stores this tree as JSON.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class InputKernel:
 
     @property
     def described(self) -> str:
-        """Return the name and the value of the kernel for error messages, such as "kernel='rbf'"."""
+        """Return the kernel as error messages show it, such as "kernel='rbf'"."""
         return f"{self.argument}={shown(self.kernel)}"
 
     @property
@@ -106,7 +106,7 @@ class InputKernel:
         X = as_inputs(X)
         Y = X if Y is None else as_inputs(Y, "Y")
         if X.shape[1] != Y.shape[1]:
-            raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}: expected the same number")
+            raise ValueError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}: pass equally many")
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), np.result_type(X.dtype, Y.dtype))
         if out.size:
@@ -143,7 +143,8 @@ class InputKernel:
 
         The bounds have one row (low, high) per hyperparameter. A Gaussian process kernel defines its hyperparameters
         and bounds itself. A kernel chosen by name has gamma as its only hyperparameter, with the bounds
-        gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables, and kernels without a number gamma, have none.
+        gamma / GAMMA_RANGE and gamma * GAMMA_RANGE. Callables have none, and neither have kernels without gamma or with
+        gamma=None.
         """
         if isinstance(self.kernel, gp.Kernel):
             theta = np.asarray(self.kernel.theta, np.float64)

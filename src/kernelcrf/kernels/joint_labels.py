@@ -82,7 +82,7 @@ class Reversible(LabelMap):
         """Pair each joint label with its reverse, and return four arrays; A has one column per pair.
 
         The arrays are: the first joint label of each pair, the second joint label of each pair, the index of the pair
-        of each joint label, and the nonzero entry in each column of A.
+        of each joint label, and the value of the nonzero entries in each column of A.
         """
         places = np.arange(self.L).reshape((self.n_labels,) * self.nodes)
         reverse = places.transpose().ravel()

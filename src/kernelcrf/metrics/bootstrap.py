@@ -1,6 +1,6 @@
 """Compute scores with confidence intervals by the bootstrap.
 
-A resample draws as many sequences as there are, with replacement. Whole sequences are drawn, since the tokens of a
+A resample draws as many sequences as the data have, with replacement. Whole sequences are drawn, since the tokens of a
 sequence depend on each other. The interval is between the (1 - level) / 2 and the (1 + level) / 2 quantile of the
 scores of all resamples.
 
@@ -114,7 +114,7 @@ def bootstrap(
 
 
 def _scores(totals: dict[str, Floats]) -> dict[str, Floats]:
-    """Divide sums to get the scores: `totals` has arrays with one entry per resample, and so has the result."""
+    """Return the scores, each the ratio of two sums in `totals`; all arrays have one row per resample."""
     if "bins" in totals:
         totals["gaps"] = np.abs(totals["bins"]).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

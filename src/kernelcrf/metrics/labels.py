@@ -142,11 +142,11 @@ def flat_confusion(y_true: UserData, y_pred: UserData) -> tuple[list[Hashable], 
 
 
 def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight: UserData) -> Codes:
-    """Return two lists of integers, such that scikit-learn's scores of these integers are the scores of spans.
+    """Encode spans as integers, such that scikit-learn's scores of these integers are the scores of spans.
 
-    Each (start, end) of a true or predicted span has one entry per list: the code of the true type, and the code of the
-    predicted type. Code 0 means that there is no span. Both lists begin with an additional 0, so that they are never
-    empty; it does not change the scores.
+    The result has a list of true types and a list of predicted types. Both lists have one entry for each (start, end)
+    of a true or predicted span. The integer 0 means that there is no span. Both lists begin with an additional 0, which
+    does not change the scores, so that they are never empty.
     """
     pairs = pair(y_true, y_pred, sample_weight)
     # "" means no span; it becomes 0 because it sorts before the types of spans, which are not empty.
@@ -181,7 +181,8 @@ def span_precision(
 ) -> ScoreValue:
     """Return the precision of spans: the fraction of predicted spans that are also true spans.
 
-    `average` has the same options as in `flat_f1`, but averages over the types of spans.
+    scheme : the tagging scheme, as in `spans`, such as "IOB2".
+    average : as in `flat_f1`, but the average is over the types of spans.
 
     Examples
     --------
@@ -204,7 +205,8 @@ def span_recall(
 ) -> ScoreValue:
     """Return the recall of spans: the fraction of true spans that were also predicted.
 
-    `average` has the same options as in `flat_f1`, but averages over the types of spans.
+    scheme : the tagging scheme, as in `spans`, such as "IOB2".
+    average : as in `flat_f1`, but the average is over the types of spans.
 
     Examples
     --------
@@ -225,9 +227,10 @@ def span_f1(
     sample_weight: UserData = None,
     zero_division: ZeroDivision = "warn",
 ) -> ScoreValue:
-    """Return the F1 score of spans, which is the harmonic mean of `span_precision` and `span_recall`.
+    """Return the F1 score of spans, the harmonic mean of precision and recall.
 
-    `average` has the same options as in `flat_f1`, but averages over the types of spans.
+    scheme : the tagging scheme, as in `spans`, such as "IOB2".
+    average : as in `flat_f1`, but the average is over the types of spans.
 
     Examples
     --------

@@ -70,7 +70,9 @@ def pair(y_true: UserData, y_pred: UserData, sample_weight: UserData, name: str 
         check_same_type(chain.from_iterable(true), chain.from_iterable(pred), "y_true", name)
     weight = read_weights(sample_weight, len(true), "sequence", part=True)
     if weight is not None and not weight[[bool(labels) for labels in true]].any():
-        raise ValueError("sample_weight is 0 for every sequence with a known label: expected a weight above 0")
+        raise ValueError(
+            "sample_weight is 0 for every sequence with a known label: expected at least one weight above 0"
+        )
     return Pairs(true, pred, weight)
 
 

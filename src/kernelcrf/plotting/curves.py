@@ -151,7 +151,11 @@ class ResidualDisplay(CurveDisplay):
     def from_estimator(
         cls, estimator: Estimator, X: UserData, *, name: str | None = None, ax: MaybeAxes = None
     ) -> ResidualDisplay:
-        """Plot the relative residual of a fitted ChainCRF against the number of landmarks, on the tokens of X."""
+        """Plot the relative residual of a fitted ChainCRF against the number of landmarks.
+
+        The residual is the fraction of the trace of the kernel matrix that the landmarks do not explain. The kernel
+        matrix has one row per distinct token of X.
+        """
         check_is_fitted(estimator)
         if not isinstance(estimator.model_.map, WhitenedMap):
             raise ValueError(

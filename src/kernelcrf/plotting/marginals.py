@@ -20,8 +20,8 @@ class MarginalsDisplay(Display):
 
     proba : the probabilities, with one row per token and one column per label.
     classes : the labels of the columns of `proba`.
-    y_true : the true label of each token, or None for a missing label.
-    tokens : the words to show; None shows positions instead.
+    y_true : the true labels, one per token, with None for missing labels; if y_true is None, no true label is shown.
+    tokens : the words of the sequence, which label the axis; None shows positions instead.
 
     Examples
     --------
