@@ -29,7 +29,7 @@ def test_defaults_and_numbers_of_numpy_are_accepted(estimator):
 
 @pytest.mark.parametrize("estimator", FITS)
 def test_a_wrong_value_is_refused_before_the_data_are_read(estimator):
-    for name, value in (("C", -1.0), ("n_jobs", 0), ("max_iter", 2.5), ("tol", "small"), ("solver", ["lbfgs"])):
+    for name, value in (("C", -1.0), ("n_jobs", 0), ("max_iter", 2.5), ("tol", 1.0), ("solver", ["lbfgs"])):
         with pytest.raises(ParameterError, match=rf"^{name}=.*: expected"):
             estimator(**{name: value}).fit(None, None)
     if "n_components" in FITS[estimator][0]:

@@ -5,6 +5,9 @@ The argument of the decorator `run_by` is the module of `kernelcrf.cli` that con
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated
 
@@ -23,12 +26,46 @@ Format = StrEnum("Format", ["columns", "jsonl", "crfsuite", "parquet", "npz"])
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
 CONSTRAINTS = ("BIO", "IOB1", "IOB2", "IOBES", "BIOES", "BIOUL", "BILOU", "BMES")
 SCHEMES = ("lenient", *CONSTRAINTS)
+FORMATS = ", ".join(Format)
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
 DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", "-f", metavar="NAME", help="columns, jsonl, crfsuite, parquet, npz.")
+    Format | None, typer.Option("--format", "-f", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser for the value of an option, which accepts only these words."""
+
+    def parse(value: str) -> str:
+        if value in words:
+            return value
+        raise typer.BadParameter(f"{value}: expected {', '.join(words[:-1])} or {words[-1]}")
+
+    return parse
+
+
+def _positive(*words: str, below: float = math.inf) -> Callable[[str | float], str | float]:
+    """Return a parser for the value of an option, which accepts numbers above 0 and below a limit, and these words."""
+    limit = "" if below == math.inf else f" and below {below:g}"
+    others = f", {' or '.join(words)}" if words else ""
+
+    def parse(value: str | float) -> str | float:
+        if value in words:
+            return value
+        with suppress(ValueError):
+            if 0 < float(value) < below:
+                return float(value)
+        raise typer.BadParameter(f"{value}: expected a number above 0{limit}{others}")
+
+    return parse
+
+
+def _threads(value: int) -> int:
+    if value == -1 or value >= 1:
+        return value
+    raise typer.BadParameter(f"{value}: expected a number of threads, at least 1, or -1 for all cores")
 
 
 def _version(asked: bool) -> None:
@@ -63,23 +100,44 @@ def fit(
         typer.Option(
             metavar="NAME",
             help=f"{', '.join(KERNELS)}; auto: rbf for vectors, else linear.",
+            parser=_one_of("auto", *KERNELS),
             autocompletion=lambda: ["auto", *KERNELS],
         ),
     ] = "auto",
     C: Annotated[
-        str, typer.Option("--C", "-C", metavar="X", help="Prior variance: a number, auto or evidence.")
+        str,
+        typer.Option(
+            "--C",
+            "-C",
+            metavar="X",
+            help="Prior variance: number, auto, evidence.",
+            parser=_positive("auto", "evidence"),
+        ),
     ] = "auto",
     dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data, used to choose C.")] = None,
-    gamma: Annotated[str, typer.Option(metavar="X", help="gamma of the kernel: a number, scale or auto.")] = "scale",
-    n_components: Annotated[int, typer.Option(metavar="N", help="Number of landmarks.")] = 500,
+    gamma: Annotated[
+        str,
+        typer.Option(metavar="X", help="gamma of the kernel: number, scale, auto.", parser=_positive("scale", "auto")),
+    ] = "scale",
+    n_components: Annotated[int, typer.Option(metavar="N", min=1, help="Number of landmarks.")] = 500,
     constraints: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help=f"{', '.join(CONSTRAINTS)}.", autocompletion=lambda: [*CONSTRAINTS]),
+        typer.Option(
+            metavar="NAME",
+            help=f"{', '.join(CONSTRAINTS)}.",
+            show_default="none",
+            parser=_one_of(*CONSTRAINTS),
+            autocompletion=lambda: [*CONSTRAINTS],
+        ),
     ] = None,
-    tol: Annotated[float, typer.Option(metavar="X", help="Relative certified gap to reach.")] = 1e-4,
-    max_iter: Annotated[int, typer.Option(metavar="N", help="Largest number of iterations.")] = 1000,
-    n_jobs: Annotated[int, typer.Option(metavar="N", help="Threads; -1 for all cores.")] = 1,
-    random_state: Annotated[int, typer.Option("--seed", metavar="N", help="Seed for the landmarks.")] = 0,
+    tol: Annotated[
+        float, typer.Option(metavar="X", help="Relative certified gap to reach.", parser=_positive(below=1))
+    ] = 1e-4,
+    max_iter: Annotated[int, typer.Option(metavar="N", min=1, help="Largest number of iterations.")] = 1000,
+    n_jobs: Annotated[int, typer.Option(metavar="N", help="Threads; -1 for all cores.", callback=_threads)] = 1,
+    random_state: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seed for the landmarks.")
+    ] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of ChainCRF.")
     ] = None,
@@ -125,7 +183,9 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(SCHEMES)}; by default lenient for labels like B-x.",
+            help=f"{', '.join(SCHEMES)}.",
+            show_default="lenient for labels like B-x",
+            parser=_one_of(*SCHEMES),
             autocompletion=lambda: [*SCHEMES],
         ),
     ] = None,
@@ -178,8 +238,12 @@ def report(
 def convert(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
-    from_format: Annotated[Format | None, typer.Option("--from", metavar="NAME", help="Format of SOURCE.")] = None,
-    to_format: Annotated[Format | None, typer.Option("--to", metavar="NAME", help="Format of TARGET.")] = None,
+    from_format: Annotated[
+        Format | None, typer.Option("--from", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
+    ] = None,
+    to_format: Annotated[
+        Format | None, typer.Option("--to", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
+    ] = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:

@@ -8,14 +8,17 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 
 import typer
 
 from kernelcrf import ChainCRF
-from kernelcrf.arrays import UserData
+from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.cli.files import check_apart, inputs, labels_of, read_templates
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import read
+from kernelcrf.formats import Record, read
+from kernelcrf.kernels.gamma import resolve_kernel
+from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
 from kernelcrf.solvers.loop import INTERRUPTED
 
@@ -42,14 +45,16 @@ def fit(
     records = list(read(data, format))
     y = labels_of(records, "labels for training")
     made = read_templates(records[0], templates)
-    parameters = {name: _read_value(value) for name, value in named.items()} | _read_settings(settings or [])
+    parameters = named | _read_settings(settings or [])
+    _check_kernels(parameters, records[0])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     train = inputs(records, made), y, None if set(weights) == {1.0} else weights
     if dev is None:
         caught = _fit(crf, train)
     elif crf.C != "auto":
-        raise typer.BadParameter(f"-C {crf.C} cannot be combined with --dev, which chooses C: omit one of them")
+        C = crf.C if isinstance(crf.C, str) else f"{crf.C:g}"
+        raise typer.BadParameter(f"-C {C} cannot be combined with --dev, which chooses C: omit one of them")
     else:
         held_out = list(read(dev, format))
         crf, caught = _climb(crf, train, inputs(held_out, made), labels_of(held_out, "labels for training"))
@@ -69,6 +74,25 @@ def fit(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
         f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s"
     )
+
+
+def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
+    """Raise if a kernel cannot take inputs of the record's kind, or if --gamma is given but no kernel uses it."""
+    sparse = record.kind != "vectors" or is_sparse(record.x)
+    names = str(resolve_kernel(parameters["kernel"], sparse)), str(parameters.get("edge_kernel"))
+    kernels = {name: NAMED[name] for name in names if name in NAMED}
+    for name, kernel in kernels.items():
+        if sparse and not kernel.takes_sparse:
+            kind = f"sparse {record.kind}" if record.kind == "vectors" else record.kind
+            others = ", ".join(other for other, own in NAMED.items() if own.takes_sparse)
+            raise typer.BadParameter(
+                f"--kernel {name} needs dense vectors, but the file has {kind}: choose from {others}"
+            )
+    if parameters["gamma"] != "scale" and not any(kernel.reads_gamma for kernel in kernels.values()):
+        raise typer.BadParameter(
+            f"--gamma {parameters['gamma']} has no effect, because the kernel is {names[0]}: omit --gamma, or choose "
+            f"--kernel {' or '.join(name for name, kernel in NAMED.items() if kernel.reads_gamma)}"
+        )
 
 
 def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:
@@ -123,9 +147,9 @@ def _read_settings(settings: list[str]) -> dict[str, object]:
     return found
 
 
-def _read_value(value: object) -> object:
-    """Parse a string as JSON, for example a number; return other values, and strings that are not JSON, unchanged."""
+def _read_value(value: str) -> object:
+    """Parse a string as JSON, for example a number; return a string that is not JSON unchanged."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(value)
     except ValueError:
         return value

@@ -36,7 +36,20 @@ from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
-from kernelcrf.validation import COUNT, FLAG, N_JOBS, PATH, POSITIVE, SEED, either, nothing, one_of, validated, whole
+from kernelcrf.validation import (
+    COUNT,
+    FLAG,
+    N_JOBS,
+    PATH,
+    POSITIVE,
+    SEED,
+    SHARE,
+    either,
+    nothing,
+    one_of,
+    validated,
+    whole,
+)
 
 N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
 LIKELY_LANDMARKS = 500
@@ -90,7 +103,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = 1.0
     laplace: Annotated[bool, FLAG] = False
     solver: Annotated[str | Solver, SOLVER] = "auto"
-    tol: Annotated[float, POSITIVE] = 1e-4
+    tol: Annotated[float, SHARE] = 1e-4
     max_iter: Annotated[int, COUNT] = 1000
     certify_full: Annotated[bool, FLAG] = False
     warm_start: Annotated[bool, FLAG] = False

@@ -34,7 +34,7 @@ from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.tables import TableReader
 from kernelcrf.readers.weights import only_weighted, read_weights
 from kernelcrf.terms import Term
-from kernelcrf.validation import POSITIVE, SEED, SIZE, either, nothing, one_of, positive, validated
+from kernelcrf.validation import SEED, SHARE, SIZE, either, nothing, one_of, positive, validated
 
 SAME = 1e-12
 
@@ -95,7 +95,7 @@ class MarkovNetwork(DensityMixin, NetworkEstimator[TableModel]):  # type: ignore
     kernel: Annotated[str, either(one_of("delta", *NAMED))] = field(default="delta", kw_only=False)
     gamma: Annotated[float | None, either(positive, nothing, advice="None uses scikit-learn's default")] = None
     structure: Annotated[Any, STRUCTURE] = "auto"
-    tol: Annotated[float, POSITIVE] = 1e-6
+    tol: Annotated[float, SHARE] = 1e-6
 
     _model_type = TableModel
 

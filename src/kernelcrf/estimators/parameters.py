@@ -2,7 +2,7 @@
 
 An estimator declares each parameter with its type, constraint and default as a field of its class, for example
 
-    tol: Annotated[float, POSITIVE] = 1e-4
+    tol: Annotated[float, SHARE] = 1e-4
 """
 
 from __future__ import annotations
