@@ -52,10 +52,10 @@ def test_what_may_be_long_is_not_in_the_tree():
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({MARK: ["text", 3]}, "expected at most 2"),
-        ({MARK: ["text", 1]}, "more entries than all lists"),
-        ([{MARK: ["text", 2]}, {MARK: ["text", 2]}], "expected at most 0"),
-        ({MARK: ["floats", 1]}, "expected at most 0"),
+        ({MARK: ["text", 3]}, "has only 2 left"),
+        ({MARK: ["text", 1]}, "tensors of long lists have too many entries"),
+        ([{MARK: ["text", 2]}, {MARK: ["text", 2]}], "has only 0 left"),
+        ({MARK: ["floats", 1]}, "has only 0 left"),
         ({MARK: ["text", 10**9, 0]}, "expected integers above 0"),
         ({MARK: ["text", -1]}, "expected integers above 0"),
         ({MARK: ["text", True]}, "expected integers above 0"),

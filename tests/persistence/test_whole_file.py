@@ -64,7 +64,7 @@ def test_a_save_is_interrupted_at_every_line(tmp_path):
 
 
 def test_what_is_no_file_is_not_read(tmp_path):
-    with pytest.raises(ModelFileError, match="expected a model file, got a folder or a device"):
+    with pytest.raises(ModelFileError, match="this is a folder or a device: expected a model file"):
         read(tmp_path)
-    with pytest.raises(ModelFileError, match="expected a model file, got a folder or a device"):
+    with pytest.raises(ModelFileError, match="this is a folder or a device: expected a model file"):
         kernelcrf.load("/dev/null")

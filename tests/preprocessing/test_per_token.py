@@ -123,7 +123,7 @@ def test_sequences_without_tokens_are_transformed_to_such():
     [
         (StandardScaler(), [], "0 sequence.* and no token: expected at least one"),
         (StandardScaler(), [[], []], "2 sequence.* and no token: expected at least one"),
-        (StandardScaler(), FLAT, r"one ndarray of shape .*: PerToken expects a list of sequences; pass \[X\]"),
+        (StandardScaler(), FLAT, r"one ndarray of shape .*: expected a list of sequences\. .* pass \[X\]"),
         (StandardScaler(), FRAMES[0], "one DataFrame of shape"),
         (StandardScaler(), [X[0], X[1][:, :1]], r"X\[1\] has 1 features and X\[0\] has 2"),
         (StandardScaler(), [FRAMES[0], FRAMES[1][["a"]]], r"X\[1\] has the columns 'a' and X\[0\] has 'a', 'b', 'c'"),

@@ -1,13 +1,14 @@
 """Choose C and the kernel by maximising the evidence, without held-out data and without a grid.
 
-The prior variance C is found by MacKay's fixed point. With the notation of `laplace`, the evidence is stationary if
+The prior variance C is found by MacKay's fixed point. The module `laplace` defines theta_hat, H, H_L and size. The
+evidence is stationary if
 
     C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C).
 
-The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, which is exact for
+The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, because it is 0 for
 a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, and without delta C would be too
 small. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous fit. If
-determinants are estimated, the search starts at the C that `held_out` chooses, because each of its steps is expensive.
+determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out` chooses.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
 within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts
@@ -54,9 +55,9 @@ def shared_variance(fitted: Fit, free: Collection[str]) -> float:
 
 
 def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, Laplace | None]:
-    """Find the C that maximises the evidence, by MacKay's fixed point.
+    """Find the C that maximises the evidence, by MacKay's fixed point, starting from `fitted`.
 
-    Return the fit with this C, and its evidence, or None if the search did not converge. It starts from `fitted`.
+    Return the last fit and its evidence. The evidence is None if the search did not converge.
 
     free : names of the terms that share this C; all other terms keep their C.
     """
@@ -83,9 +84,9 @@ def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fi
 
 
 def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None, found: Laplace) -> float:
-    """Return the next C, |theta|^2 / (gamma + delta) for the weights theta of the free terms.
+    """Return the next C of the search, |theta|^2 / (gamma + delta), for the weights theta of the terms in `free`.
 
-    The result is between LEAST_C and MOST_C. The head of this module defines gamma and delta.
+    The result is clipped to LEAST_C and MOST_C. The docstring of this module defines gamma and delta.
     """
     chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
     theta = fitted.theta[chosen]
@@ -95,7 +96,7 @@ def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | No
 
 
 def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, known: Preconditioning | None) -> float:
-    """Return delta = tr(H^-1 dH_L / dlog C), which the head of this module explains, from a central difference."""
+    """Return delta = tr(H^-1 dH_L / dlog C), by a central difference; the module docstring explains delta."""
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
     prior_gradient = objective.layout.times_lam(theta) * chosen
@@ -118,9 +119,9 @@ def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]
 
 
 def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return the next step of x by the secant method, which looks for a zero of `move` as a function of x.
+    """Return the next step from x of the secant method, which looks for the x at which `move` is zero.
 
-    before : x and `move` of the step before; None at the first step, which is `move` itself.
+    before : the x and the `move` of the previous step, or None in the first step. The first step is equal to `move`.
     """
     step = move
     if before is not None and x != before[0]:
@@ -131,9 +132,9 @@ def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
 
 
 def _most_exact(fitted: Fit) -> int:
-    """Return the largest number of weights for which determinants are computed exactly.
+    """Return the largest number of weights for which the search computes determinants exactly.
 
-    It is larger if samples are single nodes, because their Hessian is cheap.
+    The number is larger if samples are single nodes, because their Hessian is cheap to compute.
     """
     return MOST_EXACT if has_single_nodes(fitted.objective) else EXACT_IN_SEARCH
 
@@ -179,7 +180,7 @@ def choose_kernel(
     def fit_at(x: Floats) -> Fit:
         """Fit with the hyperparameters exp(x); if C is chosen too, the last entry of x is log C.
 
-        The fit has the landmarks of the latest fit, and starts with the same scores at these landmarks.
+        The fit uses the landmarks of the latest fit, and starts with the same scores at these landmarks.
         """
         kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:-1] if free else x)
         problem = latest.problem.changed(names, kernel=kernel)
@@ -213,9 +214,9 @@ def _kernel_of(problem: Problem, names: Collection[str]) -> InputKernel:
 
 
 def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start:
-    """Return the starting point of a fit with another kernel, near the fit `near`.
+    """Return the starting point of a fit with a new kernel, based on the fit `near` with another kernel.
 
-    It has the same landmarks, and weights with which the scores at the landmarks are the same.
+    The landmarks are those of `near`. The weights give the same scores at the landmarks as `near`.
     """
     end = near.end
     earlier = next(end.maps[name] for name in near.maps if name in names)

@@ -3,8 +3,9 @@
 Terms with the same inputs and the same kernel share their landmarks. With n_components="auto", the fit starts with few
 landmarks. It then computes `gap_full`, a bound on how far the objective P is from its minimum over all functions of the
 kernels, and the gradient outside the span of the landmarks (the module `corpus` has the formulas). The inputs with the
-largest gradients become landmarks (Corollary 10), and the weights are improved from their last values. This is repeated
-until gap_full <= tol |P|. If there are no more inputs, the fit ends without the status "optimal".
+largest gradients become landmarks (Corollary 10 of the paper), and the weights are improved from their last values.
+This is repeated until gap_full <= tol |P|. If all inputs are landmarks before that, the fit ends with another status
+than "optimal".
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ IN_SPAN_SHARE = 0.25
 class Settings:
     """Settings of the choice of landmarks and of the solver.
 
-    n_components : number of landmarks of each kernel; None takes every distinct input, "auto" as many as `tol` needs.
-    rule : how landmarks are chosen.
-    tol : relative certified gap to reach, among functions in the span of the landmarks (with "auto", all functions).
-    certify_full : whether to compute gap_full, for which the whole kernel matrix is computed; "auto" always does.
+    n_components : number of landmarks of each kernel. None uses every distinct input; "auto" adds landmarks until the
+        gap is at most `tol`.
+    rule : the rule that chooses the landmarks.
+    tol : relative certified gap to reach, among functions in the span of the landmarks. For n_components="auto", it is
+        the gap among all functions of the kernels.
+    certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
+        computes it.
     random_state : seed of the choice of landmarks, and of the first weights if labels are missing.
     engine : the threads of this process.
-    callback : called at every iteration with the history so far.
+    callback : a function that is called at every iteration with the history so far, or None.
     """
 
     n_components: int | str | None = None
@@ -60,11 +64,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The starting point of a fit: feature maps and weights of an earlier fit; the keys are names of terms.
+    """The starting point of a fit: the feature maps and weights of an earlier fit, in dicts with one entry per term.
 
-    For terms without an earlier map, landmarks are chosen. Terms without earlier weights start at zero.
+    Landmarks are chosen for terms without an earlier map. Terms without earlier weights start at zero.
 
-    history : the records of all iterations of the earlier fit, if this fit continues it.
+    history : the records of all iterations of the earlier fit, if the new fit continues that fit; else empty.
     """
 
     maps: Mapping[str, FeatureMap] = field(default_factory=dict)
@@ -76,8 +80,9 @@ class Start:
 class Fit:
     """A problem with its solution and certificate.
 
-    features : for each term that has inputs, its features; terms with the same landmarks have the same object.
-    objective : the function that was minimised, with the data.
+    features : a dict from names of terms to their features, for terms with inputs. Terms that share landmarks share one
+        object.
+    objective : the function that was minimised, which contains the data.
     """
 
     problem: Problem
@@ -88,7 +93,7 @@ class Fit:
 
     @property
     def layout(self) -> Layout:
-        """Return the terms, and where the weights of each term are in the vector `theta`."""
+        """Return the layout of the vector `theta`: the terms, and the slice of each term."""
         return self.objective.layout
 
     @property
@@ -124,10 +129,10 @@ def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: 
 
 
 def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
-    """Return the features of the terms that have inputs; if `start` has no map for a term, choose landmarks."""
+    """Return the features of the terms that have inputs; choose landmarks for terms that have no map in `start`."""
     n = settings.n_components
     if isinstance(n, str):
-        raise ValueError(f"n_components={n!r}: expected a number of landmarks, None or 'auto'")
+        raise ValueError(f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'")
     found: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
@@ -227,9 +232,9 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
 
 
 def _matters(gap: WholeGap, name: str) -> bool:
-    """Return whether it is worth adding landmarks to the group of terms called `name`.
+    """Return whether the group of terms called `name` should get more landmarks.
 
-    It is if the share of the group in the gap is at least half of the mean share.
+    It should if its share of the gap is at least half of the mean share of all groups.
     """
     if name not in gap.scores or not gap.scores[name].any():
         return False
@@ -237,8 +242,9 @@ def _matters(gap: WholeGap, name: str) -> bool:
 
 
 def _in_whole_space(fitted: Fit, gap: float, reached: bool) -> Certificate:
-    """Return the certificate of a fit with n_components="auto"; `gap` is its gap among all functions of the kernels.
+    """Return the certificate of a fit with n_components="auto".
 
+    gap : the gap of the fit to the optimum among all functions of the kernels.
     reached : whether this gap is at most `tol` times the objective.
     """
     certificate, is_convex = fitted.certificate, fitted.objective.is_convex

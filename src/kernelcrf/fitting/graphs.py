@@ -1,4 +1,4 @@
-"""Labelled samples on graphs: many samples on one graph, or samples with a graph each."""
+"""Labelled samples on graphs: many samples on the same graph, or samples with different graphs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ from kernelcrf.terms import Term
 
 @dataclass(frozen=True, eq=False)
 class LabelledGraphs(LocalCorpus):
-    """Labelled samples on graphs. Samples with different graphs are joined to one graph, the union of their graphs.
+    """Labelled samples on graphs.
+
+    If all samples have the same graph, `labels` has one row per sample. Otherwise, the graphs of all samples are joined
+    to one large graph, and `labels` has a single row.
 
     cards : the number of labels of each node.
-    cliques : for each kind of clique, an array with one row per clique, which has the indices of its nodes.
-    labels : an array with one column per node; -1 is a missing label. Each row is a sample, but a union has one row.
+    cliques : a dict from kinds of cliques to arrays with one row per clique, which has the indices of its nodes.
+    labels : an array with one column per node; -1 is a missing label.
     inputs : named matrices with one row per clique of the kinds that use the matrix, in the order of the samples.
-    samples : in a union, the sample of each node; None if every row of `labels` is a sample.
+    samples : for a joined graph, the index of the sample of each node; else None.
     weights : the weights of the samples, or None if all are 1.
     inference : a function that returns an object for inference on a graph.
-    pooled : whether no term has inputs, so that the frequencies of labels are sufficient instead of all samples.
+    pooled : whether the frequencies of labels replace the samples. This is possible if no term has inputs and no label
+        is missing.
     """
 
     cards: Array
@@ -57,16 +61,16 @@ class LabelledGraphs(LocalCorpus):
         return float(self.n_samples if self.weights is None else self.weights.sum())
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledGraphs, LabelledGraphs]]:
-        """Return two copies of all samples per fold.
+        """Return folds, each as a pair of copies of all samples with different weights.
 
-        In the first copy, for training, the held-out samples have weight 0. In the second, all other samples
-        have weight 0.
+        In the first copy, for training, the held-out samples have weight 0. In the second copy, all other samples have
+        weight 0.
         """
         weights, masks = np.ones(self.n_samples) if self.weights is None else self.weights, folds(self.n_samples)
         return [(replace(self, weights=weights * ~mask), replace(self, weights=weights * mask)) for mask in masks]
 
     def entries(self, templates: Collection[str]) -> int:
-        """Return the cost of exact inference with some kinds of cliques, the size of all tables of the clique tree."""
+        """Return the cost of exact inference with the given kinds of cliques: the total size of the clique tree."""
         scopes = (scope for name in templates for scope in np.asarray(self.cliques[name]).tolist())
         return clique_tree(len(self.cards), scopes).entries(np.asarray(self.cards).tolist())
 

@@ -1,17 +1,18 @@
-"""Choose C on held-out samples, without the user's help: C="auto".
+"""Choose the prior variance C on held-out samples, for C="auto".
 
-Some of the samples are drawn, and a fifth of them is held out. For each C of a ladder, weights theta_C are fitted to
-the others. The chosen C maximises the log-likelihood of the held-out labels,
+A fifth of the samples is held out. Of many sequences, about 10,000 tokens are drawn first. For several values of C,
+weights theta_C are fitted to the other samples. The chosen C maximises the log-likelihood of the held-out labels,
 
-    l(C) = sum over held-out samples i of omega_i log p(y_i | x_i; theta_C).
+    l(C) = sum over held-out samples i of omega_i log p(y_i | x_i; theta_C),
 
-If there are fewer than 50 samples, each of them is held out once, in five folds, and l is the sum over all folds.
+where omega_i is the weight of sample i. If there are fewer than 50 samples, each of them is held out once, in five
+folds, and l is the sum over all folds. If there are fewer than five samples, C is 1.
 
-The ladder has the powers of 10. It starts at C = 1, and climbs or descends while l increases. Finer steps would gain
-little, because l is flat near its maximum.
+The values of C are powers of 10. The search starts at C = 1, and goes to larger or smaller powers while l increases.
+Finer steps would gain little, because l is flat near its maximum.
 
 C is the variance of the prior of the weights, and does not depend on how many samples there are. A few thousand tokens
-are therefore enough, and their number bounds the cost of the search. The draw is always the same, so that a fit can be
+are therefore enough, and the cost of the search is bounded. The same samples are drawn every time, so that a fit can be
 repeated and resumed.
 """
 
@@ -33,7 +34,7 @@ LEAST_GAIN = 1e-6
 
 
 def choose_held_out_C(problem: Problem, free: Collection[str], settings: Settings, start: Start | None) -> float:
-    """Return the C with which held-out samples are likeliest, or 1 if there are too few samples.
+    """Return the C with which held-out samples are likeliest, or 1 if there are fewer than five samples.
 
     free : names of the terms that share this C; all other terms keep their C.
     start : an earlier fit, whose feature maps are used, or None.
@@ -71,6 +72,7 @@ class _Fold:
 
     features : the features of the samples for training.
     own : the features of the held-out samples.
+    latest : the weights of the last fit, or None before the first fit.
     """
 
     training: Problem
@@ -80,7 +82,7 @@ class _Fold:
     latest: Start | None = None
 
     def likelihood(self, free: Collection[str], C: float, settings: Settings) -> float:
-        """Return the log-likelihood of the held-out samples after a fit with C, which starts from the last fit."""
+        """Fit with the prior variance C, starting from the last fit; return the held-out log-likelihood."""
         fitted = solve(self.training.changed(free, C=C), self.features, settings, self.latest)
         self.latest = Start(weights=fitted.weights)
         objective = objective_of(self.held_out.changed(free, C=C), self.own, settings.engine)
@@ -88,10 +90,10 @@ class _Fold:
 
 
 def highest(likelihood: Callable[[int], float]) -> int:
-    """Return the exponent of the power of 10 with the largest log-likelihood.
+    """Return the integer exponent that maximises the log-likelihood, which is a function of the exponent.
 
-    The search starts at 0 and climbs while the log-likelihood increases. If the first step up gains
-    nothing, it descends instead.
+    The search starts at 0 and goes up while the log-likelihood increases. If the first step up does not increase it,
+    the search goes down instead.
     """
     power = 0
     for step in (1, -1):

@@ -30,7 +30,7 @@ class Krylov:
 
     norm : the norm of z.
     V : orthonormal rows, one per step.
-    values, Q : the eigenvalues and eigenvectors of the tridiagonal matrix T = V S V'.
+    values, Q : the eigenvalues of the tridiagonal matrix T = V S V', and its eigenvectors, one per column.
     """
 
     norm: float
@@ -39,16 +39,16 @@ class Krylov:
     Q: Floats
 
     def quadrature(self, f: Callable[[Floats], Floats]) -> float:
-        """Return e_1' f(T) e_1, with the first unit vector e_1: it approximates z' f(S) z / |z|^2."""
+        """Return e_1' f(T) e_1, an approximation of z' f(S) z / |z|^2; e_1 is the first unit vector."""
         return float(np.dot(np.square(self.Q[0]), f(self.values)))
 
     def apply(self, f: Callable[[Floats], Floats]) -> Floats:
-        """Return |z| V' f(T) e_1, with the first unit vector e_1: it approximates f(S) z."""
+        """Return |z| V' f(T) e_1, an approximation of f(S) z; e_1 is the first unit vector."""
         return np.asarray(self.norm * (self.V.T @ (self.Q @ (f(self.values) * self.Q[0]))))
 
 
 def krylov(product: Callable[[Floats], Floats], z: Floats, rtol: float = RTOL) -> Krylov:
-    """Run the Lanczos algorithm from the vector z, for the matrix S whose product with a vector `product` returns."""
+    """Run the Lanczos algorithm from the vector z; `product` is a function that returns S v for a vector v."""
     size = len(z)
     steps = min(size, STEPS, max(ROWS_BYTES // (8 * size), LEAST_STEPS))
     V, alpha, beta = np.empty((steps, size)), np.empty(steps), np.empty(steps)
@@ -66,4 +66,4 @@ def krylov(product: Callable[[Floats], Floats], z: Floats, rtol: float = RTOL) -
         if change <= rtol * np.linalg.norm(now) or beta[k] <= 1e-12 * abs(alpha[: k + 1]).max() or k + 1 == steps:
             return Krylov(norm, V[: k + 1].copy(), values, Q)
         V[k + 1], before = v / beta[k], now
-    raise AssertionError("unreachable: the last step returns")
+    raise AssertionError("the Lanczos algorithm did not end after its last step; please report this error")

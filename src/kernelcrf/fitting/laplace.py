@@ -1,15 +1,15 @@
-"""Laplace's approximation: a Gaussian around the mode of the posterior (equation 15), and the evidence.
+"""Laplace's approximation: a Gaussian around the mode of the posterior (equation 15 of the paper), and the evidence.
 
 Let theta_hat be the weights that minimise the objective P, C their prior variances, and H = H_L + 1/C the Hessian of P
-at theta_hat, where H_L belongs to the loss. The posterior of the weights is approximately N(theta_hat, H^-1), and
+at theta_hat, where H_L is the Hessian of the loss. The posterior of the weights is about N(theta_hat, H^-1), and
 
     log evidence = -P(theta_hat) - 1/2 logdet(I + C^1/2 H_L C^1/2) = -P(theta_hat) - 1/2 logdet(C^1/2 H C^1/2)
     gamma        = size - tr(H^-1 / C),
 
 where gamma is the number of weights that the data determine (MacKay 1992), and size the number of all weights.
 
-With up to MOST_EXACT weights, the matrix A = C^1/2 H C^1/2 and its Cholesky factor A = G G' are computed. With more
-weights, the evidence is estimated by random vectors z ~ N(0, I). With a preconditioner M = E E', the matrix
+With up to MOST_EXACT weights, the matrix A = C^1/2 H C^1/2 and its Cholesky factor G, with A = G G', are computed. With
+more weights, the evidence is estimated from random vectors z ~ N(0, I). With a preconditioner M = E E', the matrix
 S = E^-1 H E^-T is near the identity, and
 
     logdet(C^1/2 H C^1/2) = tr log S + logdet M + sum log C
@@ -47,9 +47,12 @@ N_DRAWS = 32
 
 @dataclass(frozen=True, eq=False)
 class FactoredPosterior:
-    """The posterior N(mode, H^-1) of the weights, stored as a Cholesky factor: H^-1 = D A^-1 D with A = G G'.
+    """The Gaussian posterior of the weights, with the mean `mode`, stored as a Cholesky factor.
+
+    The covariance is the inverse H^-1 = D A^-1 D of the Hessian, where A = G G'.
 
     scale : the diagonal of D, the prior standard deviation of each weight.
+    G : the Cholesky factor of A.
     n_kept : None, because any number of draws can be made.
     """
 
@@ -69,7 +72,10 @@ class FactoredPosterior:
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
-        """Return how many of the chosen weights the data determine, a number from 0 to the number of these weights."""
+        """Return the effective number of weights, among the chosen ones, that the data determine.
+
+        It is between 0, if their posterior equals their prior, and the number of chosen weights.
+        """
         columns = self._inverse[:, chosen]
         return float(columns.shape[1] - np.square(columns).sum())
 
@@ -91,7 +97,7 @@ class SampledPosterior:
         if n > len(self.drawn):
             raise ValueError(
                 f"n_samples={n}: expected at most {len(self.drawn)}. With more than {MOST_EXACT} weights (here "
-                f"{len(self.mode)}), only {len(self.drawn)} draws from the posterior are stored"
+                f"{len(self.mode)}), only {len(self.drawn)} draws from the posterior are stored: pass a smaller number"
             )
         return np.asarray(self.drawn[rng.permutation(len(self.drawn))[:n]])
 
@@ -105,9 +111,11 @@ class SampledPosterior:
 class PartialPosterior:
     """The posterior of the weights if some features never occur in the data.
 
+    The weights of features that never occur keep their prior.
+
+    scale : the prior standard deviation of each weight.
     kept : the indices of the weights whose features occur.
-    inner : the posterior of these weights.
-    scale : the prior standard deviation of each weight; all other weights keep their prior.
+    inner : the posterior of the weights in `kept`.
     """
 
     mode: Floats
@@ -137,10 +145,10 @@ class Laplace:
 
     log_evidence : log p(labels | inputs), approximately.
     error : the standard error of `log_evidence` if it was sampled, 0 if it was computed exactly.
-    n_effective : gamma, the number of weights that the data determine.
+    n_effective : gamma, the effective number of weights that the data determine.
     posterior : the posterior of the weights, or None if it was not kept.
-    shares : how much each weight adds to gamma, without the weights of features that never occur; None if the evidence
-        was computed exactly.
+    shares : the share of each weight in gamma, for weights whose features occur in the data; None if the evidence was
+        computed exactly.
     """
 
     log_evidence: float
@@ -150,7 +158,7 @@ class Laplace:
     shares: Floats | None = None
 
     def determined(self, chosen: Flags) -> float:
-        """Return how many of the weights that `chosen` selects the data determine; of all weights, `n_effective`."""
+        """Return the effective number of weights that the data determine, among the weights with a True flag."""
         posterior = self.posterior
         if isinstance(posterior, PartialPosterior):
             chosen, posterior = chosen[posterior.kept], posterior.inner
@@ -174,7 +182,7 @@ def laplace(
 
     n_draws, rtol, seed : number of random vectors, accuracy of each Lanczos run, and seed of the vectors. They are used
         only if there are more than `most_exact` weights.
-    preconditioning : the preconditioning of an objective with the same data and any C, whose eigenvectors are reused.
+    preconditioning : the preconditioning of an objective with the same data and any C, to reuse its eigenvectors.
     most_exact : the largest number of weights for which H is computed exactly; None means MOST_EXACT.
     """
     if not objective.is_convex:
@@ -198,14 +206,14 @@ def laplace(
 
 
 def preconditioned(objective: Objective, known: Preconditioning | None) -> Preconditioning:
-    """Return the preconditioning of an objective; reuse the eigenvectors of `known`, which has the same data."""
+    """Return the preconditioning of an objective; reuse the eigenvectors of `known`, which belongs to the same data."""
     return Preconditioning.of(objective) if known is None else replace(known, objective=objective)
 
 
 def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
-    """Return the objective without the sparse features that never occur, and the indices of the weights that it keeps.
+    """Return an objective without the features that never occur, and the indices of the weights that remain.
 
-    Return None if all features occur. Features that never occur do not change the evidence.
+    Only sparse features are dropped, which does not change the evidence. Return None if all features occur.
     """
     layout, partitions = objective.layout, list(objective.partitions)
     terms, kept, fewer = [], [], False
@@ -269,7 +277,11 @@ def _exact(objective: Objective, at: Evaluation) -> Laplace:
 
 
 def _factor(A: Floats) -> Floats:
-    """Return the Cholesky factor G of A = G G'; eigenvalues that are below 1 by rounding are set to 1."""
+    """Return the Cholesky factor G of A = G G'.
+
+    In exact arithmetic, all eigenvalues of A are >= 1. If rounding errors make A indefinite, smaller eigenvalues are
+    set to 1.
+    """
     try:
         return np.asarray(cholesky(A, lower=True))
     except LinAlgError:

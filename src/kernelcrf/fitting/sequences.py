@@ -43,7 +43,8 @@ GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
 class LabelledSequences(LocalCorpus):
     """Labelled sequences: the inputs X of all tokens, one per row, and their labels from 0 to n_labels - 1.
 
-    allowed : for each token, which labels it may have; None if all labels are known.
+    allowed : flags with one row per token and one column per label, True if the token may have the label; None if all
+        labels are known.
     weights : the weight of each sequence, or None if all are 1.
     legal : constraints on labellings, or None.
     """
@@ -57,11 +58,11 @@ class LabelledSequences(LocalCorpus):
     legal: Legal | None = None
 
     def only_weighted(self) -> LabelledSequences:
-        """Return the data without sequences of weight 0; the other sequences keep their numbers."""
+        """Return the data without sequences of weight 0; the other sequences keep their original numbers."""
         return self if self.weights is None or self.weights.all() else self.only(self.weights > 0)
 
     def only(self, kept: Flags) -> LabelledSequences:
-        """Return the sequences for which `kept` is True; they keep their numbers."""
+        """Return the sequences for which `kept` is True, with their original numbers."""
         nodes = np.repeat(kept, self.chains.lengths)
         labels = self.labels[nodes]
         allowed = None if self.allowed is None or (labels >= 0).all() else self.allowed[nodes]
@@ -71,10 +72,11 @@ class LabelledSequences(LocalCorpus):
         )
 
     def draw(self, n_tokens: int) -> tuple[LabelledSequences, Array]:
-        """Draw pieces of sequences, evenly from all data: at most PIECE tokens each, and about `n_tokens` in total.
+        """Draw pieces of sequences that are spread evenly over the data, with about `n_tokens` tokens in total.
 
-        Return the pieces, and the key of each piece. Keys depend only on the numbers of the sequences, and pieces with
-        small keys are drawn first. A piece may start and end with any label.
+        A piece has at most PIECE tokens, and may start and end with any label. Return the pieces, and the key of each
+        piece. The key is a number that depends only on the number of the sequence and the place of the piece in it.
+        Pieces with small keys are drawn first.
         """
         offsets, numbers = self.chains.offsets, self.chains.numbers
         counts = -(-self.chains.lengths // PIECE)
@@ -101,10 +103,10 @@ class LabelledSequences(LocalCorpus):
         return pieces, keys[drawn]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-        """Draw about `n_tokens` tokens for all folds together, and divide them into folds as `Corpus.hold_out` says.
+        """Draw about `n_tokens` tokens for all folds together; `Corpus.hold_out` explains the folds.
 
-        All pieces of a sequence are either for training or held out. If there are fewer than five sequences, each piece
-        is treated as a sequence of its own.
+        Either all pieces of a sequence are held out, or none. If there are fewer than five sequences, each piece is
+        treated as a separate sequence.
         """
         return divide(*self.draw(n_tokens), n_tokens)
 
@@ -112,7 +114,10 @@ class LabelledSequences(LocalCorpus):
         return self.X
 
     def digest_words(self) -> Words:
-        """Return digests of inputs, labels, weights and all three together; digests of two parts of the data add up."""
+        """Return digests of inputs, labels, weights and all three together.
+
+        The digests of a dataset are the sums of the digests of its parts.
+        """
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
@@ -120,7 +125,7 @@ class LabelledSequences(LocalCorpus):
         return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
 
     def places(self, nodes: Places) -> Places:
-        """Return, for each of the tokens `nodes`, the number of its sequence and its position in the sequence."""
+        """Return the number of the sequence of each token in `nodes`, and the position of the token in it."""
         sequences = np.searchsorted(self.chains.offsets, nodes, side="right") - 1
         own = sequences if self.chains.numbers is None else self.chains.numbers[sequences]
         places = np.column_stack((own, nodes - self.chains.offsets[sequences]))
@@ -145,10 +150,10 @@ class LabelledSequences(LocalCorpus):
 def divide(
     pieces: LabelledSequences, keys: Array, n_tokens: int
 ) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
-    """Divide the pieces with the smallest keys, about `n_tokens` tokens, as `LabelledSequences.hold_out` does.
+    """Return folds as `LabelledSequences.hold_out` does, from the pieces with the smallest keys.
 
-    If sequences are few, they give one piece each in turn, so that a long sequence does not crowd out the others. The
-    folds together then have about `n_tokens` tokens.
+    All folds together have about `n_tokens` tokens. If there are few sequences, one piece of each sequence is taken,
+    then a second piece of each, and so on, so that a long sequence does not displace the others.
     """
     kept = _smallest(keys, pieces.chains.lengths, n_tokens)
     pieces, keys = pieces.only(kept), keys[kept]
@@ -164,13 +169,16 @@ def divide(
 
 
 def _groups(pieces: LabelledSequences, keys: Array) -> Places:
-    """Number the sequences of the pieces from 0 on, or the pieces if there are fewer than five sequences."""
+    """Return the number of the sequence of each piece, counted from 0.
+
+    If there are fewer than five sequences, each piece gets a number of its own.
+    """
     numbers, groups = np.unique(np.asarray(pieces.chains.numbers), return_inverse=True)
     return np.argsort(np.argsort(keys)) if len(numbers) < HELD_OUT else groups
 
 
 def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
-    """Return which pieces have the smallest keys, as many as have `n_tokens` tokens together."""
+    """Return flags that select the pieces with the smallest keys, with about `n_tokens` tokens in total."""
     order = np.argsort(keys, kind="stable")
     kept = np.zeros(len(keys), bool)
     kept[order[: 1 + np.searchsorted(np.cumsum(lengths[order]), n_tokens)]] = True
@@ -179,9 +187,12 @@ def _smallest(keys: Array, lengths: Ints, n_tokens: int) -> Flags:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Labelled sequences, in this process or on a cluster, and the readers that read new data in the same way.
+    """Labelled sequences, in this process or on a cluster, with objects that read new data in the same format.
 
+    reader : the reader of inputs.
+    labels : the reader of labels.
     legal : constraints on labellings, or None.
+    data : the labelled sequences.
     by_scale : a function that returns the value of gamma="scale" for these inputs.
     """
 
@@ -206,7 +217,7 @@ def read_training_data(
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
-    earlier : the readers of inputs and labels of an earlier fit, if this fit continues that fit.
+    earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None.
     """
     if earlier is None:
         reader, inputs, chains = SequenceReader.fit(X, lengths, hash_features, sample_weight)
@@ -241,7 +252,7 @@ def nearest(
 ) -> tuple[Places, npt.NDArray[np.floating]]:
     """Return, for each landmark b, the index of the nearest row x of X, and k(x, x) - 2 k(b, x) for this row.
 
-    Among equally near rows, the first is taken.
+    If several rows are equally near, the first of them is returned.
     """
 
     def nearest_of(rows: slice) -> tuple[Places, npt.NDArray[np.floating]]:

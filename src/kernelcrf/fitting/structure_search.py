@@ -1,13 +1,13 @@
-"""Learn the structure of a network: which cliques have weights (Remark 11).
+"""Learn the structure of a network: which cliques have weights (Remark 11 of the paper).
 
 A template is a set of cliques that is added as a whole, such as the interaction of two labels. The search starts with
-few templates, adds the best of the absent templates, finds the weights again, and repeats this. At the minimum of the
+few templates, adds the best of the absent templates, fits the weights again, and repeats this. At the minimum of the
 objective P with the present templates, an absent template c has weights 0 and a gradient g_c. By strong convexity
-(Lemma 9), the minimum with any set of absent templates is lower by at most
+(Lemma 9 of the paper), adding any set of absent templates lowers the minimum by at most
 
     gap + sum over absent templates c of |g_c|^2 / (2 lam_c),
 
-where gap is the certified gap of the weights and 1 / lam_c the prior variance. The search ends with this bound.
+where gap is the certified gap of the weights and 1 / lam_c the prior variance. The result of the search has this bound.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Candidate:
 class Round:
     """One round of a search: the objective, its certified gap, and the templates that were added afterwards.
 
-    left_out : a bound on how much the templates that are not in the model could lower the objective. With all
-        candidates, the minimum is at most gap + left_out below the objective of this round.
+    left_out : a bound on how much the absent templates could lower the objective. The minimum with all templates is at
+        least objective - gap - left_out.
+    joined : the templates that were added after this round.
     """
 
     objective: float
@@ -60,8 +61,8 @@ class Round:
 class Search:
     """The rounds of a structure search, and the templates that were not added.
 
-    lower_bound : a lower bound on the objective with all candidates.
-    absent : the candidates that were not added, each with a bound on how much it could lower the objective.
+    absent : the templates that were not added, each with a bound on how much it could lower the objective.
+    lower_bound : a lower bound on the minimum of the objective with all templates.
     """
 
     rounds: tuple[Round, ...]
@@ -70,7 +71,7 @@ class Search:
 
     @property
     def left_out(self) -> float:
-        """Return a bound on how much any set of absent templates could lower the objective at its exact minimum."""
+        """Return a bound on how much any set of absent templates could lower the minimum of the objective."""
         return sum(candidate.bound for candidate in self.absent)
 
 
@@ -80,7 +81,7 @@ class SearchSettings:
 
     present : the templates to start with.
     tol : the search ends if all absent templates together could lower the objective P by at most tol |P|.
-    min_gain : a template is added only if it is expected to lower P by more than this; None stands for
+    min_gain : a template is added only if it is expected to lower P by more than `min_gain`. None means
         log(n_samples) / 2 per weight of the template, as in the Bayesian information criterion.
     """
 
@@ -92,7 +93,10 @@ class SearchSettings:
 def search(
     problem: Problem, settings: Settings, rule: SearchSettings, start: Start | None = None
 ) -> tuple[Fit, Search]:
-    """Fit with the templates `rule.present`, and add the best absent templates until no other lowers P enough."""
+    """Fit with the templates `rule.present`, then add the best absent templates and fit again, in rounds.
+
+    The search ends when no absent template can lower the objective enough. Return the last fit and the rounds.
+    """
     data = _graphs(problem)
     inside, outside = list(rule.present), [name for name in data.cliques if name not in rule.present]
     features = choose_features(problem, settings, start)
@@ -116,7 +120,7 @@ def search(
 
 
 def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], absent: Sequence[str]) -> list[Candidate]:
-    """Return, for each absent template, how much it could lower the objective, given the fit without this template."""
+    """Return one Candidate per absent template, which says how much the template could lower the objective of a fit."""
     found: list[Candidate] = []
     present = fitted.layout.cliques
     for group in _groups(_graphs(problem), present, absent):
@@ -135,9 +139,9 @@ def bounds(fitted: Fit, problem: Problem, features: Mapping[str, Features], abse
 def _best(
     problem: Problem, features: Mapping[str, Features], absent: Sequence[Candidate], rule: SearchSettings
 ) -> list[Candidate]:
-    """Return the candidate with the largest expected gain, and others with similar gains.
+    """Return the candidate with the largest expected gain, and other candidates with similar gains.
 
-    Two of these candidates never share a node. Return an empty list if no candidate gains enough.
+    No two of them share a node. Return an empty list if no candidate has a large enough gain.
     """
     data = _graphs(problem)
     sizes = dict.fromkeys(data.cliques, 0)

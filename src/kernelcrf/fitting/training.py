@@ -1,7 +1,7 @@
 """Train a model with the options of an estimator.
 
-With these options, a fit writes a checkpoint, chooses C and the kernel by the evidence, computes Laplace's
-approximation, or searches for a structure. If an option is mathematically impossible, an error gives the reason.
+The options can request a checkpoint, the choice of C and of the kernel, Laplace's approximation, or a structure search.
+If an option is mathematically impossible, an error gives the reason.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from kernelcrf.fitting.structure_search import Search, SearchSettings, search
 class Plan:
     """The options of training beyond a single fit.
 
-    by_evidence : names of the terms that share one C, which the evidence chooses.
-    by_held_out : names of the terms that share one C, which held-out samples choose before the fit.
-    kernel_terms : names of the terms that share one kernel, whose hyperparameters the evidence chooses.
+    by_evidence : names of the terms that share one C, if this C is chosen by the evidence; else empty.
+    by_held_out : names of the terms that share one C, if this C is chosen on held-out samples before the fit; else
+        empty.
+    kernel_terms : names of the terms that share one kernel, if its hyperparameters are chosen by the evidence; else
+        empty.
     n_restarts : number of further searches for hyperparameters after the first.
     laplace : whether the posterior of the weights is kept.
     checkpoint : the file in which the fit is saved while it runs, or None.

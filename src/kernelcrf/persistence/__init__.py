@@ -1,4 +1,4 @@
-"""Read and write the files of models and checkpoints, which contain tensors and JSON; reading checks both."""
+"""Read, check and write the files of models and checkpoints, which contain tensors and JSON."""
 
 from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
 from kernelcrf.persistence.model_file import PathLike as PathLike

@@ -54,19 +54,23 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
     """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is `kind`.
 
-    If `shape` is None, every shape is valid.
+    Arrays of any shape are accepted if `shape` is None.
     """
     array = arrays[name]
     if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
-            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected finite entries, dtype.kind "
+            f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected finite entries, a type of kind "
             f"{kind!r}" + ("" if shape is None else f" and shape {shape}")
         )
     return array
 
 
 def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
-    """Return the configs of distinct feature maps, and their arrays, whose names begin with "map 0.", "map 1.", ..."""
+    """Convert feature maps to a list of values that JSON can store, and a dict of arrays.
+
+    An object that occurs several times is stored once. The names of its arrays begin with "map " and its place in the
+    list, such as "map 0.".
+    """
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, one in enumerate({id(own): own for own in maps}.values()):
@@ -77,15 +81,15 @@ def maps_to_arrays(maps: Iterable[FeatureMap]) -> tuple[list[Config], Arrays]:
 
 
 def check_factor(name: str, factor: Array) -> None:
-    """Raise unless the diagonal of a Cholesky factor is positive, so that systems with this factor can be solved."""
+    """Raise unless all diagonal entries of a Cholesky factor are positive; otherwise it could not be inverted."""
     if not (np.diagonal(factor) > 0).all():
-        raise ModelFileError(f"the factor {name} of the model file has diagonal entries <= 0: expected entries > 0")
+        raise ModelFileError(f"the Cholesky factor {name!r} has diagonal entries <= 0: expected entries > 0")
 
 
 def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str, n_features: int | None) -> FeatureMap:
-    """Return the feature map whose arrays have names that begin with `prefix`; raise if the map is not consistent.
+    """Return the feature map whose arrays have names that begin with `prefix`; raise if its arrays do not fit together.
 
-    n_features : the number of columns of inputs that the map must accept, or None if it is unknown.
+    n_features : the number of input columns that the map must accept, or None if any number is valid.
     """
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     result = from_arrays(config, own)
@@ -98,12 +102,14 @@ def read_map(config: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str
         check_factor("R", R)
     if not fits:
         raise ModelFileError(
-            "the model file is inconsistent: the sizes of the landmarks, of their factor R and of the inputs do not "
-            "match"
+            "the sizes of a feature map do not match: expected as many landmarks as rows of the factor R, and as many "
+            "columns as the inputs have"
         )
     if isinstance(result, WhitenedMap):
         with np.errstate(all="ignore"):
             finite = np.isfinite(B.data if is_sparse(B) else B).all() and np.isfinite(result.kernel.gram(B[:1])).all()
         if not finite:
-            raise ModelFileError("landmarks, or kernel values of landmarks, are not finite: expected finite numbers")
+            raise ModelFileError(
+                "the landmarks, or their kernel values, have entries that are not finite: expected finite numbers"
+            )
     return result

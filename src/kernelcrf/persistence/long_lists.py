@@ -1,9 +1,9 @@
 """Store the long lists of a JSON value in arrays, so that the header of a model file stays short.
 
-`pack` replaces each list of at least LONG strings, integers or floats by a mark and stores its entries in an array;
-`unpack` restores the lists. Lists of such lists are packed together if they have the same length. Objects with many
-keys, and long lists of objects with the same keys, are converted to lists of keys and lists of values first. A long
-string is stored as a list with one entry. The arrays are
+`pack` replaces each list of at least LONG strings, integers or floats by a mark, and stores its entries in an array.
+`unpack` restores the lists. A list of lists is packed too if the inner lists have the same length. Objects with many
+keys, and long lists of objects with the same keys, are first converted to lists of keys and lists of values. A long
+string is stored like a list with one entry. The arrays are
 
     config.text, config.lengths    the UTF-8 bytes of all packed strings, and the number of bytes of each string
     config.integers                all packed integers
@@ -32,13 +32,13 @@ KINDS = {str: "text", int: "integers", float: "floats"}
 
 
 def pack(config: object) -> tuple[Any, dict[str, Array]]:
-    """Return a JSON value with marks instead of its long lists, and the arrays with the entries of these lists."""
+    """Replace the long lists in a JSON value by marks; return the new value, and arrays with the entries."""
     packer = _Packer()
     return packer.pack(config), packer.arrays()
 
 
 def unpack(config: object, arrays: Mapping[str, Array]) -> Any:
-    """Return the JSON value that was given to `pack`; raise ValueError if marks and arrays do not match."""
+    """Undo `pack`: return the JSON value with its long lists; raise ValueError if marks and arrays do not match."""
     reader = _Reader(arrays)
     found = reader.unpack(config)
     reader.check_end()
@@ -110,7 +110,7 @@ class _Reader:
         for name, array in self._arrays.items():
             if array.ndim != 1 or array.dtype != ARRAYS[name]:
                 raise ValueError(
-                    f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected one dimension of type "
+                    f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected one dimension and type "
                     f"{np.dtype(ARRAYS[name])}"
                 )
         text, lengths = self._arrays["config.text"], self._arrays["config.lengths"]
@@ -143,12 +143,14 @@ class _Reader:
         """Raise if the arrays have entries left after all lists were read from them."""
         there = {"text": "config.lengths", "integers": "config.integers", "floats": "config.floats"}
         if any(self._used[kind] != len(self._arrays[name]) for kind, name in there.items()):
-            raise ValueError("the tensors of packed lists have more entries than all lists together")
+            raise ValueError(
+                "the tensors of long lists have too many entries: expected as many as the lists have together"
+            )
 
     def _list(self, kind: str, n: int, width: int | None = None) -> list[Any]:
         # Empty lists would take memory that the size of the arrays does not bound.
         if not all(type(one) is int and one > 0 for one in (n, 1 if width is None else width)):
-            raise ValueError(f"n={n!r} and width={width!r} of a stored list: expected integers above 0")
+            raise ValueError(f"a stored list has the length {n!r} and the width {width!r}: expected integers above 0")
         flat = self._entries(kind, n * (width or 1))
         return flat if width is None else [flat[start : start + width] for start in range(0, len(flat), width)]
 
@@ -157,8 +159,8 @@ class _Reader:
         array = self._ends if kind == "text" else self._arrays[f"config.{kind}"]
         if stop > len(array):
             raise ValueError(
-                f"a packed list has {n} entries: expected at most {len(array) - start}, the number of entries that are "
-                "left in the tensor"
+                f"a stored list needs {n} entries, but its tensor has only {len(array) - start} left: expected a "
+                "tensor with the entries of all lists"
             )
         self._used[kind] = stop
         if kind != "text":

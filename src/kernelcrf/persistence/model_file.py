@@ -63,18 +63,18 @@ def write(path: PathLike, config: Mapping[str, object], arrays: Mapping[str, Arr
         largest = max(parts, key=lambda name: parts[name])
         raise ValueError(
             f"{path}: the header would have {size:,} bytes, {parts[largest]:,} of them for {largest!r}: expected at "
-            f"most {HEADER:,}. Shorten {largest!r}, or use lists of strings or numbers, which are stored outside the "
-            "header, and call save again"
+            f"most {HEADER:,}. Shorten {largest!r}, or convert it to lists of strings or numbers, which are not stored "
+            "in the header"
         )
     with whole_file(path) as file:
         file.write(save(contiguous, metadata={"config": header}))
 
 
 def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the JSON object and the arrays of a model file; raise ModelFileError if it is not a valid model file."""
+    """Return the JSON object and the arrays of a model file; raise ModelFileError if the file is not valid."""
     size = Path(path).stat().st_size
     if not Path(path).is_file():
-        raise ModelFileError(f"{path}: expected a model file, got a folder or a device")
+        raise ModelFileError(f"{path}: this is a folder or a device: expected a model file")
     try:
         with open(path, "rb") as head:
             n_header = int.from_bytes(head.read(8), "little")
@@ -88,8 +88,8 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
                 dtype, shape = tensor.get_dtype(), tensor.get_shape()
                 if dtype not in TYPES or math.prod(shape) * TYPES[dtype] > size:
                     raise ModelFileError(
-                        f"tensor {name!r} has type {dtype} and shape {shape}: expected one of {', '.join(TYPES)}, and "
-                        "no more bytes than the file has"
+                        f"tensor {name!r} has type {dtype} and shape {shape}: expected one of the types "
+                        f"{', '.join(TYPES)}, and a tensor that is not larger than the file"
                     )
             arrays = {name: file.get_tensor(name) for name in names}
         if config["version"] == 1:
@@ -102,7 +102,7 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
 def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     config = json.loads((metadata or {}).get("config", "null"))
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError("expected a model written by kernelcrf's save")
+        raise ModelFileError("the file has no kernelcrf model: expected a file that was written by save")
     if config.get("version") not in READ_VERSIONS:
         known = " or ".join(map(str, READ_VERSIONS))
         raise ModelFileError(f"the format version is {config.get('version')!r}, expected {known}: upgrade kernelcrf")
@@ -111,9 +111,9 @@ def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 @contextmanager
 def whole_file(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing; it replaces the file `path` when the `with` block ends.
+    """Open a temporary file for writing, which replaces the file `path` when the `with` block ends.
 
-    If there is an error, the old file stays. Other processes always see a complete file, the old or the new one, even
+    After an error, `path` is unchanged. Other processes always see a complete file, either the old or the new one, even
     if two processes write to `path` at once. Errors of the operating system name `path`, not the temporary file.
     """
     target = Path(os.path.realpath(path))
@@ -137,7 +137,7 @@ def whole_file(path: PathLike) -> Iterator[BinaryIO]:
 
 
 def check_target(path: PathLike) -> None:
-    """Raise if no file can be written to `path`; call this before a long fit, so that its result can be saved."""
+    """Raise OSError if no file can be written to `path`; call this before a long fit, so that it can be saved."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder of this file does not exist; create it first", str(path))

@@ -1,6 +1,6 @@
 """Save and load fitted estimators, and pipelines with an estimator as their last step.
 
-The modules of scikit-learn that hold its transformers are imported only for pipelines, because this takes 0.1 s.
+The transformers of scikit-learn are imported only if a pipeline is saved or loaded, because this import takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ PIPELINE, STEP = "Pipeline", "step "
 
 
 def split_pipeline(model: UserData) -> tuple[Pipeline | None, Model]:
-    """Return the transformers of a pipeline, or None if it has none, and its last step, an estimator of this library.
+    """Split a pipeline into its transformers and its last step, which must be an estimator of this library.
 
-    An estimator alone is a pipeline without transformers.
+    If the pipeline has only one step, or if `model` is an estimator, None is returned instead of the transformers.
     """
     is_pipeline = isinstance(model, Pipeline)
     last = model[-1] if is_pipeline else model
     if not isinstance(last, Estimator):
         raise TypeError(
-            f"model={shown(model)}: expected {', '.join(ESTIMATORS)}, or a Pipeline that ends with one of them; pass "
-            "best_estimator_ of a search, and estimator_ of TemperatureScaling"
+            f"model={shown(model)}: expected {', '.join(ESTIMATORS)}, or a Pipeline that ends with one of them. For a "
+            "search such as GridSearchCV, pass its best_estimator_; for TemperatureScaling, pass its estimator_"
         )
     return (model[:-1] if is_pipeline and len(model) > 1 else None), last
 
 
 def transform_inputs(model: UserData, X: UserData) -> tuple[Model, UserData]:
-    """Return the last step of a pipeline, and the inputs X as the transformers before it make them."""
+    """Return the last step of a pipeline, and the result of applying all other steps to the inputs X."""
     steps, estimator = split_pipeline(model)
     return estimator, X if steps is None else steps.transform(X)
 
@@ -50,8 +50,8 @@ def transform_inputs(model: UserData, X: UserData) -> tuple[Model, UserData]:
 def save(model: UserData, path: PathLike) -> None:
     """Write a fitted estimator, or a pipeline that ends with one, to a file that `load` reads.
 
-    The file contains no executable code. Transformers that can be stored are StandardScaler, MinMaxScaler,
-    MaxAbsScaler, RobustScaler, QuantileTransformer, PCA and TruncatedSVD, and PerToken and Pipelines of these.
+    The file contains no executable code. The transformers that can be stored are StandardScaler, MinMaxScaler,
+    MaxAbsScaler, RobustScaler, QuantileTransformer, PCA and TruncatedSVD. They may be inside PerToken or a Pipeline.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """PerToken: apply a transformer of scikit-learn, which works on a table with one row per sample, to sequences.
 
-The tokens of all sequences are stacked to one table, which is transformed and cut again at the same places. Stacked
-arrays are arrays, stacked sparse matrices are CSR matrices, and stacked data frames are data frames.
+The tokens of all sequences are stacked in one table. The table is transformed, and the result is cut into sequences
+again. Arrays are stacked to an array, sparse matrices to a CSR matrix, and data frames to a data frame.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class PerToken(  # type: ignore[call-arg]
     ValidatedEstimator,
     auto_wrap_output_keys=None,
 ):
-    """Apply a transformer of scikit-learn to each token: stack the tokens of all sequences, transform, cut them again.
+    """Apply a transformer of scikit-learn to the tokens of all sequences, as if each token were a sample.
 
     X is a list of sequences: arrays, sparse matrices or data frames with one row per token, or lists of feature dicts
     for a transformer such as DictVectorizer. In a Pipeline before an estimator, the transformer is fitted to the
-    training sequences only, also in cross-validation and searches. If X has the tokens of all sequences, with
-    `lengths`, no PerToken is needed: use the transformer itself.
+    training sequences only, also in cross-validation and searches. If X is one table with the tokens of all sequences,
+    and `lengths` is passed to the estimator, use the transformer without PerToken.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class PerToken(  # type: ignore[call-arg]
     transformer: Annotated[Any, TRANSFORMER]
 
     def fit(self, X: UserData, y: UserData = None) -> Self:
-        """Fit the transformer to the tokens of all sequences; y has the labels of each sequence, or is None."""
+        """Fit the transformer to the tokens of all sequences; y is a list of label sequences, or None."""
         self._fit("fit", X, y)
         return self
 
@@ -99,12 +99,12 @@ class PerToken(  # type: ignore[call-arg]
         return _cut(_call(self.transformer_.transform, tokens), chains) if chains.n_nodes else Ragged(X)
 
     def get_feature_names_out(self, input_features: UserData = None) -> Array:
-        """Return the names of the columns of transformed sequences."""
+        """Return the names of the columns of the transformed sequences."""
         check_is_fitted(self)
         return np.asarray(self.transformer_.get_feature_names_out(input_features))
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Set the type of transformed sequences: "pandas" or "polars" for data frames, or "default"."""
+        """Set the type of transformed sequences: "pandas" or "polars" for data frames, or "default" for matrices."""
         for transformer in (self.transformer, getattr(self, "transformer_", None)):
             if transformer is not None:
                 transformer.set_output(transform=transform)
@@ -121,7 +121,10 @@ class PerToken(  # type: ignore[call-arg]
         return np.asarray(self.transformer_.feature_names_in_)
 
     def _fit(self, method: str, X: UserData, y: UserData) -> tuple[UserData, Chains]:
-        """Call the method "fit" or "fit_transform" of a new transformer; return what it returns, and the chains."""
+        """Clone the transformer, and fit the clone with its method "fit" or "fit_transform".
+
+        Return the result of the method, and a Chains object with the lengths of the sequences.
+        """
         self._validate_params()
         tokens, chains = _stack(X)
         if chains.n_nodes == 0:
@@ -139,7 +142,7 @@ class PerToken(  # type: ignore[call-arg]
 
 
 def _call(method: Callable[..., UserData], tokens: UserData, *labels: UserData) -> UserData:
-    """Return method(tokens, *labels); if tokens are feature dicts and the transformer fails, say what to do."""
+    """Return method(tokens, *labels); if it fails for feature dicts, raise an error that says what to pass instead."""
     try:
         return method(tokens, *labels)
     except (TypeError, ValueError, AttributeError) as error:
@@ -153,14 +156,16 @@ def _call(method: Callable[..., UserData], tokens: UserData, *labels: UserData) 
 
 
 def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
-    """Return the tokens of all sequences as a matrix, a data frame or a list of feature dicts, and the chains.
+    """Stack the tokens of all sequences to a matrix, a data frame or a list of feature dicts.
 
-    names : the names of the columns in `fit`, if any; data frames with these columns get them in this order.
+    Return the stacked tokens, and a Chains object with the lengths of the sequences.
+
+    names : the names of the columns in `fit`, or None. The columns of data frames are brought into this order.
     """
     if is_sparse(X) or is_frame(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
         raise ValueError(
-            f"X is one {type(X).__name__} of shape {X.shape}: PerToken expects a list of sequences; pass [X] if X is a "
-            "single sequence, and use the transformer without PerToken if X has the tokens of all sequences"
+            f"X is one {type(X).__name__} of shape {X.shape}: expected a list of sequences. If X is a single sequence, "
+            "pass [X]; if X has the tokens of all sequences, use the transformer without PerToken"
         )
     parts, chains, kind = open_sequences(X)
     if chains.n_nodes == 0 or kind is None:
@@ -176,7 +181,10 @@ def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
 
 
 def _frame_library(parts: Iterable[UserData]) -> ModuleType | None:
-    """Return pandas, polars or another module with a function `concat` if all parts are its data frames, else None."""
+    """Return the module, such as pandas or polars, of which all parts are data frames.
+
+    Return None if there is no such module, or if it has no function `concat`.
+    """
     roots = {type(part).__module__.partition(".")[0] if is_frame(part) else "" for part in parts}
     library = sys.modules.get(roots.pop()) if len(roots) == 1 else None
     return library if hasattr(library, "concat") else None
@@ -198,7 +206,7 @@ def _same_columns(frames: Mapping[str, UserData], names: Array | None) -> list[U
 
 
 def _cut(tokens: UserData, chains: Chains) -> list[Any]:
-    """Cut the result of a transformer into sequences; raise if it has more or fewer rows than there are tokens."""
+    """Cut the result of a transformer into sequences; raise unless it has one row per token."""
     n_rows = tokens.shape[0]
     if n_rows != chains.n_nodes:
         raise ValueError(

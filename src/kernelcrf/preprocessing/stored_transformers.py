@@ -1,15 +1,18 @@
-"""Convert fitted transformers of scikit-learn to values for JSON and arrays, and read them back with checks.
+"""Convert fitted transformers of scikit-learn to JSON and arrays, and read them back with checks.
 
 A model file has no executable code. Only transformers of the classes in `FITTED` can be stored, because their fitted
-state is a few arrays, and PerToken and Pipelines of them. A transformer becomes an object with its class and
+state consists of a few arrays. They may be inside PerToken or a Pipeline. A transformer is stored as a JSON object with
+the keys
 
-    parameters    the parameters of its constructor
-    fitted        the numbers of its fitted state, and null for attributes that are None; arrays are tensors
-    n_features    the number of columns of its inputs, and `feature_names`, their names or null
-    output        the container that `set_output` has chosen, or null
+    class            the name of its class
+    parameters       the parameters of its constructor
+    fitted           its fitted attributes that are numbers or None; fitted arrays are stored as tensors
+    n_features       the number of columns of its inputs
+    feature_names    the names of these columns, or null
+    output           the container that was chosen with `set_output`, or null
 
-PerToken has a `transformer` instead, and a Pipeline has `steps`. The names of tensors have the place of the transformer
-as a prefix, such as "step 0.1.mean_".
+Besides `class`, PerToken has only the key `transformer`, and a Pipeline has only the key `steps`. The names of tensors
+begin with the place of the transformer in the pipeline, such as "step 0.1.mean_".
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ OUTPUTS = (None, "default", "pandas", "polars")
 
 
 def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Config, Arrays]:
-    """Return a fitted transformer as a value for JSON and a dict of arrays, whose names begin with `prefix`.
+    """Convert a fitted transformer to a dict that JSON can store, and a dict of arrays.
+
+    The names of the arrays begin with `prefix`.
 
     Raise TypeError if the transformer, or a part of it, cannot be stored.
     """
@@ -77,7 +82,7 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
         raise TypeError(
             f"{shown(transformer)} cannot be written to a model file, which has no executable code: expected one of "
             f"{', '.join(CLASSES)}, or PerToken or a Pipeline of these. Save only the last step of the pipeline, or "
-            "the whole pipeline with skops.io.dump or joblib.dump; load such files only if you trust them"
+            "save the pipeline with skops.io.dump or joblib.dump. Load such files only if you trust them"
         )
     check_is_fitted(transformer)
     fitted = {name: getattr(transformer, name) for name in FITTED[type(transformer)]}
@@ -95,7 +100,7 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
 
 
 def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]:
-    """Return the transformers of a fitted pipeline as a list of values for JSON, one per step, and a dict of arrays."""
+    """Convert the transformers of a fitted pipeline to a list of dicts that JSON can store, and a dict of arrays."""
     configs: list[Config] = []
     arrays: Arrays = {}
     for place, (name, transformer) in enumerate(steps.steps):
@@ -106,7 +111,7 @@ def steps_to_arrays(steps: Pipeline, prefix: str) -> tuple[list[Config], Arrays]
 
 
 def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix: str) -> Any:
-    """Return the fitted transformer that `transformer_to_arrays` converted; raise if the values are inconsistent."""
+    """Return the fitted transformer for a result of `transformer_to_arrays`; raise if the values are inconsistent."""
     name = config["class"]
     if name == "passthrough":
         return name
@@ -133,20 +138,20 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
 
 
 def steps_from_arrays(configs: UserData, arrays: Mapping[str, Array], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the transformer of each step that `steps_to_arrays` converted."""
+    """Yield the name and the fitted transformer of each step, for a result of `steps_to_arrays`."""
     for place, config in enumerate(configs):
         yield str(config["name"]), transformer_from_arrays(config, arrays, f"{prefix}{place}.")
 
 
 def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
-    """Raise unless the steps of a pipeline can transform a row, and the last one returns `n_features` columns."""
+    """Raise unless the steps of a pipeline can transform a row, and the last step returns `n_features` columns."""
     transformers = list(_leaves(steps))
     # Numbers of columns are compared before a row is made, because a wrong number could need any amount of memory.
     for transformer in reversed(transformers):
         width = len(transformer.components_) if "components_" in vars(transformer) else transformer.n_features_in_
         if width != n_features:
             raise ModelFileError(
-                f"{shown(transformer)} returns {width} columns: expected {n_features}, as the next step does"
+                f"{shown(transformer)} returns {width} columns: expected {n_features}, which the next step needs"
             )
         n_features = transformer.n_features_in_
     row = np.zeros((1, n_features))
@@ -157,7 +162,7 @@ def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
 
 
 def _leaves(steps: Sequence[tuple[str, Any]]) -> Iterator[Any]:
-    """Yield the transformers of a pipeline in their order, without PerToken and inner pipelines around them."""
+    """Yield the transformers of a pipeline in order, including those inside PerToken and inner pipelines."""
     for _, step in steps:
         inner = step.transformer_ if isinstance(step, PerToken) else step
         if isinstance(inner, Pipeline):
@@ -174,7 +179,11 @@ def _read_fitted(
     shapes: tuple[str | None, ...],
     sizes: dict[str, int],
 ) -> Any:
-    """Return the value of a fitted attribute; raise unless it has one of the shapes, whose `sizes` are known so far."""
+    """Return the value of the fitted attribute `name`; raise unless its shape is one of `shapes`.
+
+    shapes : the shapes that `FITTED` allows, with letters for sizes.
+    sizes : a dict from letters to sizes, which is extended with the sizes of this attribute.
+    """
     if name in numbers:
         if numbers[name] is None and None in shapes:
             return None
@@ -186,4 +195,6 @@ def _read_fitted(
             expected = tuple(sizes.setdefault(letter, n) for letter, n in zip(letters, array.shape, strict=True))
             if array.shape == expected and np.isfinite(array).all():
                 return array
-    raise ModelFileError(f"the value or tensor {prefix + name!r} is absent or has the wrong type, shape or values")
+    raise ModelFileError(
+        f"{prefix + name!r} is absent, or has the wrong type, shape or values: expected a file written by save"
+    )
