@@ -426,7 +426,7 @@ def test_parquet_that_cannot_be_read_is_named_in_one_line(folder, tmp_path):
             assert said in line
             assert "\x1b" not in line
     for table, said in (
-        ({"other\x1b[2J": [1]}, r"the columns are 'other\x1b[2J': expected tokens, features or vectors"),
+        ({"other\x1b[2J": [1]}, r"the columns are 'other\x1b[2J': expected a column named tokens, features"),
         ({"tokens": [1]}, "row 0: tokens is 1: expected a list with one entry per token"),
         ({"tokens": pa.array([2**31 - 1], pa.date32())}, "expected lists of strings and numbers"),
     ):

@@ -56,7 +56,7 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.txt", b"a O\nb\xe9 O\n", "a.txt, line 2: expected UTF-8 text, got 0xe9 at byte 2"),
         ("a.txt", b"", "a.txt: the file has no sequence"),
         ("a.txt", b"\n\n \n", "a.txt: the file has no sequence"),
-        ("a.txt", b"word\n", "expected 2 or more cells"),
+        ("a.txt", b"word\n", "expected at least 2 cells"),
         (
             "a.txt.gz",
             gzip.compress(COLUMNS.encode() * 99, mtime=0)[:-20],
@@ -196,7 +196,7 @@ def test_formats_hold_what_they_are_given(tmp_path, name, kinds):
                 back = [(k, [t if isinstance(t, dict) else dict.fromkeys(t, 1.0) for t in x], *r) for k, x, *r in back]
             assert back == list(map(plain, records))
         elif name in ("a.txt", "a.npz"):
-            with pytest.raises(FormatError, match=r"files can only store .*: write \.jsonl"):
+            with pytest.raises(FormatError, match=r"files can only store .*: write a \.jsonl"):
                 write(tmp_path / name, records)
 
 
@@ -210,7 +210,7 @@ def test_missing_and_ambiguous_labels_survive_json(tmp_path):
 def test_an_archive_that_does_not_fit_together_is_named(tmp_path):
     X = np.ones((3, 2))
     for arrays, message in [
-        ({"X": X}, "expected an array lengths"),
+        ({"X": X}, "expected a 1-D array named lengths"),
         ({"X": X, "lengths": np.array([1, 1])}, "the lengths sum to 2, but X has 3 rows"),
         (
             {"X": X, "lengths": np.array([3]), "y": np.array([1])},

@@ -164,7 +164,7 @@ def test_footers_that_do_not_hold_together_are_refused(tmp_path):
 def test_two_columns_of_one_name_are_refused(tmp_path):
     table = pa.Table.from_arrays([pa.array([["a"]]), pa.array([["b"]])], names=["tokens", "tokens"])
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(FormatError, match=r"a\.parquet: two columns have the name 'tokens': expected one"):
+    with pytest.raises(FormatError, match=r"a\.parquet: two columns have the name 'tokens': expected distinct"):
         list(read(tmp_path / "a.parquet"))
 
 

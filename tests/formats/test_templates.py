@@ -107,7 +107,7 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
         ("U:word", "expected macros such as"),
         ("U:%m[0,0]", "expected a regular expression"),
         ('U:%x[0,0,"a"]', "expected a regular expression"),
-        ('U:%m[0,0,"("]', "is not a regular expression"),
+        ('U:%m[0,0,"("]', "is not a valid regular expression"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text, message):

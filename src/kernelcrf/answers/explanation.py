@@ -1,14 +1,15 @@
 """Explain the label of a token: compute how much each landmark or feature contributes to its score.
 
-The score s_t(j) of label j at token t is a sum over the landmarks b,
+Let x_t be the input of token t, and k the kernel. The score s_t(j) of label j at token t is a sum over the landmarks b,
 
     s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_,
 
-where R R' is the kernel matrix of the landmarks. For the linear kernel it is a sum over the features f of the token,
+where coef_ are the fitted weights and R R' is the kernel matrix of the landmarks. For the linear kernel, the score is a
+sum over the features f of the token,
 
     s_t(j) = sum_f x_tf coef_fj.
 
-Only differences between labels matter, so a label is compared with the mean over labels. Landmark b contributes
+Only differences between labels matter, so a label is compared with the mean over all labels. Landmark b contributes
 
     k(x_t, b) (a_b(label) - mean_j a_b(j)),
 
@@ -21,7 +22,8 @@ log-probability of the label by
 If landmarks are close to each other under the kernel, their weights a_b are large with alternating signs, and their
 contributions cancel: the sum is accurate, but the single contributions are not. A larger gamma or fewer landmarks help.
 
-Two other lists do not cancel. The effect of column c is the change of the score if only the value x_tc changes,
+An explanation therefore also lists column effects and nearest landmarks, which do not cancel. The effect of column c
+is the change of the score if only the value x_tc changes,
 
     score(x_t) - score(x_t with x_tc = r_c),
 
@@ -53,7 +55,12 @@ UNLIKE = 1e-3
 
 
 class ColumnEffect(NamedTuple):
-    """The change of the score of a label by the value of one column, compared with a reference value of the column."""
+    """The effect of one column of the input on the score of a label.
+
+    column, value : the name of the column, and its value at the explained token.
+    reference : the value that replaces `value` for comparison.
+    effect : the score of the label minus its score after the replacement.
+    """
 
     column: str
     value: float
@@ -62,7 +69,12 @@ class ColumnEffect(NamedTuple):
 
 
 class NearToken(NamedTuple):
-    """A landmark, as a token of the training data, its similarity to the explained token, and its likeliest label."""
+    """A landmark that is similar to the explained token.
+
+    sequence, token : the index of the training sequence, and of the token in it, that became the landmark.
+    similarity : the kernel between the landmark and the explained token, scaled such that equal inputs have 1.
+    label : the label with the highest score at the landmark.
+    """
 
     sequence: int
     token: int
@@ -74,12 +86,14 @@ class NearToken(NamedTuple):
 class Explanation:
     """The terms (landmarks or features) that contribute most to the score of a label, largest first.
 
-    `str` formats the terms as a table. If the kernel has landmarks, it shows `columns` and `nearest` before them.
+    `str` formats an explanation as a table of its terms. If the kernel has landmarks, tables of `columns` and `nearest`
+    come first.
 
+    t, label : the index of the explained token, and the label whose score is explained.
     terms : the names of the features, or "landmark b" for row b of `landmarks_`.
     positions : the sequence and the token of each landmark, as in `landmark_positions_`; None for the linear kernel.
-    values : the kernel of the token and each landmark, or the token's value of each feature.
-    weights : the weight of the label in each term, minus the mean weight of all labels.
+    values : the kernel between the token and each landmark, or the value of each feature at the token.
+    weights : the weight of each term for the label, minus the mean weight of the term over all labels.
     contributions : values times weights.
     n_rest, rest : the number of terms that are not listed, and the sum of their contributions.
     score : the score of the label minus the mean score of all labels; this is the sum of all contributions.
@@ -116,10 +130,10 @@ class Explanation:
     nearest: tuple[NearToken, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return a dict of columns, which have one entry per term.
+        """Return the listed terms as a dict that maps column names to lists, with one entry per term.
 
-        If some terms are not listed, a last entry has the sum of their contributions. Its sequence and token are -1,
-        and its value and weight are NaN.
+        If some terms are not listed, each list has a last entry for all of them together: the sum of their
+        contributions, -1 as their sequence and token, and NaN as their value and weight.
         """
         columns: dict[str, list[Any]] = {"term": list(self.terms)}
         if self.positions is not None:
@@ -158,7 +172,7 @@ def explain(
     """Explain the score of a label at token t of the sequence x.
 
     label : the label to explain; None means the predicted label.
-    n_terms : the number of terms to list.
+    n_terms : the number of landmarks or features to list.
     rule : how labels are predicted, "viterbi" or "marginal".
     """
     if _is_batch(x):
@@ -208,9 +222,10 @@ def explain(
 
 
 def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
-    """Return the names, the values and the weights of the terms in the scores of a token; skip features that are 0.
+    """Return the names, the values and the weights of the landmarks or features that determine the scores of a token.
 
-    The weights have one row per term and one column per label; the scores are values @ weights.
+    The weights have one row per landmark or feature, and one column per label. The scores are values @ weights.
+    Features with the value 0 are left out.
     """
     if isinstance(model.map, WhitenedMap):
         return model.term_names, _gram(model, row)[0], model.dual_coef
@@ -220,13 +235,13 @@ def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
 
 
 def _gram(model: ChainModel, rows: Inputs) -> Floats:
-    """Return the kernel matrix of the rows and the landmarks."""
+    """Return the kernel matrix between the rows and the landmarks: one row per input, one column per landmark."""
     landmarks = model.landmarks
     return np.asarray(model.kernel.gram(rows, None if landmarks is None else landmarks.astype(np.float64)))
 
 
 def _column_effects(model: ChainModel, row: Inputs, j: int, n: int) -> tuple[ColumnEffect, ...]:
-    """Return the n columns with the largest effects on the score of label j at a token, which is one row of inputs."""
+    """Return the n columns with the largest effects on the score of label j; `row` is the input of the token."""
 
     def score(rows: Inputs) -> Floats:
         scores = _gram(model, rows) @ model.dual_coef
@@ -250,7 +265,11 @@ def _column_effects(model: ChainModel, row: Inputs, j: int, n: int) -> tuple[Col
 
 
 def _nearest(model: ChainModel, row: Inputs, values: Floats, n: int) -> tuple[NearToken, ...]:
-    """Return the n landmarks that are most similar to a token, given the kernel of the token and each landmark."""
+    """Return the n landmarks that are most similar to a token.
+
+    row : the input of the token.
+    values : the kernel between the token and each landmark.
+    """
     B, positions = model.landmarks, model.landmark_positions
     if B is None or positions is None:
         return ()
@@ -263,14 +282,14 @@ def _nearest(model: ChainModel, row: Inputs, values: Floats, n: int) -> tuple[Ne
 
 
 def _transpose(records: Sequence[NamedTuple]) -> dict[str, list[Any]]:
-    """Return named tuples as a dict of columns."""
+    """Convert named tuples to a dict that maps each field name to the list of its values; labels become strings."""
     columns = dict(zip(records[0]._fields, map(list, zip(*records, strict=True)), strict=True))
     # A label may be -1, which is not printed in other columns.
     return columns | ({"label": list(map(str, columns["label"]))} if "label" in columns else {})
 
 
 def _table(columns: Mapping[str, list[Any]]) -> list[str]:
-    """Return the lines of a table in which names are aligned left and numbers right."""
+    """Format columns as the lines of a table, in which names are aligned left and other cells right."""
     texts = {name: [name, *map(printable, map(_cell, column))] for name, column in columns.items()}
     widths = {name: max(map(len, column)) for name, column in texts.items()}
     aligned = [

@@ -10,8 +10,9 @@ The score is divided by the number of tokens if the cost of labelling is per tok
 
 Let phi_i be the mean feature vector of the tokens of sequence i, scaled to length one. Sequences are drawn one after
 the other. The probability of drawing sequence i is proportional to q_i^2 times the squared distance of phi_i from the
-span of the sequences drawn before. These are random pivots of the matrix with the entries q_i q_j <phi_i, phi_j>;
-`basis.pivots` draws landmarks in the same way. Always choosing the largest score would select outliers.
+span of the vectors of the sequences that are already drawn. This is the pivot rule of randomly pivoted Cholesky for the
+matrix with the entries q_i q_j <phi_i, phi_j>; `basis.pivots` draws landmarks in the same way. Always choosing the
+largest score would select outliers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def select_sequences(
     rng: np.random.Generator,
     engine: LocalEngine,
 ) -> Places:
-    """Return the indices of the k sequences of the pool X to label next."""
+    """Return the indices of the k sequences of the pool X to label next.
+
+    strategy : the score that says how uncertain the labels of a sequence are: "entropy", "margin" or "information".
+    per_token : whether to divide the score by the number of tokens.
+    """
     flat, chains = model.reader.read(X, lengths)
     if k > chains.n_samples:
         raise ValueError(f"k={shown(k)}: expected at most {chains.n_samples}, the number of sequences in the pool")
@@ -62,9 +67,11 @@ def select_sequences(
 
 
 def draw_batch(scores: Floats, phi: Inputs, k: int, rng: np.random.Generator) -> Places:
-    """Draw k sequences by random pivots, and return their indices in the order of the draws.
+    """Draw k sequences at random, and return their indices in the order of the draws.
 
-    scores : one score per sequence.
+    A sequence is more probable if its score is high and its vector differs from the vectors of sequences already drawn.
+
+    scores : one score per sequence, which says how uncertain its labels are.
     phi : the mean feature vectors, one row per sequence, dense or CSR.
     """
     squares = np.asarray(phi.multiply(phi).sum(axis=1) if is_sparse(phi) else np.square(phi).sum(axis=1), np.float64)

@@ -1,4 +1,4 @@
-"""Summarise a fitted ChainCRF: sizes, certificate and settings, as plain values and as HTML for notebooks."""
+"""Summarise a fitted ChainCRF (sizes, gap to the optimum, settings) as plain values, and as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLE = (
 
 
 def summarise(crf: BaseEstimator) -> dict[str, Any]:
-    """Return a dict with the sizes, the certificate and the non-default parameters of a fitted ChainCRF."""
+    """Return a dict that describes a fitted ChainCRF: sizes, certified gap to the optimum, non-default parameters."""
     certificate = crf.certificate_
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}

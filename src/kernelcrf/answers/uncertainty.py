@@ -44,9 +44,9 @@ class Uncertainty:
 
 
 def average_draws(draws: Iterable[Array]) -> tuple[Floats, Floats, Floats]:
-    """Return the mean of drawn probabilities, and the epistemic and the aleatoric uncertainty of each row.
+    """Return the mean of the probabilities over all draws, and the epistemic and aleatoric uncertainty of each row.
 
-    draws : arrays of probabilities, with one row per token or row and one column per label.
+    draws : one array of probabilities per draw of the weights; its rows are tokens or samples, its columns labels.
     """
     p, within, count = np.zeros(1), np.zeros(1), 0
     for one in draws:

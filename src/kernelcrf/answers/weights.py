@@ -4,8 +4,8 @@ Only differences between labels matter, so the weight of a feature f for label j
 
     coef_fj - mean_l coef_fl.
 
-If the kernel has landmarks b, the score of a token x is sum_b k(x, b) a_b(j), and the weight of b is
-a_b(j) - mean_l a_b(l).
+If the kernel k has landmarks b, the score of label j for a token x is sum_b k(x, b) a_b(j). The weight of landmark b
+for label j is then a_b(j) - mean_l a_b(l).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kernelcrf.models.base import KernelModel
 def top_terms(
     model: KernelModel, classes: Sequence[UserData], n: int, positions: Places | None = None
 ) -> dict[str, list[Any]]:
-    """Return the n features or landmarks with the largest weights for each label, as a dict of columns.
+    """Return the n features or landmarks with the largest weights for each label, as a dict from column names to lists.
 
-    positions : the sequence and the token of each landmark, which become columns; or None.
+    positions : the sequence and the token of each landmark, which are added as two columns; None adds no column.
     """
     names, weights = np.array(model.term_names, object), model.dual_coef
     weights = weights - weights.mean(axis=1, keepdims=True)

@@ -34,7 +34,7 @@ KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
 
 
 def format_of(path: PathLike, format: str | None = None) -> str:
-    """Return `format` if it is given, else the format of the file extension, or "columns" if `path` is "-".
+    """Return `format` if it is given; otherwise choose the format by the file extension, or "columns" for the path "-".
 
     Examples
     --------
@@ -62,11 +62,13 @@ def format_of(path: PathLike, format: str | None = None) -> str:
 def read_batches(
     path: PathLike, format: str | None = None, *, n_columns: int | None = None, labels: bool = True
 ) -> Iterator[list[Record]]:
-    r"""Yield lists of `Record`, one record per sequence, as a file or stream is read; raise if it has no sequence.
+    r"""Read a file or stream in batches, and yield each batch as a list of `Record`, one record per sequence.
 
-    n_columns : the number of cells per token in a column file, without the label; one more cell on a line is the
-        label. None means all cells except the last, or all cells if `labels` is False.
-    labels : whether the last cell of a token is its label, if `n_columns` is None; only for column files.
+    Raise FormatError if the file has no sequence. The arguments `n_columns` and `labels` apply only to column files.
+
+    n_columns : the number of cells per token without the label; a line with one more cell ends in a label. None means
+        all cells except the last or, if `labels` is False, all cells.
+    labels : whether the last cell of a line is the label; ignored if `n_columns` is given.
 
     Examples
     --------
@@ -152,7 +154,7 @@ def _check_kinds(records: Iterable[Record], name: str) -> Iterator[Record]:
         if record.kind != KINDS.get(name, record.kind):
             raise FormatError(
                 f"{record.place}: the input of the sequence is {record.kind}, but {EXTENSIONS[name][0]} files can only "
-                f"store {KINDS[name]}: write .jsonl, or turn text into features with templates"
+                f"store {KINDS[name]}: write a .jsonl file, or turn text into features with templates"
             )
         yield record
 

@@ -27,7 +27,7 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
 
 @contextmanager
 def arrow_errors(name: str, expected: str = "a complete Parquet file") -> Iterator[None]:
-    """Replace errors of Arrow in a `with` block by errors that begin with `name`, the name of the file.
+    """Replace errors that Arrow raises in a `with` block by errors that begin with `name`, the name of the file.
 
     Errors of the operating system and MemoryError keep their type. Other errors become FormatError, since a damaged
     file makes Arrow raise ArrowInvalid, NotImplementedError, UnicodeDecodeError and others.

@@ -34,7 +34,7 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 width = len(cells[0])
                 n = width - labels if n_columns is None else n_columns
                 if n < 1 or not n <= width <= n + 1:
-                    expected = "2 or more cells, of which the last is the label"
+                    expected = "at least 2 cells, with the label as the last cell"
                     if n_columns is not None:
                         expected = f"{n_columns} or {n_columns + 1} cells: {n_columns} columns, and possibly a label"
                     raise FormatError(f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected}")
@@ -92,7 +92,7 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
             if len(row) != first[0]:
                 raise FormatError(
                     f"{record.place}: a line would have {len(row)} cells, but the first line has {first[0]}: expected "
-                    f"equally many cells for all tokens, and labels for all sequences or for none; {HOLDS_ALL}"
+                    f"the same number for all tokens, and labels for all sequences or for none; {HOLDS_ALL}"
                 )
             # If the first line has one cell, the reader splits lines at blanks.
             cells = line.split("\t" if "\t" in first[1] else " ")
@@ -106,11 +106,11 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has more than MOST_CELLS cells; splitting such a line first would need much memory."""
+    """Raise if a line has more than MOST_CELLS cells, before it is split, which would need much memory."""
     for t, line in enumerate(lines):
         # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:
             raise FormatError(
                 f"{name}, line {number + t}: the line has {n:,} cells: expected at most {MOST_CELLS:,}; for more, "
-                "write .jsonl with features or vectors"
+                "write a .jsonl file with features or vectors"
             )

@@ -27,7 +27,10 @@ SPECIAL = re.compile(r"([:\\])")
 
 
 def read(path: PathLike) -> Iterator[list[Record]]:
-    """Yield lists of records with features as input: per token a list of names, or a dict if a name has a value."""
+    """Yield lists of records.
+
+    The input of a token is a list of attribute names, or a dict from names to values if an attribute has a value.
+    """
     name = display_name(path)
     for batch in paragraphs(path):
         found = []
@@ -49,8 +52,8 @@ def read(path: PathLike) -> Iterator[list[Record]]:
 def write(lines: TextIO, records: Iterable[Record]) -> None:
     """Write records with features as their input to an open text file.
 
-    Tokens of unlabelled sequences get an empty label.
-    The words `record.tokens` are not written, since CRFsuite's format cannot store them.
+    Tokens of unlabelled sequences get an empty label. The words in `record.tokens` are not written, because CRFsuite's
+    format cannot store them.
     """
     labels, begun = TextLabels(FORMAT), False
     for record in records:

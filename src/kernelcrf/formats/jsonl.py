@@ -53,5 +53,5 @@ def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} occurs more than once in an object")
+        raise ValueError(f"the name {twice!r} occurs more than once in a JSON object: expected distinct names")
     return found

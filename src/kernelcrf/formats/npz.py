@@ -31,7 +31,7 @@ CSR = ("data", "indices", "indptr", "shape")
 
 
 def load_arrays(path: PathLike) -> dict[str, Array]:
-    """Return a dict with the arrays of an .npz file; raise ValueError if it is damaged or has pickled objects."""
+    """Return a dict with the arrays of an .npz file; raise ValueError if the file is damaged or has pickled objects."""
     with open(path, "rb") as file:
         try:
             _check_sizes(file, os.fstat(file.fileno()).st_size)
@@ -57,12 +57,14 @@ def _records(found: dict[str, Array], name: str) -> list[Record]:
     X, lengths = _inputs(found, name), found.get("lengths")
     if lengths is None or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise FormatError(
-            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected an array lengths with one integer "
-            "above 0 per sequence"
+            f"{name}: the file has the arrays {shown_list(sorted(found))}: expected a 1-D array named lengths, with "
+            "one integer above 0 per sequence"
         )
     m, n_tokens = len(lengths), sum(lengths.tolist())
     if n_tokens != X.shape[0]:
-        raise FormatError(f"{name}: the lengths sum to {n_tokens}, but X has {X.shape[0]} rows: expected one per token")
+        raise FormatError(
+            f"{name}: the lengths sum to {n_tokens}, but X has {X.shape[0]} rows: expected one row per token"
+        )
     for key, length, kinds in (("y", n_tokens, "biufSU"), ("tokens", n_tokens, "biufSU"), ("weight", m, "biuf")):
         if key in found and (found[key].shape != (length,) or found[key].dtype.kind not in kinds):
             raise FormatError(
@@ -92,7 +94,10 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
     records = list(records)
     widths = {record.width for record in records}
     if len(widths) > 1:
-        raise FormatError(f"{records[0].place}: vectors have {sorted(widths)} entries: expected equally many")
+        raise FormatError(
+            f"{records[0].place}: the vectors have different lengths, {sorted(widths)}: expected the same length for "
+            "all tokens of all sequences"
+        )
     found: dict[str, Array] = {"lengths": np.array(list(map(len, records)), np.int64)}
     if any(sp.issparse(record.x) for record in records):
         X = sp.csr_array(sp.vstack([record.x for record in records]))
@@ -104,7 +109,7 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
         if missing and len(missing) < len(records):
             raise FormatError(
                 f"{missing[0].place}: the sequence has no {entry}: expected {entry} for all sequences or for none; "
-                "otherwise write .jsonl"
+                "otherwise write a .jsonl file"
             )
         if not missing:
             found[key] = _array(records, entry)
@@ -123,11 +128,13 @@ def _inputs(found: dict[str, Array], name: str) -> Inputs:
             X = sp.csr_array(parts, shape=tuple(found["shape"].tolist()))
             check_rows(X)
         except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"{name}: {', '.join(CSR)} are not a CSR matrix ({one_line(error)})") from None
+            raise FormatError(
+                f"{name}: the arrays {', '.join(CSR)} do not form a valid CSR matrix ({one_line(error)})"
+            ) from None
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise FormatError(
             f"{name}: the file has the arrays {shown_list(sorted(found))}: expected an array X with one row of numbers "
-            f"per token, or {', '.join(CSR)} of a CSR matrix"
+            f"per token, or the arrays {', '.join(CSR)} of a CSR matrix"
         )
     return X
 
@@ -139,12 +146,12 @@ def _array(records: list[Record], entry: str) -> Array:
         return np.array(values)
     raise FormatError(
         f"{records[0].place}: some {entry} are missing or have different types: expected only strings, only integers "
-        "or only floats; use -1 for a missing integer label, or write .jsonl"
+        "or only floats; use -1 for a missing integer label, or write a .jsonl file"
     )
 
 
 def _check_sizes(file: BinaryIO, packed: int) -> None:
-    """Raise if a zip file of `packed` bytes unpacks to too many bytes, or if an array claims more bytes than it has."""
+    """Raise if an .npz file of `packed` bytes unpacks to too many bytes, or if an array is too short for its shape."""
     with zipfile.ZipFile(file) as archive:
         total = sum(member.file_size for member in archive.infolist())
         if total > allowed(packed):
@@ -157,4 +164,7 @@ def _check_sizes(file: BinaryIO, packed: int) -> None:
                 read_head = npy.read_array_header_1_0 if npy.read_magic(member)[0] == 1 else npy.read_array_header_2_0
                 shape, _, dtype = read_head(member)
             if math.prod(shape) * dtype.itemsize > info.file_size:
-                raise ValueError(f"array {info.filename!r} of shape {shape} needs more bytes than the file stores")
+                raise ValueError(
+                    f"the array {info.filename!r} of shape {shape} needs more bytes than the file stores for it: "
+                    "expected a complete file"
+                )

@@ -1,8 +1,8 @@
 """Read and write Parquet files with one row per sequence; `kernelcrf.formats.records` describes the columns.
 
-Features are stored as lists of names, or as maps from names to values. Before Arrow unpacks a file, a bound of its
-unpacked size is compared with the limit `streams.allowed`. The Arrow schema that some writers add to a file is ignored:
-it may declare lists of fixed size, whose missing entries would need memory that the bound does not include.
+Features are stored as lists of names, or as maps from names to values. Before Arrow unpacks a file, an upper
+bound of its unpacked size is compared with the limit `streams.allowed`. Some writers add an Arrow schema to a file. It
+is ignored, because it may declare lists of fixed size, whose missing entries need memory beyond the bound.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ParquetSource:
         """Raise if the columns unpack to more bytes than `streams.allowed` permits for their packed size."""
         names, objects = self.footer.columns, set(objects)
         if twice := next((name for name in columns if names.count(name) > 1), None):
-            raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected one")
+            raise FormatError(f"{self.name}: two columns have the name {twice!r}: expected distinct names")
         packed = unpacked = 0
         for group in groups:
             for chunk in self.footer.groups[group]:
@@ -68,7 +68,7 @@ class ParquetSource:
             packed = min(packed, self.size)
             if unpacked > allowed(packed):
                 raise FormatError(
-                    f"{self.name}: {packed:,} packed bytes unpack to {unpacked:,}: expected at most "
+                    f"{self.name}: {packed:,} packed bytes unpack to {unpacked:,} bytes: expected at most "
                     f"{allowed(packed):,}; if you trust the file, write it again with use_dictionary=False, "
                     "compression='none' (pyarrow)"
                 )
@@ -112,7 +112,8 @@ def read(path: PathLike) -> Iterator[list[Record]]:
         present = [key for key in KEYS if key in source.footer.columns]
         if not any(key in present for key in KEYS[:3]):
             raise FormatError(
-                f"{name}: the columns are {shown_list(source.footer.columns)}: expected tokens, features or vectors"
+                f"{name}: the columns are {shown_list(source.footer.columns)}: expected a column named tokens, "
+                "features or vectors"
             )
         for batch in source.batches(present, ROWS):
             with arrow_errors(name, "lists of strings and numbers, and maps or structs for features"):
@@ -135,7 +136,10 @@ def write(file: BinaryIO, records: Iterable[Record]) -> None:
 
 
 def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> ArrowObject:
-    """Convert records to an Arrow table with the given schema, or with a new one; raise if this changes a value."""
+    """Convert records to an Arrow table; raise if the conversion would change a value.
+
+    schema : the Arrow schema of the table; None means that the records determine it.
+    """
     named = all(isinstance(token, list) for record in records if record.kind == "features" for token in record.x)
     if schema is not None and "features" in schema.names:
         named = not pa.types.is_map(schema.field("features").type.value_type)
@@ -148,21 +152,24 @@ def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> Arrow
     types = {} if named else {"features": pa.list_(pa.map_(pa.string(), pa.float64()))}
     if schema is not None:
         types = {key: schema.field(key).type for key in names}
-    wanted = "entries of one type, and integers of at most 64 bits; write .jsonl for other values"
+    wanted = "entries of one type, and integers of at most 64 bits; write a .jsonl file for other values"
     with arrow_errors(records[0].place, wanted):
         table = pa.table({key: pa.array([one.get(key) for one in objects], types.get(key)) for key in names})
     for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
         if not one.keys() <= set(names):
             raise FormatError(
-                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but the columns are "
-                f"determined by the first {ROWS:,} sequences, and none of these has: write .jsonl"
+                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but the file has no "
+                f"such column, because its columns are those of the first {ROWS:,} sequences: write a .jsonl file"
             )
         check_same(record, record_of(_name_features(again), record.place), "Parquet")
     return table
 
 
 def _name_features(found: dict[str, object]) -> dict[str, object]:
-    """Convert the features of a row to dicts; Arrow returns lists of pairs, or dicts with None for absent features."""
+    """Return a row with the features of each token as a dict, or as a list of names.
+
+    Arrow returns features as lists of pairs, or as dicts in which absent features are None.
+    """
     features = found.get("features")
     return found if not isinstance(features, list) else {**found, "features": [_token(token) for token in features]}
 

@@ -50,11 +50,14 @@ LONGEST_HEADER = 1 << 24
 
 
 class Chunk(NamedTuple):
-    """The values of a leaf of the schema in one row group: `packed` bytes at position `start` of the file.
+    """The values of one leaf of the schema, which is a column without children, in one row group of a Parquet file.
 
-    column : the top-level column of the leaf.
+    column : the name of the top-level column that contains the leaf.
     is_string : whether the values are strings.
-    width : the number of bytes of one value, or, for strings, of one offset.
+    width : the number of bytes per value; for strings, the number of bytes per offset.
+    codec : the name of the compression; empty if it is unknown.
+    n_values : the number of values.
+    start, packed : the position of the chunk in the file, and its size in bytes before unpacking.
     """
 
     column: str
@@ -67,7 +70,7 @@ class Chunk(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The header of a page; `content` is the position in the file at which the data of the page begin."""
+    """The header of one page of a chunk; `content` is the position in the file at which the data of the page begin."""
 
     kind: int
     content: int
@@ -78,7 +81,11 @@ class Page(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """The names of the top-level columns of a file, and the chunks of each row group, one chunk per leaf."""
+    """The footer of a Parquet file.
+
+    columns : the names of the top-level columns.
+    groups : the chunks of each row group, one chunk per leaf of the schema.
+    """
 
     columns: tuple[str, ...]
     groups: tuple[tuple[Chunk, ...], ...]
@@ -97,14 +104,14 @@ def read_footer(data: bytes) -> Footer:
         leaves += _leaves(element, schema, columns[-1])
     groups = [_field(group, 1, list) for group in _field(found, 4, list)]
     if next(schema, None) is not None or any(len(group) != len(leaves) for group in groups):
-        raise ValueError("the schema and the row groups have different columns")
+        raise ValueError("the footer is inconsistent: the schema and the row groups have different columns")
     return Footer(tuple(columns), tuple(tuple(map(_chunk, leaves, group)) for group in groups))
 
 
 def _leaves(element: object, schema: Iterator[object], column: str) -> Iterator[tuple[str, bool, int]]:
     """Yield the fields `column`, `is_string` and `width` of `Chunk` for each leaf below a schema element.
 
-    The descendants of the element are the next elements of the iterator `schema`.
+    An element without children is a leaf itself. The descendants of an element are the next elements of `schema`.
     """
     n_children = _field(element, 5, int, 0)
     for _ in range(n_children):
@@ -121,7 +128,7 @@ def _chunk(leaf: tuple[str, bool, int], column: object) -> Chunk:
     dictionary = _field(found, 11, int, 0)
     start = dictionary if 0 < dictionary < start else start
     if start < 0 or packed < 0:
-        raise ValueError("a column has a negative position or size")
+        raise ValueError("the footer is damaged: a column has a negative position or size")
     return Chunk(*leaf, CODECS[codec] if 0 <= codec < len(CODECS) else "", _field(found, 5, int), start, packed)
 
 
@@ -139,7 +146,10 @@ def unpacked_size(file: BinaryIO, chunk: Chunk, as_objects: bool) -> int:
 
 
 def _longest(file: BinaryIO, found: Sequence[Page], codec: str) -> int:
-    """Return the length of the longest string in a dictionary, or an upper bound if the dictionary cannot be read."""
+    """Return the length of the longest string in the dictionary page of a chunk, or an upper bound of this length.
+
+    found : the page headers of the chunk.
+    """
     dictionaries = [page for page in found if page.kind == DICTIONARY]
     others = {page.encoding for page in found if page.kind != DICTIONARY}
     bound = max(page.unpacked for page in found)
@@ -173,7 +183,7 @@ def pages(file: BinaryIO, chunk: Chunk) -> Iterator[Page]:
             raise
         place = page.content + page.packed
         if min(page.packed, page.unpacked, page.n_values) < 0 or place > end:
-            raise ValueError("the sizes in a page header are negative or exceed the column")
+            raise ValueError("a page header is damaged: its sizes are negative or exceed the size of the column")
         seen += page.n_values if page.kind != DICTIONARY else 0
         yield page
 
@@ -190,18 +200,21 @@ def _page(file: BinaryIO) -> Page:
 def _field(struct: object, number: int, kind: type[T], default: T | None = None) -> T:
     found = struct.get(number, default) if isinstance(struct, dict) else None
     if not isinstance(found, kind):
-        raise ValueError(f"field {number} is missing or has the wrong type")
+        raise ValueError(f"the footer or a page header is damaged: field {number} is missing or has the wrong type")
     return found
 
 
 class StructReader:
-    """Reads a Thrift struct of at most `most` bytes at the current position of a file."""
+    """Reads a struct in Thrift's compact protocol, of at most `most` bytes, at the current position of a file."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         self._file, self._left = file, most
 
     def struct(self, depth: int = DEEPEST) -> dict[int, object]:
-        """Return a dict from field numbers to values; floating-point numbers are returned as their bytes."""
+        """Read a struct, and return a dict from field numbers to values; floating-point numbers are left as bytes.
+
+        depth : how deeply structs and lists may be nested.
+        """
         found: dict[int, object] = {}
         field = 0
         while head := self._byte():
@@ -212,7 +225,7 @@ class StructReader:
 
     def _value(self, kind: int, depth: int) -> object:
         if depth == 0:
-            raise ValueError("structs and lists are nested too deeply")
+            raise ValueError("the footer or a page header is damaged: structs and lists are nested too deeply")
         if 4 <= kind <= 6:
             return self._integer()
         if kind == BINARY:
@@ -224,7 +237,7 @@ class StructReader:
             return [self._value(kind, depth - 1) for _ in range(self._varint() if size == 15 else size)]
         if kind in FIXED:
             return self._take(FIXED[kind])
-        raise ValueError(f"the page header has a value of the unknown type {kind}")
+        raise ValueError(f"the footer or a page header is damaged: it has a value of the unknown type {kind}")
 
     def _integer(self) -> int:
         found = self._varint()
@@ -236,7 +249,7 @@ class StructReader:
             found |= (byte & 127) << shift
             shift += 7
             if shift > 63:
-                raise ValueError("a number has more than 64 bits")
+                raise ValueError("the footer or a page header is damaged: a number has more than 64 bits")
         return found | byte << shift
 
     def _byte(self) -> int:
@@ -246,5 +259,5 @@ class StructReader:
         self._left -= size
         found = self._file.read(size) if self._left >= 0 else b""
         if len(found) < size:
-            raise ValueError("a struct is incomplete")
+            raise ValueError("the footer or a page header is damaged: it is incomplete")
         return found

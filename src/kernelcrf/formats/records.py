@@ -1,4 +1,4 @@
-"""`Record`, one sequence of a file, and its conversion to a JSON object or a row of a Parquet file.
+"""Define `Record`, which stores one sequence of a file, and convert records to JSON objects and back.
 
 The input `x` of a record depends on its kind:
 
@@ -6,8 +6,8 @@ text        one list of strings per token, such as the word and its part of spee
 features    one dict of features, or one list of feature names, per token
 vectors     one row of numbers per token, in a dense array or a CSR matrix
 
-A JSON object or row has tokens, features or vectors, but not both features and vectors. Labels and weight are
-optional, and entries with other names are ignored:
+A JSON object, or a row of a Parquet file, has tokens, features or vectors, but not both features and vectors. Labels
+and weight are optional, and entries with other names are ignored:
 
 tokens      one word, or one list of strings, per token; the input if there are no features and no vectors
 features    one dict from names to values, or one list of feature names, per token
@@ -91,7 +91,7 @@ class Record:
 
 
 def record_of(found: object, place: str, raw: object = None) -> Record:
-    """Convert a JSON object to a record; if it is not valid, raise a FormatError that begins with `place`."""
+    """Convert a JSON object to a record; if the object is not valid, raise a FormatError that begins with `place`."""
     if not isinstance(found, Mapping):
         raise FormatError(f"{place}: expected an object with tokens, features or vectors, got {shown(found)}")
     lists: dict[str, list[Any]] = {key: found[key] for key in KEYS[:4] if found.get(key) is not None}
@@ -149,7 +149,7 @@ def _check_features(tokens: Sequence[object], place: str) -> None:
         try:
             items = flat_items(token)
         except (TypeError, RecursionError) as error:
-            raise FormatError(f"{place}: the features of token {t} are {shown(token)} ({error})") from None
+            raise FormatError(f"{place}: the features of token {t}, {shown(token)}, are not valid: {error}") from None
         for name, value in items:
             if not isinstance(value, str) and not _is_finite(value):
                 raise FormatError(
@@ -167,7 +167,7 @@ def _rows(tokens: list[Any], place: str) -> list[list[str]]:
     rows = [[token] if isinstance(token, str) else token for token in tokens]
     widths = {len(row) if isinstance(row, list) else 0 for row in rows}
     if len(widths) > 1 or 0 in widths or not all(isinstance(cell, str) for row in rows for cell in row):
-        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or equally long lists of strings")
+        raise FormatError(f"{place}: tokens are {shown(tokens)}: expected strings, or lists of strings of equal length")
     if len(rows[0]) > MOST_CELLS:
         raise FormatError(f"{place}: tokens have {len(rows[0]):,} cells: expected at most {MOST_CELLS:,}")
     return rows
@@ -185,7 +185,10 @@ def _vectors(vectors: list[Any], place: str) -> Floats:
         raise FormatError(f"{place}: the vector of token {t} is {shown(vectors[t])}: expected finite numbers")
     # Every integer below 2^53 is exact as a float64.
     if X.size and max(X.max(), -X.min()) >= 2.0**53 and X.tolist() != vectors:
-        raise FormatError(f"{place}: vectors have an integer that float64 cannot represent exactly: expected floats")
+        raise FormatError(
+            f"{place}: vectors have an integer that float64 cannot represent exactly: expected smaller integers, or "
+            "floats; to accept rounding, write the integer with a decimal point"
+        )
     return X
 
 

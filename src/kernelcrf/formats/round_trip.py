@@ -16,7 +16,7 @@ from kernelcrf.readers.feature_dicts import SEPARATOR, flat_items
 from kernelcrf.readers.labels import plain
 from kernelcrf.validation import shown
 
-HOLDS_ALL = "write .jsonl, which can store every text, label and weight"
+HOLDS_ALL = "write a .jsonl file, which can store every text, label and weight"
 
 
 class TextLabels:
@@ -46,7 +46,7 @@ class TextLabels:
 
 
 def is_line(line: str) -> bool:
-    """Return whether the text can be one line of a file: valid UTF-8, not blank, without line ends."""
+    """Return whether a text can be one line of a file: it must be valid Unicode, not blank, and without line ends."""
     try:
         line.encode()
     except UnicodeEncodeError:
@@ -55,9 +55,9 @@ def is_line(line: str) -> bool:
 
 
 def feature_counts(token: object, place: str) -> dict[str, float]:
-    """Return a dict from the feature names of a token to numbers; add up the values of features with equal names.
+    """Return the features of a token as a dict from names to numbers; the values of equal names are added up.
 
-    A feature whose value is a string has the number 1 and a name that includes the value.
+    A feature `name` with the string "v" as its value becomes the feature "name=v" with the value 1.
     """
     counts: dict[str, float] = {}
     for name, value in flat_items(token):
@@ -81,7 +81,10 @@ def exact(value: Any, place: str) -> float:
 
 
 def check_same(record: Record, again: Record, format: str) -> None:
-    """Raise if `again`, which is `record` after it was written in `format` and read back, differs from `record`."""
+    """Raise if a record changes when it is written and read back.
+
+    again : the record after it was written in `format` and read back.
+    """
     for what, same in (
         ("inputs", _same_inputs(record, again)),
         ("labels", _same_labels(record.labels, again.labels)),

@@ -1,7 +1,7 @@
 """Read text in batches of whole lines from a file, a gzipped file or standard input.
 
 Only one batch is in memory at a time. From a pipe, a batch contains the lines that have arrived, so that a sentence can
-be tagged without waiting for the next. A line, or all lines of one sequence, may have at most LONGEST bytes.
+be tagged before the next one arrives. A line, or all lines of one sequence, may have at most LONGEST bytes.
 
 In all formats, a compressed file may unpack to at most RATIO times its size, or LEAST bytes if that is more. Ordinary
 files unpack to about ten times their size, but a malicious file of kilobytes may unpack to terabytes.
@@ -43,7 +43,7 @@ def allowed(packed: int) -> int:
 
 
 def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Yield batches of lines, each as a pair: the number of its first line, and the list of lines without line ends."""
+    """Yield batches of lines as pairs: the number of the first line, and the list of lines without line ends."""
     name, number, pieces, length = display_name(path), 1, list[bytes](), 0
     try:
         for chunk in _chunks(path):
@@ -64,7 +64,7 @@ def line_batches(path: PathLike) -> Iterator[tuple[int, list[str]]]:
 
 
 def paragraphs(path: PathLike) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield lists of paragraphs, each as a pair: the number of its first line, and the list of its lines.
+    """Yield lists of paragraphs; a paragraph is a pair of the number of its first line and the list of its lines.
 
     A blank line ends a paragraph.
     """
@@ -107,14 +107,14 @@ def _unpack(file: BinaryIO, name: str) -> Iterator[bytes]:
         n_unpacked += len(chunk)
         if n_unpacked > allowed(packed.n):
             raise FormatError(
-                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,} bytes, the limit: if you "
+                f"{name}: {packed.n:,} packed bytes unpack to more than {allowed(packed.n):,} bytes, the limit; if you "
                 "trust the file, gunzip it first"
             )
         yield chunk
 
 
 class _Counted(io.RawIOBase):
-    """A stream that counts the bytes read from it."""
+    """A stream that counts, in its attribute `n`, the bytes that were read from it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.n = file, 0

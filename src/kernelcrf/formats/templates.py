@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class TemplateError(ValueError):
-    """Raised if a line is not a valid template, or if templates do not fit the columns of the text.
+    """Raised if a line is not a valid template, or if templates do not fit the number of cells per token.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class TemplateError(ValueError):
 
 
 class Memo(dict[str, T], Generic[T]):
-    """A dict that computes the value of a missing key with a function, and stores it."""
+    """A dict that computes the value of a missing key with a given function, and stores the value."""
 
     def __init__(self, function: Callable[[str], T]) -> None:
         self.function = function
@@ -68,16 +68,17 @@ class Memo(dict[str, T], Generic[T]):
         return value
 
     def forget(self) -> None:
-        """Drop all values if there are more than REMEMBERED; otherwise an endless stream would fill the memory."""
+        """Drop all values if there are more than REMEMBERED, so that an endless stream does not fill the memory."""
         if len(self) > REMEMBERED:
             self.clear()
 
 
 @dataclass(frozen=True)
 class Place:
-    """A macro of a template with the literal text around it; it replaces a cell by `text[cell]`.
+    """A macro of a template, such as %x[-1,0], with the literal text around it.
 
-    The cell is in `column` of the token that is `row` positions after the current token.
+    text : maps the cell that the macro reads to its contribution to the feature name, literal text included.
+    row, column : the position of the cell: `row` is counted from the current token, so -1 is the previous token.
     """
 
     text: Memo[str]
@@ -87,7 +88,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Templates:
-    r"""The templates in `text`, one per line, for tokens of `n_columns` cells; error messages begin with `source`.
+    r"""Templates that create features from the cells of tokens, in the syntax of CRF++ and Wapiti.
+
+    text : the templates, one per line.
+    n_columns : the number of cells per token, without the label.
+    source : the name of the templates, with which error messages begin.
 
     Examples
     --------
@@ -127,21 +132,22 @@ class Templates:
         return cls(text, n_columns, "templates of the model")
 
     def attach(self, model: UserData) -> None:
-        """Store the templates in the metadata of a fitted model, so that `kernelcrf tag` can use it on text."""
+        """Store the templates in the metadata of a fitted model, so that `kernelcrf tag` can label text."""
         model.metadata_[KEY] = {"text": self.text, "n_columns": self.n_columns}
 
     def features(self, sequences: TextSequences) -> list[list[list[str]]]:
-        """Return the feature names of each token of each sequence; a token is a list of cells."""
+        """Return the list of feature names of each token of each sequence; an input token is a list of cells."""
         seen, inside = self.cells(sequences)
         found = [names(template, cells) for template, cells in zip(self.compiled, seen, strict=True)]
         tokens = compress(map(list, zip(*found, strict=True)), inside)
         return [list(islice(tokens, len(sequence))) for sequence in sequences]
 
     def cells(self, sequences: TextSequences) -> tuple[list[list[list[str]]], bytearray]:
-        """Return the cells that each macro of each template reads, and one flag per position: 1 if it is a token.
+        """Return the cells that each macro of each template reads, one per position, and one flag per position.
 
-        All sequences are joined, with cells such as _B+1 between them. Applying each template to all tokens at once
-        takes a third of the time of applying all templates token by token.
+        The positions are the tokens of all sequences, with padding cells such as _B+1 between sequences. The flag is 1
+        for a token and 0 for padding. Applying each template to all positions at once takes a third of the time of
+        applying all templates token by token.
         """
         for sequence in sequences:
             if len(sequence) and len(sequence[0]) != self.n_columns:
@@ -170,7 +176,7 @@ class Templates:
 
     @cached_property
     def compiled(self) -> list[list[Place]]:
-        """The parsed templates, each as the list of its macros."""
+        """The parsed templates; each template is a list of `Place`, one per macro."""
         templates = []
         for number, line in enumerate(self.text.split("\n"), 1):
             line, source = line.strip(), f"{self.source}, line {number}"
@@ -201,22 +207,25 @@ class Templates:
             )
         if abs(row) > FURTHEST:
             raise TemplateError(
-                f"{source}: {macro[0]} reads a cell {abs(row)} tokens away: expected at most {FURTHEST}"
+                f"{source}: {macro[0]} reads a cell {abs(row)} tokens away: expected at most {FURTHEST} tokens"
             )
         if (pattern is None) == (letter in "mtMT"):
             raise TemplateError(
-                f"{source}: {macro[0]}: expected a regular expression in quotes after the column for %m and %t, and "
-                "none for %x and %s"
+                f"{source}: {macro[0]} is not valid: expected a regular expression in quotes after the column in %m "
+                "and %t, and no regular expression in %x and %s"
             )
         try:
             search = re.compile((pattern or "").replace('\\"', '"')).search
         except (re.error, ValueError, OverflowError, RecursionError) as error:
-            raise TemplateError(f"{source}: {pattern!r} is not a regular expression ({error})") from None
+            raise TemplateError(f"{source}: {pattern!r} is not a valid regular expression ({error})") from None
         return Place(Memo(partial(_fill, before, letter, search, after)), row, column)
 
 
 def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the feature names of one template, one per position; `cells` has one list of cells per macro."""
+    """Return the feature names that one template creates, one name per position.
+
+    cells : for each macro of the template, the list of the cells that it reads, one per position.
+    """
     for place in template:
         place.text.forget()
     parts = [map(place.text.__getitem__, own) for place, own in zip(template, cells, strict=True)]
@@ -226,8 +235,8 @@ def names(template: Sequence[Place], cells: Sequence[Sequence[str]]) -> Iterator
 class TemplateColumns:
     """Converts text to sparse rows, with templates and a vocabulary that maps feature names to columns.
 
-    To be fast on long streams, columns are cached. If a template has one macro, its feature depends on one cell only:
-    the column is cached by cell, so that the feature name is built once. Otherwise it is cached by feature name.
+    To be fast on long streams, columns are cached. If a template has one macro, its feature depends on one cell only.
+    Its column is then cached by cell, so that the feature name is built once. Other columns are cached by feature name.
     """
 
     def __init__(self, templates: Templates, vocabulary: Mapping[str, int]) -> None:
@@ -235,7 +244,7 @@ class TemplateColumns:
         self._known = [Memo(partial(_column, vocabulary, template)) for template in templates.compiled]
 
     def entries(self, sequences: TextSequences) -> Entries:
-        """Return one sparse row per token, equal to the rows of a vectoriser applied to `Templates.features`."""
+        """Return one sparse row per token, the same as a vectoriser makes from the result of `Templates.features`."""
         seen, inside = self._templates.cells(sequences)
         table = np.empty((len(inside), len(seen)), np.int32)
         for k, (template, cells, known) in enumerate(zip(self._templates.compiled, seen, self._known, strict=True)):
@@ -248,7 +257,7 @@ class TemplateColumns:
 
 
 def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) -> int:
-    """Return the column of a template's feature, or ABSENT if the vocabulary does not have it.
+    """Return the column of the feature that a template creates, or ABSENT if it is not in the vocabulary.
 
     key : the cell if the template has one macro, otherwise the feature name.
     """
@@ -258,9 +267,10 @@ def _column(vocabulary: Mapping[str, int], template: Sequence[Place], key: str) 
 def default_templates(n_columns: int) -> Templates:
     """Return templates for words in column 0 and other cells, such as parts of speech, in further columns.
 
-    The features of a word are the words in a window of five tokens, its pairs with both neighbours, lower case, shapes,
-    and prefixes and suffixes of up to four letters. Each further column gives the cells in a window of five tokens,
-    and all pairs and triples of adjacent cells in this window.
+    Column 0 gives the words in a window of five tokens, and the pairs of the word with the previous and with the next
+    word. It also gives the lower-case words and the word shapes in a window of three tokens, and the prefixes and
+    suffixes of the word of up to four letters. Each further column gives the cells in a window of five tokens, and all
+    pairs and triples of adjacent cells in this window.
 
     Examples
     --------
@@ -301,7 +311,11 @@ def check_n_columns(n_columns: int, source: str) -> None:
 
 
 def _fill(before: str, letter: str, search: Search, after: str, cell: str) -> str:
-    """Return the value of a macro for a cell, with the literal text `before` and `after` the macro."""
+    """Return the value of a macro for a cell, between the literal texts `before` and `after`.
+
+    letter : the letter of the macro, such as "x" for %x.
+    search : the search function of the regular expression of the macro.
+    """
     if cell.startswith(BEYOND):
         return f"{before}{cell.removeprefix(BEYOND)}{after}"
     value = cell.lower() if letter.isupper() else cell
