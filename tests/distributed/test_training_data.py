@@ -169,7 +169,7 @@ def test_labels_that_break_constraints_are_named_by_their_place_in_all_data(text
     X, y = text
     pairs = [(a, b) for a in "DNVP" for b in "DNVP" if (a, b) != ("V", "V")]
     broken = next(i for i, row in enumerate(y) if "V V" in " ".join(row))
-    with pytest.raises(ValueError, match=f"y of sequence {broken} breaks the constraints"):
+    with pytest.raises(ValueError, match=f"y of sequence {broken} break the constraints"):
         ChainCRF("linear", constraints=pairs, engine=Inline(forgetful=False), C=1.0).fit(X, y)
 
 

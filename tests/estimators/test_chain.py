@@ -187,7 +187,7 @@ def test_constraints_are_never_broken():
     for labels in labelings:
         for before, label in zip(["O", *labels], labels, strict=False):
             assert label != "I" or before in "BI"
-    with pytest.raises(ValueError, match=r"y of sequence 1 breaks the constraints: \['O', 'I'\]"):
+    with pytest.raises(ValueError, match=r"y of sequence 1 break the constraints: \['O', 'I'\]"):
         ChainCRF(constraints="BIO", C=1.0).fit([np.eye(2)] * 2, [["B", "I"], ["O", "I"]])
 
 
@@ -227,7 +227,7 @@ def test_weights_of_sequences_and_classes(train):
     assert named.certificate_.status == "optimal"
     with pytest.raises(ValueError, match="class_weight names the label 'x'"):
         ChainCRF("linear", class_weight={"x": 2.0}, C=1.0).fit(inputs, rare)
-    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected \(30,\)"):
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\): expected an array of shape \(30,\)"):
         ChainCRF("linear", C=1.0).fit(X, y, sample_weight=[1.0, 2.0])
 
 

@@ -90,7 +90,7 @@ def test_columns_are_those_of_the_vectorised_features(monkeypatch):
             assert own.offsets.tolist() == chains.offsets.tolist()
     with pytest.raises(ValueError, match="lengths sums to 1 and X has"):
         reader.read_entries(made, lengths=[1])
-    with pytest.raises(ValueError, match=r"X is Entries, .*: expected lengths="):
+    with pytest.raises(ValueError, match=r"X is of type Entries, .*: expected lengths="):
         reader.read_entries(made)
 
 

@@ -150,7 +150,7 @@ def test_missing_tokens_are_left_out(missing):
         (lambda: km.span_f1([["O"], ["E-A"]], [["O"]] * 2, scheme="BIO"), ValueError, r"y_true\[1\] .*'E-A'.*B I O"),
         (lambda: km.spans([3]), ValueError, "tags has the tag 3"),
         (lambda: km.spans(["O"], "IOE1"), ValueError, "scheme='IOE1': expected .*BMES"),
-        (lambda: km.flat_f1([["a"]], [["a"]], sample_weight=[1, 2]), ValueError, r"shape \(2,\): expected \(1,\)"),
+        (lambda: km.flat_f1([["a"]], [["a"]], sample_weight=[1, 2]), ValueError, r"shape \(2,\): expected .* \(1,\)"),
         (lambda: km.flat_f1([["a"]], [["a"]], sample_weight=[-1]), ValueError, "sample_weight.0. is -1: expected"),
         (lambda: km.flat_f1([["a"], [None]], [["a"]] * 2, sample_weight=[0, 1]), ValueError, "is 0 for every sequence"),
         (

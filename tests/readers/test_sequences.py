@@ -164,7 +164,7 @@ INFINITE[2].data[0] = np.inf
         (np.ones(4), [4], ValueError, r"X has 1 dim"),
         (sp.eye_array(3), None, ValueError, r"2 dimensions.*lengths="),
         ([np.ones((2, 2)), np.ones(3)], None, ValueError, r"X\[1\] has 1 dim.*reshape\(-1, 1\)"),
-        ([[1.0, 2.0]], None, ValueError, r"X\[0\] has 1 dim.*expected 2, one row per token"),
+        ([[1.0, 2.0]], None, ValueError, r"X\[0\] has 1 dim.*expected 2 dimensions, one row per token"),
         ([np.ones((2, 2, 2))], None, ValueError, r"X\[0\] has 3 dim.*reshape\(len\(x\), -1\)"),
         ([[[1, 2], [1]]], None, ValueError, r"X\[0\] has tokens with different numbers of features"),
         ([[[1, 2], np.ma.array([1, 2], mask=[0, 1])]], None, ValueError, r"X\[0\]\[1\] is a masked array"),

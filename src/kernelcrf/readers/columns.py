@@ -1,8 +1,8 @@
-"""Names of columns: keep them if data come as data frames, and compare later data with them as scikit-learn does.
+"""Store the column names of data frames, and compare the columns of later data with them, as scikit-learn does.
 
-scikit-learn's conventions apply: columns have names if all names are strings. Data frames whose names differ from those
-of `fit` raise an error; if only `fit` or only the later data have names, there is a warning. In sequences, columns in
-another order are put in the order of `fit`; in single tables they are refused, as scikit-learn does.
+Columns have names if all names are strings. A data frame whose names differ from the names in `fit` raises an error.
+If only the data of `fit` or only the later data have names, there is a warning. If the columns of a sequence are in
+another order than in `fit`, they are reordered. In a single table, another order is an error, as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ LONGEST = 400
 
 
 def stand_in(owner: str, names: Array | None = None) -> BaseEstimator:
-    """Return an estimator of the class `owner` that was fitted to columns with the given names.
+    """Return an empty estimator whose class has the name `owner`, with the attribute `feature_names_in_` if given.
 
-    scikit-learn compares the columns of X with attributes of an estimator, whose class its messages mention.
+    `validate_data` of scikit-learn needs an estimator: it compares the columns of X with this attribute, and shows the
+    name of the class in its messages.
     """
     estimator = type(owner, (BaseEstimator,), {})()
     if names is not None:
@@ -35,7 +36,10 @@ def stand_in(owner: str, names: Array | None = None) -> BaseEstimator:
 
 
 def read_names(owner: str, X: UserData, place: str) -> Array | None:
-    """Return the names of the columns of X if it is a data frame and all names are strings; otherwise None."""
+    """Return the column names of X if X is a data frame and all names are strings; otherwise return None.
+
+    owner, place : the names of the estimator and of X in error messages.
+    """
     estimator = stand_in(owner)
     with named_errors(place):
         validate_data(estimator, X, skip_check_array=True, ensure_2d=False)
@@ -43,7 +47,12 @@ def read_names(owner: str, X: UserData, place: str) -> Array | None:
 
 
 def check_names(owner: str, X: UserData, place: str, names: Array | None) -> None:
-    """Raise if X is a data frame whose columns are not `names`, in this order; warn if only one of both has names."""
+    """Raise if X is a data frame whose columns are not `names`, in this order.
+
+    Warn if X has column names and `names` is None, or if X has no column names and `names` is given.
+
+    owner, place : the names of the estimator and of X in error messages.
+    """
     with named_errors(place):
         validate_data(stand_in(owner, names), X, reset=False, skip_check_array=True, ensure_2d=False)
 
@@ -51,9 +60,10 @@ def check_names(owner: str, X: UserData, place: str, names: Array | None) -> Non
 def match_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str], names: Array | None
 ) -> Sequence[UserData]:
-    """Return sequences with their columns in the order of `names`, the names of the columns in `fit`.
+    """Return sequences with their columns in the order of `names`, the column names in `fit`.
 
-    Error messages call the estimator `owner`, and the sequence i place(i), such as "X[0]".
+    owner : the name of the estimator in error messages.
+    place : a function that returns the name of sequence i in error messages, such as "X[0]".
     """
     if names is None and not any(map(is_frame, parts)):
         return parts
@@ -71,9 +81,12 @@ def match_columns(
 def read_columns(
     owner: str, parts: Sequence[UserData], place: Callable[[int], str]
 ) -> tuple[Sequence[UserData], Array | None]:
-    """Return the sequences of a fit with their columns in the same order, and the names of the columns, if any.
+    """Return training sequences with all columns in the same order, and the column names, or None without names.
 
-    Raise if the sequences have columns with different names.
+    Raise if the sequences have different column names.
+
+    owner : the name of the estimator in error messages.
+    place : a function that returns the name of sequence i in error messages, such as "X[0]".
     """
     if not any(is_frame(part) and not _is_empty(part) for part in parts):
         return parts, None
@@ -96,7 +109,10 @@ def read_columns(
 
 
 def names_from_config(config: Mapping[str, UserData], n_features: int) -> Array | None:
-    """Return the names of columns that a model file stores, or None; raise if they are not `n_features` strings."""
+    """Return the column names that a model file stores, or None if it has none; raise if they are not valid.
+
+    config : the part of the model file that describes the columns.
+    """
     names = config.get("feature_names")
     if names is None:
         return None
@@ -107,7 +123,10 @@ def names_from_config(config: Mapping[str, UserData], n_features: int) -> Array 
 
 @contextmanager
 def named_errors(*names: str) -> Iterator[None]:
-    """Shorten errors of scikit-learn to one line; put `names` before a line that mentions none of them."""
+    """Shorten errors that scikit-learn raises in a `with` block to one line.
+
+    names : the checked arguments, such as "X" and "y". If the error mentions none of them, it is prefixed with them.
+    """
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -122,7 +141,7 @@ def _is_empty(part: UserData) -> bool:
 
 
 def _columns(part: UserData) -> tuple[object, ...] | None:
-    """Return the names of the columns of a data frame; return None for anything else."""
+    """Return the column names of a data frame; return None for anything else."""
     if not is_frame(part):
         return None
     # Tables of Arrow have their names in `column_names`, and the columns themselves in `columns`.
@@ -132,7 +151,10 @@ def _columns(part: UserData) -> tuple[object, ...] | None:
 def _find_order(
     owner: str, part: UserData, columns: tuple[object, ...] | None, place: str, names: Array | None
 ) -> list[int] | None:
-    """Return the numbers of the columns of `part` in the order of `names`; return None if the order is the same."""
+    """Return the index in `part` of each column in `names`; return None if the columns need not be reordered.
+
+    Raise if the columns do not have these names.
+    """
     if columns is not None and names is not None and sorted(map(str, columns)) == sorted(names):
         at = {name: number for number, name in enumerate(columns)}
         if len(at) == len(names):

@@ -43,7 +43,10 @@ CONSTRAINTS = either(
 
 
 def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
-    """Return which label sequences are legal under a scheme such as "BIO", or a list of allowed pairs (from, to).
+    """Return which labels may start a sequence, end it, and follow each other.
+
+    spec : a scheme such as "BIO", or a list of allowed pairs of labels (from, to).
+    classes : all labels.
 
     The pair (None, y) allows y to start a sequence, and (y, None) allows y to end it. If no pair begins with None,
     every label may start a sequence; if no pair ends with None, every label may end it.
@@ -116,12 +119,12 @@ def _may_follow(before: Tag, after: Tag, scheme: str) -> bool:
 
 
 def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -> None:
-    """Raise if the labels of a sequence break the constraints, under which these labels have probability 0."""
+    """Raise if the labels of a sequence break the constraints, because such labels have probability 0."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
         own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
         wrong = [classes.tolist()[index] if index >= 0 else None for index in own]
         raise ValueError(
-            f"y of sequence {chains.number(broken[0])} breaks the constraints: {shown(wrong)}; correct the labels, "
-            "pass None instead of labels that may be wrong, or omit constraints="
+            f"the labels y of sequence {chains.number(broken[0])} break the constraints: {shown(wrong)}; correct them, "
+            "pass None for labels that may be wrong, or omit constraints="
         )

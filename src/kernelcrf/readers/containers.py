@@ -33,7 +33,10 @@ LABELS = "a sequence of labels, one per token; pass lengths= if y lists the labe
 
 
 def read_list(values: UserData, name: str, expected: str = "a list of sequences") -> list[UserData]:
-    """Return the entries of a container as a list; errors call it `name` and say what was `expected`."""
+    """Return the entries of a container as a list.
+
+    name, expected : the name of the container in error messages, and what they say was expected.
+    """
     values = read_container(values, name, expected)
     if is_sparse(values) or is_frame(values):
         raise TypeError(
@@ -49,6 +52,8 @@ def read_container(values: UserData, name: str, expected: str = "a sequence of t
     """Convert a container to a list, an array, a sparse matrix or a data frame; raise for any other value.
 
     A one-dimensional array of objects becomes a list.
+
+    name, expected : the name of the container in error messages, and what they say was expected.
     """
     if type(values) is list:
         return values
@@ -103,7 +108,7 @@ def read_labels(labels: UserData, name: str, expected: str = LABELS) -> list[Use
 
 
 def read_lengths(lengths: UserData) -> Ints:
-    """Return an array with the lengths of sequences, which may be passed in any container of integers >= 0."""
+    """Convert the lengths of sequences, in any container of integers >= 0, to an array."""
     expected = "a 1-D array of integers >= 0, the number of tokens of each sequence"
     values = read_container(lengths, "lengths", expected)
     sizes = np.asarray(values) if not is_sparse(values) else np.empty((0, 0))
@@ -120,11 +125,11 @@ def read_matrix(part: UserData, name: str) -> Inputs:
     if array.ndim != 2:
         one = "use x.reshape(-1, 1) if each token is one number; pass [X] if X is a single sequence"
         raise ValueError(
-            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected 2, one row per token. "
+            f"{name} has {array.ndim} dimension(s), shape {array.shape}: expected 2 dimensions, one row per token. "
             f"Reshape your data: {one if array.ndim == 1 else 'use x.reshape(len(x), -1)'}"
         )
     if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}, expected real numbers")
     # Strings that look like numbers are not converted: they may be meant as names of features.
     if array.dtype == object and not is_sparse(array) and not any(isinstance(value, str) for value in array.flat):
         try:
@@ -138,7 +143,7 @@ def read_matrix(part: UserData, name: str) -> Inputs:
 
 
 def read_matrices(parts: Mapping[str, UserData]) -> list[Inputs]:
-    """Convert sequences to matrices, and drop empty ones; raise if the numbers of columns differ.
+    """Convert sequences to matrices, and drop empty sequences; raise if the matrices differ in their number of columns.
 
     The keys of `parts` are the names of the sequences in error messages.
     """
@@ -195,7 +200,7 @@ def is_missing_value(label: UserData) -> bool:
 
 
 def object_array(values: Sequence[object]) -> Array:
-    """Return an array of objects with one entry per value, even if the values are lists, which NumPy would stack."""
+    """Return a 1-D array of objects with one entry per value; NumPy would make a 2-D array of equally long lists."""
     array = np.empty(len(values), object)
     for i, value in enumerate(values):
         array[i] = value
@@ -203,7 +208,7 @@ def object_array(values: Sequence[object]) -> Array:
 
 
 class Ragged(list[T]):
-    """A list with one value per sequence, such as predictions, which NumPy converts to a 1-D array of objects.
+    """A list with one value per sequence, such as predictions; NumPy converts it to a 1-D array of objects.
 
     scikit-learn joins the predictions of folds by `numpy.concatenate`, which would convert a plain list of arrays to
     a matrix, or fail if the arrays differ in length.
@@ -211,7 +216,7 @@ class Ragged(list[T]):
 
     @classmethod
     def cut(cls, values: Array, offsets: Ints, axis: int = 0) -> Ragged[UserData]:
-        """Cut an array along `axis` into sequences; sequence i has the positions offsets[i]:offsets[i+1]."""
+        """Cut an array along `axis` into sequences; sequence i has the indices offsets[i] to offsets[i+1] - 1."""
         before = (slice(None),) * axis
         return cls(values[*before, low:high] for low, high in pairwise(offsets.tolist()))
 

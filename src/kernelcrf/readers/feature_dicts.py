@@ -41,7 +41,9 @@ Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
 
 @dataclass(frozen=True, eq=False)
 class NamedTokens:
-    """Tokens that are lists of feature names, stored as numbers; each name has the value 1.
+    """Tokens that are lists of feature names, stored as indices into a list of distinct names.
+
+    Each feature has the value 1.
 
     names : the distinct feature names.
     ids : the indices into `names` of all tokens, one token after the other.
@@ -80,7 +82,10 @@ HASH_FEATURES = either(
 
 
 def new_vectorizer(hash_features: int | None) -> Vectorizer:
-    """Return an unfitted vectoriser that hashes names into `hash_features` columns, or makes a vocabulary if None."""
+    """Return an unfitted vectoriser, which converts feature dicts to rows of numbers.
+
+    hash_features : the number of columns to which names are hashed; None means a vocabulary with one column per name.
+    """
     HASH_FEATURES.check("hash_features", hash_features)
     if hash_features is None:
         return DictVectorizer(separator=SEPARATOR, sparse=True)
@@ -154,7 +159,7 @@ def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) ->
 
 
 def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Labels, Floats]:
-    """Return the column of each item (-1 if the value of the item is 0), and its value times the sign of its hash."""
+    """Return the column of each item, and its value times the sign of its hash; the column is -1 if the value is 0."""
     columns, values = np.full(len(items), -1, np.int32), np.zeros(len(items))
     if items:
         M = vectorizer.transform([{name: value} for name, value in items])

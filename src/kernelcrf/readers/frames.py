@@ -26,8 +26,9 @@ def from_frame(
 
     group : the column whose value is the same for all rows of a sequence. The sequences are in the order in which their
         groups first appear.
-    features : the columns of the inputs. If all have numbers or booleans, a sequence is a data frame with these
-        columns, whose names an estimator keeps. Otherwise it is a list of feature dicts, without the null values.
+    features : the columns of the inputs. If they have only numbers and booleans, each sequence is a data frame with
+        these columns, and an estimator stores their names. Otherwise each sequence is a list of feature dicts, in which
+        null values are left out.
     label : the column of the labels. A null label becomes None, which means a missing label.
     order : the column, such as a time, by which the rows of each group are sorted. Without it, tokens are in the order
         of the rows, and the rows of a group must be adjacent.
@@ -37,9 +38,9 @@ def from_frame(
     >>> import pandas as pd
     >>> from kernelcrf import from_frame
     >>> frame = pd.DataFrame(
-    ...     {"day": [1, 2, 1], "hour": [9, 8, 7], "speed": [0.1, 0.4, 0.2], "is": ["walk", "run", "walk"]}
+    ...     {"day": [1, 2, 1], "hour": [9, 8, 7], "speed": [0.1, 0.4, 0.2], "gait": ["walk", "run", "walk"]}
     ... )
-    >>> X, y = from_frame(frame, "day", ["speed"], "is", order="hour")
+    >>> X, y = from_frame(frame, "day", ["speed"], "gait", order="hour")
     >>> X[0]["speed"].tolist(), y
     ([0.2, 0.1], [['walk', 'walk'], ['run']])
     """
@@ -100,26 +101,27 @@ def _holds_numbers(column: UserData) -> bool:
 
 
 def _order(column: UserData, name: str) -> Places:
-    """Return the numbers of the rows, sorted by the values of a column; rows with the same value keep their order."""
+    """Return the row numbers in the order of the values in a column; rows with the same value keep their order."""
     values = _values(column)
     _refuse_missing(values, name, "order")
     try:
         rows = np.array(sorted(range(len(values)), key=values.__getitem__), np.intp)
         if _texts_of_numbers([values[row] for row in rows]):
             raise ValueError(
-                f"frame has texts of numbers in order column {shown(name)}, such as {shown(values[rows[0]])}, which "
-                "sort differently as texts and as numbers: convert the column to numbers"
+                f"frame has numbers stored as text in the order column {shown(name)}, such as "
+                f"{shown(values[rows[0]])}, and text is sorted in another order than numbers: convert the column to "
+                "numbers"
             )
         return rows
     except TypeError:
         raise TypeError(
-            f"frame has values in order column {shown(name)} that cannot be compared: expected numbers, times or "
-            "strings"
+            f"frame has values in the order column {shown(name)} that cannot be compared: expected numbers, times "
+            "or strings"
         ) from None
 
 
 def _texts_of_numbers(values: Sequence[UserData]) -> bool:
-    """Return whether sorted values are texts of numbers that are not in the order of the numbers."""
+    """Return whether sorted values are all numbers stored as text, but not in numerical order, such as "10" and "9"."""
     if not all(isinstance(value, str) for value in values):
         return False
     try:
@@ -137,14 +139,19 @@ def _refuse_missing(values: Sequence[UserData], name: str, argument: str) -> Non
 
 
 def _rows_by_group(groups: Sequence[UserData], name: str, order: Places | None) -> list[Places]:
-    """Return the numbers of the rows of each group, in the given order; without it, the rows must be adjacent."""
+    """Return the row numbers of each group, sorted as in `order`.
+
+    groups, name : the group of each row, and the name of the group column for error messages.
+    order : the row numbers in the wanted order. If None, the rows keep their order, and an error is raised if the rows
+        of a group are not adjacent.
+    """
     number: dict[UserData, int] = {}
     _refuse_missing(groups, name, "group")
     try:
         codes = np.fromiter((number.setdefault(value, len(number)) for value in groups), np.intp, len(groups))
     except TypeError:
         raise TypeError(
-            f"frame has values in group column {shown(name)} that cannot be hashed: expected numbers or strings"
+            f"frame has values in the group column {shown(name)} that cannot be hashed: expected numbers or strings"
         ) from None
     if order is None:
         # Groups are numbered as they appear, so a number that is smaller than the one before it is a return.
@@ -152,9 +159,9 @@ def _rows_by_group(groups: Sequence[UserData], name: str, order: Places | None) 
         if len(returns):
             row = int(returns[0]) + 1
             raise ValueError(
-                f"frame has rows of the group {shown(groups[row])} before and after row {row - 1}, which belongs to "
-                f"the group {shown(groups[row - 1])}: expected adjacent rows for each value of {shown(name)}; pass "
-                "order= with a column, such as a time, by which to sort the rows of each group"
+                f"frame has row {row - 1} of the group {shown(groups[row - 1])} between rows of the group "
+                f"{shown(groups[row])}: expected adjacent rows for each value of {shown(name)}; to sort the rows of "
+                "each group by a column, such as a time, pass its name as order="
             )
         order = np.arange(len(codes))
     rows = order[np.argsort(codes[order], kind="stable")]

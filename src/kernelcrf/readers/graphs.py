@@ -1,6 +1,6 @@
-"""Read graphs, passed as tuples (node features, edges), optionally with edge features, or as networkx graphs.
+"""Read graphs: tuples (node features, edges) or (node features, edges, edge features), or networkx graphs.
 
-A sequence is also accepted: it becomes a chain of nodes.
+A sequence of tokens is also accepted: it becomes a graph in which each token has an edge to the next token.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class GraphSamples:
     def read(cls, X: UserData, *, directed: bool, like: GraphSamples | None = None) -> GraphSamples:
         """Read the graphs in a container.
 
-        like : an instance without graphs to return if X is empty, whose column names X must have; if None, an empty X
-            raises a ValueError.
+        like : a `GraphSamples` without graphs. X must have the same column names, and if X is empty, `like` is
+            returned. If `like` is None, an empty X raises a ValueError.
         """
         graphs, names = _match_columns(read_graphs(X), like)
         items = [_sample(x, i, directed) for i, x in enumerate(graphs)]
@@ -86,9 +86,11 @@ class GraphSamples:
         )
 
     def members(self, cliques: str) -> Ints:
-        """Return the numbers of the nodes of each clique, one row per clique.
+        """Return the numbers of the nodes in each clique, one row per clique.
 
-        cliques : "nodes", "edges", "edge inputs" (which also means the edges), "skips" or "paths".
+        A clique is a group of nodes whose labels are scored together.
+
+        cliques : the kind of cliques: "nodes", "edges", "edge inputs" (the same as "edges"), "skips" or "paths".
         """
         if cliques == "nodes":
             return np.arange(self.nodes.shape[0])[:, None]
@@ -166,7 +168,7 @@ def read_labelled_graphs(
 
 
 def read_graphs(X: UserData) -> list[UserData]:
-    """Return the graphs of a container as a list."""
+    """Return the graphs in a container as a list; raise if X is a single array, matrix or data frame."""
     expected = "a list of graphs, each a tuple (features, edges) or a networkx graph, or a list of sequences"
     opened = read_container(X, "X", expected)
     if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
@@ -211,7 +213,10 @@ def _sample(x: UserData, i: int, directed: bool) -> _Sample:
 
 
 def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
-    """Return the node features, the edges and, if there are any, the edge features; features are attributes "x"."""
+    """Convert a networkx graph to a tuple (node features, edges), with edge features as a third entry if there are any.
+
+    The features of a node or an edge are its attribute "x".
+    """
     if graph.is_directed() != directed:
         other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
         raise ValueError(

@@ -38,7 +38,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class LabelReader:
-    """Reads labels of tokens and nodes.
+    """Converts the labels of tokens or nodes to indices into the classes, and back.
 
     classes : the distinct labels, sorted as in scikit-learn, or in order of appearance if they cannot be sorted.
     """
@@ -64,7 +64,7 @@ class LabelReader:
             if all(map(reader._is_missing, seen)):
                 raise ValueError("y has only missing labels (None or -1): expected at least one labelled token")
             raise ValueError(
-                f"y has none of the classes {shown_list(labels)}: expected labels in y that are in classes="
+                f"y has none of the classes {shown_list(labels)}: expected at least one label of y among classes="
             )
         if len(labels) < 2:
             hint = "; -1 counts as a missing label: pass classes=[-1, 1] to use -1 as a class"
@@ -98,10 +98,11 @@ class LabelReader:
         return np.where(counts > 1, np.int32(UNKNOWN), labels)
 
     def compare(self, indices: npt.ArrayLike, tokens: Sequence[UserData]) -> tuple[Flags, Flags]:
-        """Return two arrays of flags, one flag per token: is the predicted index right, and is the label known?
+        """Compare predicted class indices with labels, and return two arrays with one flag per token.
 
-        A label that is not among the classes counts as known, and every prediction for it counts as wrong. If this is
-        the case for all labels, there is a warning.
+        The first array says whether the prediction is right, the second whether the label is known. A label that is not
+        among the classes counts as known, and every prediction for it counts as wrong. If no label is among the
+        classes, there is a warning.
         """
         known = np.array([not (isinstance(label, SETS) or self._is_missing(label)) for label in tokens], bool)
         check_same_type(compress(tokens, known), self._index, "y", "the data of the fit")
@@ -204,7 +205,7 @@ def flat_labels(y: UserData, chains: Chains, *, flat: bool = False) -> list[User
 
 
 def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
-    """Return the distinct labels, and the elements of sets, in order of appearance; skip None and pandas.NA."""
+    """Return the distinct labels in order of appearance, including the elements of sets; skip None and pandas.NA."""
     seen: dict[UserData, None] = {}
     for label in tokens:
         if isinstance(label, SETS):
@@ -223,7 +224,10 @@ def distinct_labels(tokens: Iterable[UserData]) -> list[UserData]:
 
 
 def check_same_type(labels: Iterable[UserData], others: Iterable[UserData], name: str, other_name: str) -> None:
-    """Raise if only strings are compared with labels none of which is a string: no two of them could be equal."""
+    """Raise if one side has only strings as labels and the other side has no strings, so that no labels can be equal.
+
+    name, other_name : the names of the two sides in the error message.
+    """
     first, second = ({isinstance(label, str): label for label in own} for own in (labels, others))
     if len(first) == len(second) == 1 and first.keys() != second.keys():
         (label,), (other,) = first.values(), second.values()
@@ -241,8 +245,8 @@ def _check_labels(labels: Iterable[UserData], name: str) -> None:
             is_label = False
         if not is_label:
             raise ValueError(
-                f"{name} has {shown(label)} as a label: expected a value that equals itself (NaN does not); "
-                "for a token without a label, pass None in the place of a label or of a set of labels"
+                f"{name} has {shown(label)} as a label: expected a value that equals itself, which NaN does not; "
+                "for a token without a label, pass None instead of its label or of its whole set of labels"
             )
 
 
@@ -267,7 +271,7 @@ def _sort_labels(labels: list[UserData]) -> Array:
 
 
 def plain(label: UserData) -> UserData:
-    """Convert a scalar of NumPy to a Python value; return dates unchanged.
+    """Convert a NumPy scalar to a Python value; return other values, and NumPy dates, unchanged.
 
     NumPy would convert a date in nanoseconds to an integer.
     """
@@ -305,7 +309,10 @@ def values_to_config(values: Array) -> dict[str, object]:
 
 
 def values_from_config(config: Mapping[str, UserData], *, distinct: bool = True) -> Array:
-    """Return the array that `values_to_config` converted to `config`; if `distinct`, raise if two values are equal."""
+    """Return the array that `values_to_config` converted to `config`.
+
+    distinct : whether to raise an error if two values are equal.
+    """
     kind, values = config["type"], [label_from_json(value) for value in config["values"]]
     if kind not in (*NUMBERS, "str", "object"):
         raise ModelFileError(

@@ -1,8 +1,8 @@
 """Read rows of numbers and their labels, and apply scikit-learn's checks.
 
 If a row may have several labels, y is an indicator matrix as in scikit-learn, dense or sparse: one row per sample and
-one column per label. If y contains zeros, -1 marks a missing label. If y contains no zeros, for example only -1 and 1,
-a column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
+one column per label. If y contains zeros, -1 marks a missing label. Otherwise, for example if y contains only -1 and 1,
+each column may have any two values, and no label is missing. A one-dimensional y counts as a matrix with one column.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class RowReader:
     def fit(
         cls, owner: str, X: UserData, y: UserData, *, multi_output: bool = False
     ) -> tuple[RowReader, Inputs, Array]:
-        """Check X and y; return a reader for rows with the columns of X, X as a dense or CSR matrix, and y."""
+        """Check X and y, and return three values: a reader for rows with the columns of X, the matrix X, and y.
+
+        X becomes a dense or CSR matrix, and y an array, or a CSR matrix if it is sparse.
+        """
         if y is None:
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: expected one label per row")
         X, y, columns = _rows(X), _targets(y), stand_in(owner)
@@ -115,7 +118,7 @@ def find_classes(y: Array) -> tuple[Array, Labels]:
 
 
 def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
-    """Return the class index of each row; raise if y does not have `n_rows` labels or has a label that is no class."""
+    """Return the class index of each row; raise if y does not have `n_rows` labels or if a label is not a class."""
     labels = np.asarray(_targets(y))
     if labels.shape != (n_rows,):
         raise ValueError(f"y has shape {labels.shape}: expected ({n_rows},), one label per row of X")
@@ -126,7 +129,7 @@ def read_classes(y: UserData, classes: Array, n_rows: int) -> Labels:
 
 
 def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> float:
-    """Return the weighted fraction of rows whose predicted label, or whole label set, is right."""
+    """Return the weighted fraction of rows whose predicted label or, with several labels, whole label set is right."""
     if not len(predicted):
         raise ValueError("X has no rows: expected at least one row to score")
     weights = read_weights(sample_weight, len(predicted), "row")
@@ -136,7 +139,9 @@ def row_accuracy(y: UserData, predicted: Array, sample_weight: UserData) -> floa
 
 @dataclass(frozen=True, eq=False)
 class LabelSetReader:
-    """Reads indicator matrices with the same columns as the y passed to `fit`; a row of y is the label set of a sample.
+    """Reads indicator matrices y that have the same columns as the y passed to `fit`.
+
+    Each row of y says which labels are in the label set of a sample.
 
     values : the two values of each column, such as 0 and 1; the second value means that the label is in the set.
     one_column : whether the y passed to `fit` was one-dimensional.
@@ -147,7 +152,7 @@ class LabelSetReader:
 
     @classmethod
     def fit(cls, y: UserData) -> tuple[LabelSetReader, Labels]:
-        """Return a reader for label sets with the columns of y, and y as indices like those that `read` returns."""
+        """Return a reader for matrices with the columns of y, and the index matrix that its `read` returns for y."""
         Y = _columns(y)
         zeros = bool((Y == 0).any())
         reader = cls(tuple(_two_values(column, j, zeros) for j, column in enumerate(Y.T)), y.ndim == 1)
@@ -211,7 +216,10 @@ def _columns(y: UserData) -> Array:
 
 
 def _two_values(column: Array, j: int, zeros: bool) -> Array:
-    """Return the two values of column j of y; -1 does not count if y has zeros and the column has only -1, 0 and 1."""
+    """Return the two values of column j of y, which stand for a label that is absent or present.
+
+    zeros : whether y contains zeros. If it does, -1 means a missing label in a column with only -1, 0 and 1.
+    """
     may_miss = zeros and column.dtype.kind in "if" and bool(np.isin(column, (-1, 0, 1)).all())
     known = column[column != -1] if may_miss else column
     if len(known):

@@ -67,7 +67,9 @@ class SequenceReader:
         sample_weight: UserData = None,
         first: int = 0,
     ) -> tuple[SequenceReader, Inputs, Chains]:
-        """Return a reader for sequences like X, the tokens of X as a matrix, dense or CSR, and the chains of X.
+        """Return a reader for sequences like X, the tokens of X as a dense or CSR matrix, and the `Chains` of X.
+
+        The `Chains` say which rows of the matrix belong to each sequence.
 
         sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
         first : the number of the first sequence in the user's data, for error messages.
@@ -100,14 +102,17 @@ class SequenceReader:
         return cls(kind, flat.shape[1], vectorizer, names), flat, chains
 
     def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs, Chains]:
-        """Return the tokens of X as a matrix, dense or CSR, and the chains; drop features that `fit` did not see."""
+        """Return the tokens of X as a dense or CSR matrix, and the `Chains` with the rows of each sequence.
+
+        Features that `fit` did not see are left out.
+        """
         flat, chains = self.read_entries(X, lengths, first)
         return (flat.to_csr() if isinstance(flat, Entries) else flat), chains
 
     def read_entries(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[Inputs | Entries, Chains]:
-        """Return the same as `read`, but convert feature dicts to `Entries`, which is faster than to a CSR matrix.
+        """Return the same as `read`, but with feature dicts as sparse rows of the type `Entries`.
 
-        If `lengths` is given, X may already be `Entries`.
+        Making `Entries` is faster than making a CSR matrix. If `lengths` is given, X may already be of this type.
         """
         parts, chains, kind = open_sequences(X, lengths, first)
         if kind is None or chains.n_nodes == 0:
@@ -140,7 +145,7 @@ class SequenceReader:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the columns, from the vocabulary or from data frames, or None if they have no names."""
+        """Return the column names, from the vocabulary or from data frames, or None if the columns have no names."""
         if isinstance(self.vectorizer, DictVectorizer):
             return list(self.vectorizer.feature_names_)
         return None if self.column_names is None else list(self.column_names)
@@ -175,9 +180,10 @@ class SequenceReader:
 def open_sequences(
     X: UserData, lengths: UserData = None, first: int = 0
 ) -> tuple[Sequence[UserData], Chains, Kind | None]:
-    """Return the sequences as a list, their chains and their kind, which is None if there are no tokens.
+    """Return the sequences as a list, the `Chains` with their lengths, and their kind.
 
-    If `lengths` is given, the list has X as its only entry. Error messages count sequences from `first` on.
+    The kind is "dense", "sparse" or "dicts", or None if there are no tokens. If `lengths` is given, X contains the
+    tokens of all sequences, and the list has X as its only entry. Error messages number the sequences from `first` on.
     """
     if lengths is not None:
         if not isinstance(X, NamedTokens | Entries):
@@ -192,7 +198,8 @@ def open_sequences(
         return [X], _number_chains(sizes, first), _find_kind(X, "X") if n_nodes else None
     if isinstance(X, NamedTokens | Entries):
         raise ValueError(
-            f"X is {type(X).__name__}, the tokens of all sequences: expected lengths=, the number of tokens of each"
+            f"X is of type {type(X).__name__}, which contains the tokens of all sequences: expected lengths= as well, "
+            "with the number of tokens of each sequence"
         )
     opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
     dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
@@ -216,7 +223,10 @@ def open_sequences(
 
 
 def _find_kind(sequence: UserData, name: str) -> Kind | None:
-    """Return the kind of a sequence, or None if it has no tokens; raise if `sequence` is not a sequence of tokens."""
+    """Return the kind of a sequence ("dense", "sparse" or "dicts"), or None if the sequence has no tokens.
+
+    Raise if `sequence` is not a sequence of tokens; `name` is its name in the error message.
+    """
     # Comparing the type is fast, and settles most sequences; isinstance with Mapping and Number is slow.
     first = sequence[0] if type(sequence) is list and sequence else None
     plain = (type(first) is dict and first) or (type(first) is list and first and type(first[0]) is str)
@@ -265,7 +275,7 @@ def _advise(passed: Kind, expected: Kind) -> str:
 
 
 def _open(x: UserData, number: int) -> UserData:
-    """Convert a sequence to a list, an array, a sparse matrix or a frame; return x itself if it is no container."""
+    """Convert a sequence to a list, an array, a sparse matrix or a frame; return x itself if it is not a container."""
     # Most sequences are lists or arrays of floats, and there may be millions of them.
     if type(x) is list or (type(x) is np.ndarray and x.dtype.kind == "f") or not is_collection(x):
         return x
@@ -278,12 +288,18 @@ def _number_chains(sizes: Array, first: int) -> Chains:
 
 
 def _placing(chains: Chains, lengths: UserData) -> Callable[[int], str]:
-    """Return a function that names the part i of X in error messages: "X[i]", or "X" if `lengths` is given."""
+    """Return a function that maps the index of a sequence to its name in error messages.
+
+    The name is "X[i]" for sequence i, or "X" if `lengths` is given.
+    """
     return lambda i: f"X[{chains.number(i)}]" if lengths is None else "X"
 
 
 def _holds_tokens(table: UserData) -> bool:
-    """Return whether the table is a NumPy array of tokens, which NumPy makes from sequences of equal length."""
+    """Return whether the entries of a NumPy array are tokens: feature dicts, or lists of feature names.
+
+    NumPy makes such an array from a list of sequences of equal length.
+    """
     held = isinstance(table, np.ndarray) and table.dtype == object and table.size
     return bool(held and isinstance(table.flat[0], (Mapping, *COLLECTIONS)))
 
@@ -293,7 +309,11 @@ def _tokens(parts: Sequence[UserData]) -> list[UserData] | NamedTokens:
 
 
 def _stack(parts: Sequence[UserData], chains: Chains, place: Callable[[int], str], names: Array | None) -> Inputs:
-    """Stack sequences to one matrix; raise if they have different numbers of columns or values that are not finite."""
+    """Stack sequences into one matrix; raise if they differ in their number of columns or have NaN or infinity.
+
+    place : a function that returns the name of sequence i in error messages.
+    names : the column names for error messages, or None.
+    """
     forms = {_form(part) for part in parts}
     if len(forms) > 1 or None in forms:
         parts = read_matrices({place(i): part for i, part in enumerate(parts)})

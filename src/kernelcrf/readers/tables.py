@@ -33,7 +33,7 @@ class TableReader:
 
     @classmethod
     def fit(cls, X: UserData) -> tuple[TableReader, Labels]:
-        """Return a reader for tables with the columns of X, and X as indices like those that `read` returns."""
+        """Return a reader for tables with the columns of X, and the array of indices that its `read` returns for X."""
         table = read_table(X, "X")
         _check_shape(table)
         names = read_names("MarkovNetwork", X, "X")

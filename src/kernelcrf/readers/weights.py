@@ -34,7 +34,7 @@ def read_weights(
     """
     if sample_weight is None:
         return None
-    expected = f"({n_samples},), a finite number >= 0 for each {noun}"
+    expected = f"an array of shape ({n_samples},), with a finite number >= 0 for each {noun}"
     opened = read_container(sample_weight, "sample_weight", expected)
     if is_sparse(opened) or is_frame(opened):
         raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
@@ -87,7 +87,7 @@ def weigh_samples(
     sample_weight : the result of `read_weights`.
     lengths : the number of labels of each sample.
     indices : the class indices of the labels of all samples, one sample after the other; -1 is an unknown label.
-    noun, part : the same values as in the call of `read_weights`.
+    noun, part : the arguments that were passed to `read_weights`.
     """
     if class_weight is None:
         return sample_weight
@@ -105,7 +105,7 @@ def weigh_samples(
 
 
 def only_weighted(weights: Floats | None, *values: UserData) -> tuple[UserData, ...]:
-    """Return the weights and the given arrays or sparse matrices without the rows of samples that have weight 0."""
+    """Return the weights and the given arrays or sparse matrices, all without the samples that have weight 0."""
     if weights is None or weights.all():
         return weights, *values
     return weights[weights > 0], *(value[weights > 0] for value in values)

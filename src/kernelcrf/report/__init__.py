@@ -109,7 +109,7 @@ def write_report(path: PathLike, html: str) -> None:
 
 
 def _hardest(crf: ChainCRF, X: list[object], y: list[list[object]]) -> list[int]:
-    """Return the indices of all sequences that have labels, sorted by log p(y | x) per label, lowest first."""
+    """Return the indices of all sequences with labels, sorted by log p(y | x) / (number of labels), lowest first."""
     known = np.array([sum(label is not None for label in labels) for labels in y])
     log_p = crf.log_prob(X, y) / np.maximum(known, 1)
     return [i for i in np.argsort(log_p, kind="stable").tolist() if known[i]]
@@ -128,7 +128,8 @@ def _decision(
 ) -> str:
     if not (0 <= i < len(X) and 0 <= t < len(words[i])):
         raise ValueError(
-            f"decision {i}:{t}: expected the index of a sequence, below {len(X)}, and the index of one of its tokens"
+            f"decision {i}:{t}: expected the index of a sequence, below {len(X)}, and the index of a token in this "
+            "sequence"
         )
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()

@@ -22,7 +22,7 @@ STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def text(value: object) -> str:
-    """Escape a value for HTML, so that markup and control characters are shown, not interpreted."""
+    """Escape a value for HTML, so that markup and control characters are shown as text."""
     return escape(CONTROL.sub(lambda match: chr(0x2400 + min(ord(match[0]), 0x21)), str(value)))
 
 
@@ -91,9 +91,11 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def gap_chart(passes: Floats, gap: Floats, tol: float, measure: str) -> str:
-    """Return an SVG chart of the relative gap, on a logarithmic scale, against passes over the data.
+    """Return an SVG chart of the convergence of a fit: its relative gap to the optimum, on a logarithmic scale.
 
-    measure : what the gap is, such as "certified gap".
+    passes, gap : the number of passes over the data, and the gap, at each evaluation of the objective.
+    tol : the tolerance of the fit, drawn as a dashed line.
+    measure : the name of the gap, such as "certified gap".
     """
     passes, levels = passes[gap > 0], np.log10(gap[gap > 0])
     if not len(passes):
@@ -139,7 +141,8 @@ def _curve(x: Floats, y: Floats) -> str:
 def _chart(name: str, across: tuple[str, dict[float, str]], up: tuple[str, dict[float, str]], inner: str) -> str:
     """Return an SVG chart called `name` with the content `inner`.
 
-    across, up : the title and the ticks of the horizontal and of the vertical axis.
+    across, up : the title and the ticks of the horizontal and of the vertical axis; ticks map positions in [0, 1] to
+        texts.
     """
     (xlabel, xticks), (ylabel, yticks) = across, up
     axes = _line("axis", (0, 0), (1, 0)) + _line("axis", (0, 0), (0, 1))

@@ -1,4 +1,4 @@
-"""Build the sections of a report; each function returns the HTML of a section, or of something in a section."""
+"""Build the sections of a report; each function returns HTML."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONGEST, LONGEST_LABEL = 60, 24
 
 
 def heading(title: str, found: Mapping[str, Score]) -> str:
-    """Show the title, today's date, and the first of the scores with its confidence interval."""
+    """Return the HTML of the heading: the title, the date, and the main score with its confidence interval."""
     name = next(name for name in TITLES if name in found)
     best, now = found[name], datetime.now().astimezone()
     return (
@@ -50,7 +50,7 @@ def heading(title: str, found: Mapping[str, Score]) -> str:
 
 
 def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
-    """Describe the sizes of data and model, and how far the objective of the fit is from its optimum."""
+    """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum."""
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
@@ -83,7 +83,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
 
 
 def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, scheme: str | None) -> str:
-    """Show all scores with confidence intervals, and the scores of each label or type of span."""
+    """Return the HTML of all scores with confidence intervals, and of the scores of each label or type of span."""
     rows = [
         (TITLES[name], f"{found[name].value:.4f}", f"{found[name].low:.4f} to {found[name].high:.4f}")
         for name in TITLES
@@ -111,7 +111,7 @@ def scores(found: Mapping[str, Score], y_true: Labellings, y_pred: Labellings, s
 
 
 def confusion(y_true: Labellings, y_pred: Labellings) -> str:
-    """Show the confusion matrix and the most frequent confusions.
+    """Return the HTML of the confusion matrix and of the most frequent confusions.
 
     If there are many labels, the matrix shows only the labels with the most errors.
     """
@@ -151,7 +151,7 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
 
 
 def calibration(bins: Reliability, crf: ChainCRF) -> str:
-    """Show the reliability diagram, and the gap during the fit."""
+    """Return the HTML of two charts: the reliability diagram, and the gap to the optimum during the fit."""
     gap, passes, _ = crf.gap_curve_.T
     measure = crf.certificate_.measure
     return section(
@@ -166,7 +166,11 @@ def calibration(bins: Reliability, crf: ChainCRF) -> str:
 def sequence(
     number: int, tokens: Sequence[object], gold: Sequence[object], proba: Floats, classes: Sequence[object]
 ) -> str:
-    """Show a sequence with coloured tokens; a token has a warmer colour if its true label is less probable."""
+    """Return the HTML of a sequence; a token has a warmer colour if its true label is less probable.
+
+    gold : the true labels of the tokens.
+    proba : the probability of each class, one row per token.
+    """
     code, best = {label: j for j, label in enumerate(classes)}, proba.argmax(axis=1)
     items = []
     for t, (token, label) in enumerate(zip(tokens, gold, strict=True)):
@@ -182,7 +186,10 @@ def sequence(
 
 
 def hardest(blocks: Sequence[tuple[str, str]]) -> str:
-    """Show the sequences whose true labels are least probable; `blocks` has the title and the HTML of each."""
+    """Return the HTML of the sequences whose true labels are least probable.
+
+    blocks : the title and the HTML of each sequence.
+    """
     parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
     return section(
         "Hardest sequences",
@@ -194,7 +201,11 @@ def hardest(blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
-    """Show how columns, and landmarks or features, affect the label of a token; `words` are those of the landmarks."""
+    """Return the HTML of an explanation: how columns, and landmarks or features, affect the label of a token.
+
+    number, token, true : the index of the sequence, the word to show, and the true label.
+    words : the word at each landmark in the training data, or None if it is not known.
+    """
     names = [f"<bdi>{text(_short(term))}</bdi>" for term in why.terms]
     if why.positions is not None:
         names = [
@@ -219,7 +230,7 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
 
 
 def _bars(named: Iterable[tuple[str, float]]) -> list[tuple[str, str, str]]:
-    """Return rows with a name, which is HTML, a number, and the number as a bar."""
+    """Return one table row per pair (name, number): the name, which is HTML, the number, and the number as a bar."""
     pairs = list(named)
     most = max([abs(value) for _, value in pairs], default=1.0) or 1.0
     return [
@@ -236,7 +247,7 @@ def _bars(named: Iterable[tuple[str, float]]) -> list[tuple[str, str, str]]:
 
 
 def settings(model: UserData) -> str:
-    """Show the parameters of a ChainCRF or a Pipeline, the versions of packages and the system."""
+    """Return the HTML of the parameters of a ChainCRF or a Pipeline, the versions of packages, and the system."""
     versions = [(name, version(name)) for name in PACKAGES]
     system = [("python", platform.python_version()), ("system", platform.platform()), ("cores", str(os.cpu_count()))]
     parameters = [(name, _short(repr(value))) for name, value in model.get_params().items()]
