@@ -1,4 +1,4 @@
-"""Active learning: choose the sequences of a pool to label next, such that they are uncertain and diverse.
+"""Active learning: choose the sequences of a pool to label next, so that they are uncertain and diverse.
 
 Each sequence i has a score q_i, which says how uncertain its labels are:
 

@@ -21,7 +21,7 @@ def arrow() -> tuple[ArrowObject, ArrowObject]:
         import pyarrow.fs
         import pyarrow.parquet as pq
     except ImportError:
-        raise FormatError("Parquet files need pyarrow, which is not installed: pip install pyarrow") from None
+        raise FormatError("Parquet files need pyarrow, which is not installed: run pip install pyarrow") from None
     return pa, pq
 
 

@@ -106,7 +106,7 @@ def write(lines: TextIO, records: Iterable[Record]) -> None:
 
 
 def _check_cells(lines: list[str], separator: str, name: str, number: int) -> None:
-    """Raise if a line has more than MOST_CELLS cells, before it is split, which would need much memory."""
+    """Raise if a line has more than MOST_CELLS cells; cells are counted without splitting lines, to save memory."""
     for t, line in enumerate(lines):
         # A cell and its separator have at least two characters, so cells of short lines need not be counted.
         if len(line) >= 2 * MOST_CELLS and (n := line.count(separator) + 1) > MOST_CELLS:

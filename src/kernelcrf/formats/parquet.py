@@ -39,8 +39,9 @@ class ParquetSource:
     name: str
 
     def read(self, groups: Sequence[int], columns: Sequence[str], objects: Iterable[str] = ()) -> ArrowObject:
-        """Return some columns of some row groups as an Arrow table; raise if the table would need too much memory.
+        """Return the given columns and row groups as an Arrow table; raise if the table would need too much memory.
 
+        groups, columns : the numbers of the row groups, and the names of the columns.
         objects : the columns that the caller will convert to Python objects, which need more memory than a table.
         """
         with arrow_errors(self.name):

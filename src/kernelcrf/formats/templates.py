@@ -305,7 +305,7 @@ def shape(cell: str) -> str:
 
 
 def check_n_columns(n_columns: int, source: str) -> None:
-    """Raise unless `n_columns` is a valid number of cells per token."""
+    """Raise if `n_columns`, the number of cells per token, is not an integer from 1 to MOST_CELLS."""
     if not isinstance(n_columns, int) or not 1 <= n_columns <= MOST_CELLS:
         raise TemplateError(f"{source}: n_columns={shown(n_columns)}: expected an integer from 1 to {MOST_CELLS:,}")
 

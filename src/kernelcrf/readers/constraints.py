@@ -1,8 +1,8 @@
 """Constraints say which labels may start a sequence, which may end it, and which labels may follow each other.
 
 A label sequence that breaks the constraints has probability 0. The constraints are a list of allowed pairs of labels,
-or the name of a scheme. A scheme writes spans, which are neighbouring tokens that belong together, as labels. A span
-has a type x, such as "person":
+or the name of a scheme. A scheme encodes spans as labels. A span is a run of neighbouring tokens that belong together,
+and has a type x, such as "person":
 
     BIO, IOB2               B-x begins a span; I-x continues it, directly after B-x or I-x
     IOB1                    I-x is a token of a span; B-x begins a span that directly follows another span of type x
