@@ -40,10 +40,7 @@ def read_weights(
         raise TypeError(f"sample_weight is of type {type(sample_weight).__name__}: expected {expected}")
     remedy = ""
     if noun in PARTS:
-        remedy = (
-            f"; a weight holds for all {PARTS[noun]}s of its {noun}: to leave out single {PARTS[noun]}s, pass None as "
-            "their labels"
-        )
+        remedy = f"; a weight applies to a whole {noun}: to leave out single {PARTS[noun]}s, pass None as their labels"
     if isinstance(opened, list) and any(isinstance(one, Sized) and not isinstance(one, str | bytes) for one in opened):
         raise ValueError(
             f"sample_weight={shown(sample_weight)} has a list or an array as a weight: expected {expected}{remedy}"
