@@ -117,7 +117,7 @@ def fit(
     dev: Annotated[str | None, typer.Option(metavar="FILE", help="Held-out data, used to choose C.")] = None,
     gamma: Annotated[
         str,
-        typer.Option(metavar="X", help="gamma of the kernel: number, scale, auto.", parser=_positive("scale", "auto")),
+        typer.Option(metavar="X", help="gamma of kernels: number, scale, auto.", parser=_positive("scale", "auto")),
     ] = "scale",
     n_components: Annotated[int, typer.Option(metavar="N", min=1, help="Number of landmarks.")] = 500,
     constraints: Annotated[
