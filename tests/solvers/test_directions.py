@@ -173,5 +173,5 @@ def test_near_the_optimum_whole_steps_are_taken(objective, solver):
 def test_newton_takes_as_many_parameters_as_it_is_allowed(objective):
     n = objective.layout.size
     assert minimise(objective, Newton(most=n), np.zeros(n)).status == "optimal"
-    with pytest.raises(ValueError, match=rf"Hessian of {n} parameters: expected at most {n - 1}; use solver="):
+    with pytest.raises(ValueError, match=rf"Hessian of {n} parameters: expected at most {n - 1}. Use solver="):
         minimise(objective, Newton(most=n - 1), np.zeros(n))

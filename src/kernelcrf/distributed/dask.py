@@ -37,7 +37,7 @@ try:
     from distributed.diagnostics.plugin import SchedulerPlugin
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"DaskEngine needs {error.name}, which is not installed: run pip install 'kernelcrf[dask]'", name=error.name
+        f"DaskEngine needs {error.name}, which is not installed: pip install 'kernelcrf[dask]'", name=error.name
     ) from None
 
 __all__ = ["DaskEngine"]
