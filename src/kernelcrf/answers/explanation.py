@@ -71,7 +71,7 @@ class ColumnEffect(NamedTuple):
 class NearToken(NamedTuple):
     """A landmark that is similar to the explained token.
 
-    sequence, token : the index of the training sequence, and of the token in it, that became the landmark.
+    sequence, token : the position of the landmark in the training data: the index of its sequence, and of its token.
     similarity : the kernel between the landmark and the explained token, scaled such that equal inputs have 1.
     label : the label with the highest score at the landmark.
     """

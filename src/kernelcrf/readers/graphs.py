@@ -90,7 +90,8 @@ class GraphSamples:
 
         A clique is a group of nodes whose labels are scored together.
 
-        cliques : the kind of cliques: "nodes", "edges", "edge inputs" (the same as "edges"), "skips" or "paths".
+        cliques : the kind of cliques: "nodes", "edges", "edge inputs" (the same as "edges"), "skips" or "paths". The
+            properties `skips` and `paths` describe the last two.
         """
         if cliques == "nodes":
             return np.arange(self.nodes.shape[0])[:, None]
@@ -152,8 +153,8 @@ def read_labelled_graphs(
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
     """Read graphs with their labels and weights, and drop the graphs whose weight is 0.
 
-    Return the reader of the labels, the graphs, the labels and the weights. The labels are indices into the classes,
-    one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
+    Return four values: the `LabelReader`, the graphs, the labels and the weights. The labels are indices into the
+    classes, one per node; -1 is a missing label. The weights are None if `sample_weight` is None.
     """
     graphs = GraphSamples.read(X, directed=directed)
     order = Chains(graphs.offsets)

@@ -173,7 +173,7 @@ class LabelSetReader:
         return self._encode(Y)
 
     def decode(self, indices: Array) -> Array:
-        """Convert indices (0 or 1) to the values of each column; the result has the shape of the y passed to `fit`."""
+        """Convert indices (0 or 1) to the values of each column; the result is 1-D if the y passed to `fit` was."""
         columns = [values[indices[:, j]] for j, values in enumerate(self.values)]
         return columns[0] if self.one_column else np.column_stack(columns)
 
