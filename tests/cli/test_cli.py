@@ -128,7 +128,7 @@ def test_a_pipeline_is_used_like_its_last_step(tmp_path):
     np.testing.assert_allclose(tagged[0]["marginals"][0]["0"], pipe.predict_proba(X)[0][0, 0], atol=1e-6)
     scores = json.loads(run("evaluate", model, file, "--json").stdout)["scores"]
     assert scores["flat_accuracy"]["value"] == pipe.score(X, y)
-    assert "preprocessing [PerToken(transformer=StandardScaler())]" in run("inspect", model).stdout
+    assert "preprocessing   [PerToken(transformer=StandardScaler())]" in run("inspect", model).stdout
     assert run("report", model, file, tmp_path / "report.html").exit_code == 0
     write(file, [Record("vectors", np.ones((1, 1)), ["0"], None, "")])
     assert "X has 1 features, but StandardScaler is expecting 2" in fails(run("tag", model, file))
@@ -227,7 +227,7 @@ def test_inspect_says_what_the_model_is(folder):
     assert f"{crf.transitions_[i, j]:+8.3f}  {crf.classes_[i]} -> {crf.classes_[j]}" in text
     beside = crf.coef_[:, 1] - crf.coef_.mean(axis=1)
     assert f"{beside.max():+8.3f}  {crf.model_.reader.feature_names[beside.argmax()]}" in text
-    assert "status        optimal" in text
+    assert "status          optimal" in text
     assert "U:shape[0]=%s[0,0]" in text
 
 
@@ -265,6 +265,35 @@ def test_wrong_models_are_one_line_and_an_exit_code(folder, tmp_path):
     assert "v.jsonl, line 1, or a sequence after it: X has arrays of numbers, but fit was given feature dicts" in fails(
         run("tag", folder / "chunks.kcrf", tmp_path / "v.jsonl")
     )
+
+
+def test_swapped_arguments_and_folders_are_named(folder, tmp_path):
+    packed, data = tmp_path / "a.txt.gz", tmp_path / "folder.txt"
+    packed.write_bytes(gzip.compress((folder / "test.txt").read_bytes(), mtime=0))
+    data.mkdir()
+    for command, name in (("tag", folder / "test.txt"), ("evaluate", folder / "test.txt"), ("tag", packed)):
+        line = fails(run(command, name, folder / "chunks.kcrf"))
+        assert f"{name}: this is not a kernelcrf model: expected a file written by fit; check that model and" in line
+    for arguments in (
+        ("tag", folder / "chunks.kcrf", data),
+        ("evaluate", folder / "chunks.kcrf", data, "--format", "jsonl"),
+        ("fit", data, tmp_path / "m.kcrf"),
+        ("fit", folder / "train.txt", tmp_path / "m.kcrf", "--dev", data),
+    ):
+        assert fails(run(*arguments)) == f"error: {data}: this is a folder: expected a file"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("a.txt", "line 5"), ("a.crfsuite", "line 5"), ("a.jsonl", "line 2"), ("a.parquet", "row 1")]
+)
+def test_labels_that_break_constraints_are_found_by_file_and_line(tmp_path, name, place):
+    (tmp_path / "a.txt").write_text("the B-NP\ndog I-NP\n\nit O\nbarks I-VP\nloud O\n")
+    run("convert", tmp_path / "a.txt", tmp_path / name) if name != "a.txt" else None
+    line = fails(run("fit", tmp_path / name, tmp_path / "m.kcrf", "--constraints", "BIO"))
+    assert f"{name}, {place}: the label 'I-VP' is not allowed here by --constraints BIO: correct the label" in line
+    line = fails(run("fit", tmp_path / name, tmp_path / "m.kcrf", "--constraints", "BMES"))
+    first = {"line 5": "line 2", "line 2": "line 1", "row 1": "row 0"}[place]
+    assert f"{name}, {first}: the label 'I-NP' does not follow --constraints BMES: correct the label" in line
 
 
 def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
@@ -328,7 +357,8 @@ def test_held_out_data_choose_C(folder, tmp_path):
     crf = kernelcrf.load(model)
     assert max(scores, key=scores.get) == crf.C_
     assert goes == f"the last fit, with C = {crf.C_:g}, goes to tol = 0.0001"
-    assert f"; C={crf.C_:g};" in last
+    assert f"; C={crf.C_:g}, chosen by F1 of spans on test.txt; " in last
+    assert "\nC chosen by     F1 of spans on test.txt\n" in run("inspect", model).stdout
     assert not crf.warm_start
     own = json.loads(run("evaluate", model, dev, "--json").stdout)["scores"]["span_f1"]["value"]
     assert scores[crf.C_] == pytest.approx(own, abs=1e-4)
@@ -346,7 +376,7 @@ def test_a_fit_with_missing_labels_says_that_it_has_no_certificate(tmp_path):
     assert "stationary, without a certificate (labels are missing)" in result.output
     assert "status" not in result.stderr
     shown = run("inspect", tmp_path / "m.kcrf").output
-    assert "status        stationary" in shown
+    assert "status          stationary" in shown
     assert "certified gap" not in shown
 
 
@@ -538,10 +568,17 @@ def test_the_C_that_was_found_is_shown(tmp_path):
     write(tmp_path / "a.npz", vectors)
     printed = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", "-C", "evidence", "--n-components", 10).stdout
     C = kernelcrf.load(tmp_path / "m.kcrf").C_
-    assert f"; C={C:.3g}, by evidence; " in printed
+    assert f'; C={C:.3g}, chosen by C="evidence"; ' in printed
     shown = run("inspect", tmp_path / "m.kcrf").stdout
-    assert f"\nC             {C:,.4g}\n" in shown
-    assert "C=evidence" in shown
+    assert f'\nC               {C:,.4g}\nC chosen by     C="evidence"\n' in shown
+    seconds = re.search(r"\nsolver seconds  (\S+)\n", shown)[1]
+    assert f" s, {seconds} s of them in the solver of the last fit\n" in printed
+    run("report", tmp_path / "m.kcrf", tmp_path / "a.npz", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert f"<b>{seconds}</b><span>solver seconds</span>" in page
+    assert f"<b>{C:.3g}</b><span>C, chosen by C=&quot;evidence&quot;</span>" in page
+    given = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", "-C", 2, "--n-components", 10).stdout
+    assert "chosen" not in given + run("inspect", tmp_path / "m.kcrf").stdout
 
 
 def test_help_of_all_names_every_command():

@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator
 from kernelcrf.terminal import printable
 
 SHOWN_LABELS = 30
+# The entry of metadata_ that says how `kernelcrf fit --dev` chose C: the value "C", and "by", a text.
+CHOICE_OF_C = "choice_of_C"
 STYLE = (
     ".kernelcrf-summary{font-family:system-ui,sans-serif;font-size:.85em;margin:.3em 0}"
     ".kernelcrf-summary table{border-collapse:collapse}"
@@ -28,6 +30,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kernel": str(crf.kernel_.kernel),
         "C": float(crf.C_),
+        "C chosen by": _rule_of_C(crf),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
@@ -37,7 +40,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "certified gap": certificate.relative_gap if certificate.is_certified else None,
         "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
         "iterations": crf.n_iter_,
-        "seconds": float(crf.gap_curve_[-1, 2]),
+        "solver seconds": float(crf.gap_curve_[-1, 2]),
         "settings": {name: _plain(value) for name, value in changed.items()},
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -62,6 +65,15 @@ def summary_html(crf: BaseEstimator) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(text_of(value))}</td></tr>" for name, value in summarise(crf).items()
     )
     return f'<style>{STYLE}</style><div class="kernelcrf-summary"><table>{rows}</table></div>'
+
+
+def _rule_of_C(crf: BaseEstimator) -> str | None:
+    """Return how C was chosen, or None if it was given."""
+    if isinstance(crf.C, str):
+        return f'C="{crf.C}"'
+    kept = crf.metadata_.get(CHOICE_OF_C)
+    # A later fit in Python may have had another C.
+    return str(kept.get("by")) if isinstance(kept, dict) and kept.get("C") == crf.C_ else None
 
 
 def _is_same(value: object, default: object) -> bool:

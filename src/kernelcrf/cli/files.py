@@ -22,7 +22,7 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
-from kernelcrf.persistence import check_target
+from kernelcrf.persistence import begins_like_model, check_target
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 
@@ -42,6 +42,11 @@ class Model:
     @classmethod
     def load(cls, path: str) -> Model:
         """Load a model file; raise unless the model is a ChainCRF, or a Pipeline that ends with a ChainCRF."""
+        if Path(path).is_file() and not begins_like_model(path):
+            raise kernelcrf.ModelFileError(
+                f"{path}: this is not a kernelcrf model: expected a file written by fit; check that model and data are "
+                "not swapped"
+            )
         estimator = kernelcrf.load(path)
         crf = split_pipeline(estimator)[1]
         if not isinstance(crf, ChainCRF):
@@ -105,6 +110,12 @@ def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]
             raise FormatError(f"{record.place}: the sequence has no labels: expected {expected}")
         y.append(record.labels)
     return y
+
+
+def place_of(record: Record, t: int, format: str) -> str:
+    """Return the file and line of token t, or the place of the whole record if its format has no line per token."""
+    start, line, number = record.place.rpartition(", line ")
+    return f"{start}{line}{int(number) + t}" if format in ("columns", "crfsuite") else record.place
 
 
 def read_templates(record: Record, path: str | None) -> Templates | None:

@@ -28,7 +28,7 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
         typer.echo(json.dumps({**facts, "transitions": steps, "terms": terms, "metadata": crf.metadata_}))
         return
     for name, value in facts.items():
-        echo(f"{name:<14}{text_of(value)}")
+        echo(f"{name:<16}{text_of(value)}")
     echo()
     echo("strongest transitions between labels")
     for source, target, weight in steps:

@@ -42,12 +42,11 @@ def tag(
 
     output : the folder, which gets one file per file of `data`; None means standard output.
     """
-    data = data or [STDIN]
+    loaded, data = Model.load(model), data or [STDIN]
     forms = ["jsonl" if as_json or format_of(name, format) == "jsonl" else "columns" for name in data]
     targets = _targets(data, forms, output)
     for target in targets:
         check_apart(target, [model, *data])
-    loaded = Model.load(model)
     for source, form, target in zip(data, forms, targets, strict=True):
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
         with _no_garbage_collection(), _writer(target) as write:

@@ -8,19 +8,25 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import PurePath
 
 import typer
 
 from kernelcrf import ChainCRF
+from kernelcrf.answers.summary import CHOICE_OF_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
-from kernelcrf.cli.files import check_apart, inputs, labels_of, read_templates
+from kernelcrf.cli.files import check_apart, inputs, labels_of, place_of, read_templates
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import Record, read
+from kernelcrf.formats import FormatError, Record, format_of, read
+from kernelcrf.formats.streams import display_name
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
+from kernelcrf.readers.constraints import ConstraintError
 from kernelcrf.solvers.loop import INTERRUPTED
+from kernelcrf.validation import shown
 
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
 
@@ -50,15 +56,19 @@ def fit(
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     train = inputs(records, made), y, None if set(weights) == {1.0} else weights
-    if dev is None:
-        caught = _fit(crf, train)
-    elif crf.C != "auto":
+    if dev is not None and crf.C != "auto":
         C = crf.C if isinstance(crf.C, str) else f"{crf.C:g}"
         raise typer.BadParameter(f"-C {C} cannot be combined with --dev, which chooses C: omit one of them")
-    else:
-        held_out = list(read(dev, format))
-        crf, caught = _climb(crf, train, inputs(held_out, made), labels_of(held_out, "labels for training"))
-    certificate = crf.certificate_
+    with _places(records, format_of(data, format), crf.constraints):
+        if dev is None:
+            caught = _fit(crf, train)
+        else:
+            held_out = list(read(dev, format))
+            crf, caught = _climb(crf, train, inputs(held_out, made), labels_of(held_out, "labels for training"))
+            score = "F1 of spans" if are_spans(crf.classes_.tolist()) else "accuracy of tokens"
+            by = f"{score} on {display_name(PurePath(dev).name)}"
+            crf.metadata_[CHOICE_OF_C] = {"C": crf.C, "by": by}
+    certificate, facts = crf.certificate_, summarise(crf)
     if made is not None:
         made.attach(crf)
     # verbose is reset, so that the model file is the same with and without a terminal.
@@ -66,13 +76,14 @@ def fit(
     for warning in caught:
         warnings.warn(f"{model}: {warning.message}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
-    chosen = f"; C={crf.C_:.3g}, by {crf.C}" if isinstance(crf.C, str) else f"; C={crf.C_:g}" if dev else ""
+    chosen = f"; C={crf.C_:.3g}, chosen by {facts['C chosen by']}" if "C chosen by" in facts else ""
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
     echo(
         f"{model}: {len(records):,} sequences, {sum(map(len, records)):,} tokens, {len(crf.classes_)} labels, "
-        f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s"
+        f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s, "
+        f"{text_of(facts['solver seconds'])} s of them in the solver of the last fit"
     )
 
 
@@ -93,6 +104,30 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
             f"--gamma {parameters['gamma']} has no effect, because the kernel is {names[0]}: omit --gamma, or choose "
             f"--kernel {' or '.join(name for name, kernel in NAMED.items() if kernel.reads_gamma)}"
         )
+
+
+@contextmanager
+def _places(records: Sequence[Record], format: str, constraints: object) -> Iterator[None]:
+    """Make errors about labels that break the constraints name the file and the line."""
+    try:
+        yield
+    except ConstraintError as error:
+        i, t = error.place or _find_label(error.label, records)
+        said = "does not follow" if error.place is None else "is not allowed here by"
+        raise FormatError(
+            f"{place_of(records[i], t, format)}: the label {shown(error.label)} {said} --constraints {constraints}: "
+            "correct the label, choose other constraints, or omit them"
+        ) from None
+
+
+def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int]:
+    """Return the indices of the first sequence and token with this label; a list holds all labels that are possible."""
+    return next(
+        (i, t)
+        for i, record in enumerate(records)
+        for t, own in enumerate(record.labels or ())
+        if own == label or (isinstance(own, list) and label in own)
+    )
 
 
 def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:

@@ -43,6 +43,8 @@ def format_of(path: PathLike, format: str | None = None) -> str:
     ('jsonl', 'columns', 'npz')
     """
     PATH.check("path", path)
+    if os.path.isdir(path):
+        raise FormatError(f"{display_name(path)}: this is a folder: expected a file")
     if format is not None:
         if not isinstance(format, str) or format not in EXTENSIONS:
             raise FormatError(f"format={shown(format)}: expected one of {', '.join(EXTENSIONS)}")

@@ -145,15 +145,14 @@ class Legal:
         return s, np.where(self.steps, w, w.dtype.type(-np.inf))
 
     def allows(self, chains: Chains, labels: Array) -> Flags:
-        """Return for each sequence whether its labels are legal; missing labels (-1) are always legal."""
+        """Return for each token whether its label is legal where it is; missing labels (-1) are always legal."""
         y = np.asarray(labels, np.intp)
         broken = np.zeros(chains.n_nodes, bool)
         broken[chains.first_nodes] |= ~self.first[y[chains.first_nodes]] & (y[chains.first_nodes] >= 0)
         broken[chains.last_nodes] |= ~self.last[y[chains.last_nodes]] & (y[chains.last_nodes] >= 0)
         before, into = chains.cliques(EDGE).T
         broken[into] |= ~self.steps[y[before], y[into]] & (y[before] >= 0) & (y[into] >= 0)
-        samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
-        return np.asarray(np.bincount(samples[broken], minlength=chains.n_samples) == 0)
+        return ~broken
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from kernelcrf.persistence.model_file import ModelFileError as ModelFileError
 from kernelcrf.persistence.model_file import PathLike as PathLike
+from kernelcrf.persistence.model_file import begins_like_model as begins_like_model
 from kernelcrf.persistence.model_file import check_target as check_target
 from kernelcrf.persistence.model_file import read as read
 from kernelcrf.persistence.model_file import whole_file as whole_file

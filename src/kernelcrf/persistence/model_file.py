@@ -99,6 +99,12 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ModelFileError(f"{path}: not a model file that this version can read ({error})") from None
 
 
+def begins_like_model(path: PathLike) -> bool:
+    """Return whether a file begins like a model file, as files of text and archives do not."""
+    with open(path, "rb") as head:
+        return head.read(9)[8:] == b"{"
+
+
 def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     config = json.loads((metadata or {}).get("config", "null"))
     if not isinstance(config, dict) or config.get("format") != FORMAT:

@@ -42,6 +42,21 @@ CONSTRAINTS = either(
 )
 
 
+class ConstraintError(ValueError):
+    """Raised if a label does not follow the constraints.
+
+    label : the label.
+    place : the indices of its sequence and of its token; None if the constraints have no such label at all.
+    """
+
+    def __init__(self, message: str, label: UserData, place: tuple[int, int] | None = None) -> None:
+        super().__init__(message, label, place)
+        self.label, self.place = label, place
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def legal_labelings(spec: str | Iterable[tuple[Hashable, Hashable]], classes: Sequence[UserData] | Array) -> Legal:
     """Return which labels may start a sequence, end it, and follow each other.
 
@@ -99,9 +114,10 @@ def _parse(label: UserData, scheme: str, spec: str) -> Tag:
     letters = ALPHABETS[scheme]
     letter, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
     if letter not in letters or (letter == "O" and dash) or (dash and not kind):
-        raise ValueError(
+        raise ConstraintError(
             f"the label {shown(label)} does not follow constraints={shown(spec)}: expected 'O', or one of the letters "
-            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'"
+            f"{', '.join(key for key in letters if key != 'O')} alone or with a type, as in 'B-x'",
+            label,
         )
     return letters[letter], kind
 
@@ -122,9 +138,12 @@ def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -
     """Raise if the labels of a sequence break the constraints, because such labels have probability 0."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
-        own = indices[slice(*chains.offsets[broken[0] : broken[0] + 2])]
-        wrong = [classes.tolist()[index] if index >= 0 else None for index in own]
-        raise ValueError(
-            f"the labels y of sequence {chains.number(broken[0])} break the constraints: {shown(wrong)}; correct them, "
-            "pass None for labels that may be wrong, or omit constraints="
+        i = int(np.searchsorted(chains.offsets, broken[0], side="right")) - 1
+        names, start = classes.tolist(), int(chains.offsets[i])
+        wrong = [names[index] if index >= 0 else None for index in indices[start : chains.offsets[i + 1]]]
+        raise ConstraintError(
+            f"the labels y of sequence {chains.number(i)} break the constraints: {shown(wrong)}; correct them, "
+            "pass None for labels that may be wrong, or omit constraints=",
+            names[indices[broken[0]]],
+            (chains.number(i), int(broken[0]) - start),
         )
