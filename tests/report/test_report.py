@@ -13,7 +13,8 @@ from kernelcrf import ChainCRF, KernelClassifier, metrics
 from kernelcrf.datasets import make_sequences
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.report import make_report, write_report
-from kernelcrf.report.page import POLICY, text
+from kernelcrf.report.page import POLICY, STYLE, text
+from kernelcrf.report.sections import stretches
 
 SCRIPT = "<script>document.title = 'run'</script>"
 NASTY = [SCRIPT, '" onload="alert(1)', "</style><b>", "a&amp;b", "\u202eback", "x" * 300, "\x00\x1b[31m", "'", "\ud800"]
@@ -109,6 +110,44 @@ def test_the_numbers_are_those_of_the_model(nasty):
     doubts = [float(p) for p in re.findall(r'class="token[^"]*" style="--p:([\d.]+)"', html)[: len(y[worst])]]
     np.testing.assert_allclose(doubts, [1 - proba[t, code.index(label)] for t, label in enumerate(y[worst])], atol=6e-4)
     assert re.search(r"n_components\W+20", words)
+
+
+def test_sequences_without_words_show_where_labels_are_wrong(nasty):
+    crf, X, y, _ = nasty
+    html = make_report(crf, X, y, n_hardest=30)
+    Tags(html)
+    assert 'class="token wrong"' not in html
+    predicted = crf.predict(X)
+    parts = re.findall(r'<p>([^<]*)</p><ul class="sequence" id="sequence-(\d+)">(.*?)</ul>', html)
+    assert len(parts) == len(X)
+    for said, i, items in parts:
+        gold, own = y[int(i)], predicted[int(i)].tolist()
+        wrong = [t for t in range(len(gold)) if gold[t] != own[t]]
+        assert (
+            said == f"{len(gold)} tokens; {len(wrong)} of {len(gold)} labels are wrong ({len(wrong) / len(gold):.1%})."
+        )
+        covered = []
+        for first, last, true, label in re.findall(
+            r"<bdi>(\d+)(?:–(\d+))?</bdi><small><bdi>(.*?)</bdi> → <bdi>(.*?)</bdi></small>", items
+        ):
+            run = range(int(first), int(last or first) + 1)
+            covered += run
+            # Long labels are cut.
+            assert {(gold[t][:20], own[t][:20]) for t in run} == {(unescape(true)[:20], unescape(label)[:20])}
+        assert covered == wrong
+
+
+def test_the_longest_stretches_of_wrong_labels_are_shown():
+    gold, predicted = ["a", None, "a"] + ["a", "b"] * 30 + ["b"] * 4, ["a", "b", "a"] + ["b"] * 64
+    html = stretches(7, gold, predicted)
+    assert "67 tokens; 30 of 66 labels are wrong (45.5%). These are the 20 longest of 30 stretches." in html
+    assert html.count("<li") == 20
+    assert "<bdi>3–6</bdi>" in stretches(0, ["a"] * 8, ["a"] * 3 + ["b"] * 4 + ["a"])
+
+
+def test_a_phone_shows_the_counts_of_the_confusion_matrix():
+    assert "font-size: 0" not in STYLE
+    assert ".wide::-webkit-scrollbar {" in STYLE
 
 
 def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):

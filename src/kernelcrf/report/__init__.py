@@ -34,7 +34,8 @@ def make_report(
     """Return a report, as HTML, on a fitted ChainCRF and its predictions for the sequences X with true labels y.
 
     model : a ChainCRF, or a Pipeline that ends with one; explanations are then about the transformed sequences.
-    tokens : the words to show, one list per sequence of X; None shows positions instead.
+    tokens : the words to show, one list per sequence of X. None shows where labels are wrong in the hardest sequences,
+        by the positions of tokens.
     train_tokens : the words of the training data, one list per sequence, to show the landmarks that explain a decision.
     decisions : the predictions to explain, as pairs (index of the sequence, index of the token). None explains the
         token with the least probable true label in each of the three hardest sequences.
@@ -76,7 +77,10 @@ def make_report(
     order = _hardest(crf, X, known)[:n_hardest]
     chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
     blocks = [
-        (f"Sequence {i}", sections.sequence(i, words[i], y[i], proba[i], classes)) for i in order if len(words[i])
+        sections.stretches(i, y[i], predicted[i])
+        if tokens is None
+        else sections.sequence(i, words[i], y[i], proba[i], classes)
+        for i in order
     ]
     parts = [_decision(crf, X, y, words, train_tokens, i, t) for i, t in chosen]
     body = [
@@ -85,7 +89,7 @@ def make_report(
         sections.scores(found, y, predicted, scheme),
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),
-        sections.hardest(blocks),
+        sections.hardest(order, blocks, has_words=tokens is not None),
         section("Explanations of decisions", *parts),
         sections.settings(model),
     ]

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -33,8 +34,7 @@ TITLES = {
 Labellings: TypeAlias = list[list[object]]
 
 PACKAGES = ("kernelcrf", "numpy", "scipy", "scikit-learn", "numba", "safetensors")
-# A phone has room for the numbers of a matrix of NARROW_LABELS labels; it shows a larger matrix in colours only.
-MATRIX_LABELS, NARROW_LABELS, CONFUSIONS = 25, 7, 10
+MATRIX_LABELS, CONFUSIONS, STRETCHES = 25, 10, 20
 LONGEST, LONGEST_LABEL = 60, 24
 
 
@@ -131,7 +131,6 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
         lines.append(f'<tr><th scope="row">{_label(labels[i])}</th>{"".join(cells)}</tr>')
     chosen_of = f" These are the {len(chosen)} of {len(labels)} labels with the most errors."
     left = chosen_of if len(chosen) < len(labels) else ""
-    dense = " dense" if len(chosen) > NARROW_LABELS else ""
     errors = counts - np.diag(counts.diagonal())
     order = np.argsort(-errors, axis=None, kind="stable")[: min(CONFUSIONS, np.count_nonzero(errors))]
     confused = [
@@ -141,7 +140,7 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
     return section(
         "Confusion",
         f"<p>Tokens by true label (rows) and predicted label (columns).{left}</p>",
-        f'<div class="wide"><table class="matrix{dense}"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
+        f'<div class="wide"><table class="matrix"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}'
         "</tbody></table></div>",
         "<p>The most frequent confusions, with their share of all tokens that have this true label:</p>"
         + table(["true label", "predicted", "tokens", "share"], confused, "confused")
@@ -185,19 +184,43 @@ def sequence(
     return f'<ul class="sequence" id="sequence-{number}">{"".join(items)}</ul>'
 
 
-def hardest(blocks: Sequence[tuple[str, str]]) -> str:
+def stretches(number: int, gold: Sequence[object], predicted: Sequence[object]) -> str:
+    """Return the HTML of a sequence without words: its length, the share of wrong labels, and where they are.
+
+    A stretch is a run of tokens with the same true label and the same wrong predicted label.
+    """
+    pairs, runs, start = list(zip(gold, predicted, strict=True)), [], 0
+    for (true, said), run in groupby(pairs):
+        end = start + len(list(run))
+        if true is not None and true != said:
+            runs.append((start, end, true, said))
+        start = end
+    n_known, n_wrong = sum(label is not None for label in gold), sum(end - start for start, end, _, _ in runs)
+    longest = sorted(sorted(runs, key=lambda run: run[0] - run[1])[:STRETCHES])
+    items = "".join(
+        f'<li class="token" style="--p:.5"><bdi>{first}{f"–{end - 1}" if end - first > 1 else ""}</bdi>'
+        f"<small>{_label(true)} → {_label(said)}</small></li>"
+        for first, end, true, said in longest
+    )
+    left = f" These are the {STRETCHES} longest of {len(runs):,} stretches." if len(runs) > STRETCHES else ""
+    said = f"{len(gold):,} tokens; {n_wrong:,} of {n_known:,} labels are wrong ({n_wrong / n_known:.1%}).{left}"
+    return f'<p>{said}</p><ul class="sequence" id="sequence-{number}">{items}</ul>'
+
+
+def hardest(order: Sequence[int], blocks: Sequence[str], has_words: bool) -> str:
     """Return the HTML of the sequences whose true labels are least probable.
 
-    blocks : the title and the HTML of each sequence.
+    order, blocks : the index and the HTML of each sequence.
+    has_words : whether the HTML shows each token, by `sequence`; else it shows stretches of tokens, by `stretches`.
     """
-    parts = [f"<h3>{text(title)}</h3>{block}" for title, block in blocks]
-    return section(
-        "Hardest sequences",
-        "<p>These true labels are the least probable per token. Under each token is its most probable label "
-        "with its probability; a wrong label is struck out, with the true label below. The warmer the colour, the less "
-        "probable is the true label.</p>",
-        *parts,
-    )
+    said = "Below are the stretches of wrong labels: first and last token, counted from 0, and true → predicted label."
+    if has_words:
+        said = (
+            "Under each token is its most probable label with its probability; a wrong label is struck out, with the "
+            "true label below. The warmer the colour, the less probable is the true label."
+        )
+    parts = [f"<h3>Sequence {i}</h3>{block}" for i, block in zip(order, blocks, strict=True)]
+    return section("Hardest sequences", f"<p>These true labels are the least probable per token. {said}</p>", *parts)
 
 
 def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
