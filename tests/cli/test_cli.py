@@ -140,12 +140,12 @@ def test_public_data_from_the_shell_score_as_in_the_library(data_folder, tmp_pat
         with gzip.open(data_folder / name / f"{part}.txt.gz", "rt", encoding="utf-8") as file:
             (tmp_path / f"{part}.txt").write_text("\n\n".join(file.read().split("\n\n")[:40]) + "\n", encoding="utf-8")
     model, test = tmp_path / "m.kcrf", tmp_path / "test.txt"
-    assert run("fit", tmp_path / "train.txt", model, "--tol", 0.01, "--set", "solver=lbfgs").exit_code == 0
+    assert run("fit", tmp_path / "train.txt", model, "-C", 1, "--tol", 0.01, "--set", "solver=lbfgs").exit_code == 0
     tagged = last_column(run("tag", model, test).stdout)
     scores = json.loads(run("evaluate", model, test, "--json").stdout)["scores"]
     train, held = list(read(tmp_path / "train.txt")), list(read(test))
     templates = default_templates(len(train[0].x[0]))
-    crf = ChainCRF("linear", tol=0.01, random_state=0, solver="lbfgs")
+    crf = ChainCRF("linear", C=1.0, tol=0.01, random_state=0, solver="lbfgs")
     crf.fit(templates.features([one.x for one in train]), [one.labels for one in train])
     predicted = [labels.tolist() for labels in crf.predict(templates.features([one.x for one in held]))]
     assert tagged == predicted

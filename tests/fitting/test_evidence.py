@@ -71,7 +71,7 @@ def test_the_fixed_point_of_many_weights_is_that_of_exact_determinants(sequences
 
 
 def test_the_kernel_of_the_greatest_evidence_is_that_of_scikit_learn():
-    X, y = rings(120)
+    X, y = rings(60)
     reference = GaussianProcessClassifier(ConstantKernel(2.0) * RBF(1.0)).fit(X, y)
     for kernel, C in ((RBF(1.0), "evidence"), (ConstantKernel(2.0) * RBF(1.0), 0.5)):
         ours = KernelClassifier(kernel, C=C, optimize_kernel=True, n_components=None).fit(X, y)
