@@ -177,7 +177,7 @@ def out_of_span_at_most(residual: Array, R: Array) -> float:
     the residuals of label l. The bound is sum_l (sum_u |R_ul| d_u^1/2)^2, so that only the diagonal d of E is needed.
     It is valid because |E_uv| <= (d_u d_v)^1/2 for every positive semi-definite matrix E.
 
-    residual : the diagonal d.
+    residual : the diagonal d of E, which is what the features leave of k(u, u) for each input u.
     R : the residuals, one row per input and one column per label.
     """
     return float(((np.sqrt(np.maximum(residual, 0)) @ np.abs(R)) ** 2).sum())

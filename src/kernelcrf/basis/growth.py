@@ -79,10 +79,10 @@ class Rows(ABC):
 
     @abstractmethod
     def sound_columns(self, n: int, kept: int, excess: float) -> tuple[float, int]:
-        """Return the smallest residual k(x, x) - |F_x|^2 from the first n features, and how many features are accurate.
+        """Return the smallest residual that the first n features leave, and how many of them are accurate.
 
-        Without rounding errors, no residual would be negative. The first j features count as accurate if no residual
-        from them is below -excess. The first `kept` features always count as accurate.
+        The residual of an input x is k(x, x) - |F_x|^2, which would not be negative without rounding errors. The first
+        j features count as accurate if they leave no residual below -excess. The first `kept` features always do.
         """
 
     @abstractmethod

@@ -47,10 +47,10 @@ class Panels:
         return cls(kernel, in_double(atoms), R, start, inverses)
 
     def fill(self, X: Inputs, F: Array) -> Array:
-        """Write the features of X into the columns of F from `start` on, and return these columns in float64.
+        """Write the features of X for the new landmarks into F, and return them in float64.
 
-        The columns before `start` must have the features for the earlier landmarks. If F is float32, the rounding
-        errors of these columns are amplified in the new columns.
+        They are the columns of F from `self.start` on. The columns before it must have the features for the earlier
+        landmarks. If F is float32, the rounding errors of the earlier columns are amplified in the new columns.
         """
         n = len(self.R)
         work = F

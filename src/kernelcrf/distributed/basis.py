@@ -125,7 +125,11 @@ class DistributedGrowth(Growth):
         return F, self.cluster.each(attrgetter("residual"), self._parts)
 
     def _change(self, method: Function, *own: Sequence[Value], shared: tuple[Value, ...] = ()) -> list[Value]:
-        """Call a method of `InputRows` that changes features or residuals; return one result per part of the data."""
+        """Call a method of `InputRows` that changes features or residuals; return one result per part of the data.
+
+        own : lists with one argument of the method for each part.
+        shared : the arguments that are the same for all parts.
+        """
         pairs = self.cluster.each(partial(_change, method), self._parts, *own, shared=shared)
         self._parts = self.cluster.each(second, pairs)
         found = self.cluster.fetch(self.cluster.each(first, pairs))

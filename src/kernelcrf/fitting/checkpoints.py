@@ -157,8 +157,9 @@ class Checkpoint:
         )
 
     def write(self, stated: Mapping[str, Any], at: Start) -> None:
-        """Write the current feature maps, weights and history `at` of a fit to the file.
+        """Write the state of a fit to the file.
 
+        at : the current feature maps, weights and history.
         stated : the description of the data and settings that `_statement_of` returns.
         """
         maps, arrays = maps_to_arrays(at.maps.values())

@@ -6,9 +6,10 @@ evidence is stationary if
     C = |theta_hat|^2 / (gamma + delta),  gamma = size - tr(H^-1) / C,  delta = tr(H^-1 dH_L / dlog C).
 
 The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, because it is 0 for
-a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, and without delta C would be too
-small. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous fit. If
-determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out` chooses.
+a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, so that C would be too small
+without delta. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous
+fit. If determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out`
+chooses.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
 within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts

@@ -72,9 +72,9 @@ class FactoredPosterior:
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:
-        """Return the effective number of weights, among the chosen ones, that the data determine.
+        """Return how many of the chosen weights the data determine, as an effective number.
 
-        It is between 0, if their posterior equals their prior, and the number of chosen weights.
+        It is 0 if the posterior of the chosen weights equals their prior, and at most the number of chosen weights.
         """
         columns = self._inverse[:, chosen]
         return float(columns.shape[1] - np.square(columns).sum())

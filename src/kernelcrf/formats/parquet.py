@@ -159,8 +159,8 @@ def _table(pa: ArrowObject, records: list[Record], schema: ArrowObject) -> Arrow
     for record, one, again in zip(records, objects, table.to_pylist(), strict=True):
         if not one.keys() <= set(names):
             raise FormatError(
-                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but the file has no "
-                f"such column, because its columns are those of the first {ROWS:,} sequences: write a .jsonl file"
+                f"{record.place}: the sequence has {', '.join(sorted(one.keys() - set(names)))}, but the output file "
+                f"has only the columns of the first {ROWS:,} sequences: write a .jsonl file"
             )
         check_same(record, record_of(_name_features(again), record.place), "Parquet")
     return table

@@ -181,7 +181,7 @@ class KernelModel(FittedModel):
 
     @property
     def score_posterior(self) -> ScorePosterior:
-        """Return the posterior distribution of the scores at any inputs.
+        """Return an object that computes the posterior distribution of the scores for any inputs.
 
         Raise AttributeError if the posterior of the weights was not kept.
         """

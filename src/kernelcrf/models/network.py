@@ -74,7 +74,7 @@ class NetworkDistribution:
     def marginals(self, template: str) -> Floats:
         """Return the probabilities of all labellings of the cliques called `template`, such as "edges".
 
-        The result has one row per row of `tables`.
+        The result has one row per sample, or a single row if all samples are joined to one graph.
         """
         return self.all_marginals[:, self.inference.graph.slices[template]]
 

@@ -181,9 +181,10 @@ def _stack(X: UserData, names: Array | None = None) -> tuple[UserData, Chains]:
 
 
 def _frame_library(parts: Iterable[UserData]) -> ModuleType | None:
-    """Return the module, such as pandas or polars, of which all parts are data frames.
+    """Return the library of the data frames in `parts`, such as the module pandas or polars.
 
-    Return None if there is no such module, or if it has no function `concat`.
+    Return None if a part is not a data frame, if the parts belong to different libraries, or if the library has no
+    function `concat`.
     """
     roots = {type(part).__module__.partition(".")[0] if is_frame(part) else "" for part in parts}
     library = sys.modules.get(roots.pop()) if len(roots) == 1 else None

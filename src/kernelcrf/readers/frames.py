@@ -121,7 +121,10 @@ def _order(column: UserData, name: str) -> Places:
 
 
 def _texts_of_numbers(values: Sequence[UserData]) -> bool:
-    """Return whether sorted values are all numbers stored as text, but not in numerical order, such as "10" and "9"."""
+    """Return whether all values are numbers stored as text whose order is not numerical, such as "10" before "9".
+
+    values : the values, sorted as text.
+    """
     if not all(isinstance(value, str) for value in values):
         return False
     try:

@@ -172,7 +172,8 @@ class SequenceReader:
             return cls(kind, n_features, feature_dicts.new_vectorizer(n_features))
         if not isinstance(config["separator"], str) or len(set(names)) != n_features:
             raise ModelFileError(
-                f"feature_names is {shown(names)}: expected {n_features} distinct strings, and a string as separator"
+                f"feature_names is {shown(names)} and separator is {shown(config['separator'])}: expected {n_features} "
+                "distinct strings, and one string"
             )
         return cls(kind, n_features, feature_dicts.restore_vectorizer(names.tolist(), config["separator"]))
 

@@ -5,12 +5,12 @@ probabilities of label l, one per clique. The weights of label l have the block 
 There are three forms of M:
 
     per label    the blocks themselves, for few features: L n^2 N operations for L labels, n features, N cliques
-    kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for all points
+    kronecker    F' diag(omega) F times the mean of p_l (1 - p_l), plus lam I: one eigendecomposition for every theta
     diagonal     the diagonals of the blocks, for many features or sparse features
 
-For terms without inputs, M is diagonal, with the sum of omega p_l (1 - p_l) over cliques plus lam. The probabilities of
-transitions in sequences are not stored, so M has a constant for them: the weighted number of tokens divided by the
-number of weights, plus lam.
+For terms without inputs, M is diagonal. Its entry for label l is lam plus the sum of omega p_l (1 - p_l) over cliques.
+The probabilities of transitions in sequences are not stored, so M has a constant for them: the weighted number of
+tokens divided by the number of weights, plus lam.
 
 Conjugate gradients use M^-1. With a factor E of M = E E', the change of variables theta = E^-T phi turns M into the
 identity.

@@ -5,7 +5,8 @@ The functions share these arguments:
 beliefs, q, scores : in each row, the entries nodes[v] to nodes[v + 1] - 1 belong to the labels of node v.
 edges : one row (first node i, second node j, start of the edge's table) per edge.
 rho : the fraction of the spanning forests that contain each edge.
-tables : the tables of all edges, one after the other; for messages, each table is divided by the rho of its edge.
+tables : the tables of all edges, one after the other. Functions for messages expect tables divided
+    by the rho of their edges.
 into_i, into_j : the logarithms of the messages into the first and into the second nodes of all edges.
 ends : for each edge, the positions at which its messages start in `into_i` and in `into_j`.
 starts, incident : the edges of node v are the rows starts[v] to starts[v + 1] - 1 of `incident`. A row is (other node,
