@@ -85,7 +85,7 @@ class MarginalsDisplay(Display):
         """Plot the heatmap on `ax`, with a circle at the true label of each token.
 
         The circle is filled if the true label is the most probable label, and open otherwise. In long sequences,
-        circles would overlap, so that lines are drawn instead; a line is black if its circle would be open.
+        circles would overlap, so that lines are drawn instead; a line is longer and black if its circle would be open.
         """
         from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
@@ -107,7 +107,7 @@ class MarginalsDisplay(Display):
                 places = np.array([(t, j) for t, j in true if (best[t] == j) == right]).reshape(-1, 2)
                 style: dict[str, Any] = {"marker": "o", "color": VERMILION, "markerfacecolor": face, "markersize": 5}
                 if T > LEGIBLE:
-                    style = {"marker": "|", "color": VERMILION if right else "black", "markersize": 8}
+                    style = {"marker": "|", "color": VERMILION if right else "black", "markersize": 6 if right else 14}
                 name = "true label" if right else "true label, not the likeliest"
                 ax.plot(*places.T, linestyle="none", label=name, **style)
             ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderaxespad=0.2)
