@@ -98,7 +98,7 @@ def test_a_model_knows_the_columns_of_its_sequences(library):
 def test_nulls_among_numbers_are_nan(column):
     library = pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame
     X, _ = from_frame(library({"doc": [1, 1], "x": column}), "doc", ["x"])
-    with pytest.raises(ValueError, match="X has the value NaN in sequence 0, token 1, feature 0: expected finite"):
+    with pytest.raises(ValueError, match="X has the value NaN in sequence 0, token 1, column 'x': expected finite"):
         ChainCRF(C=1.0).fit(X, [["a", "b"]])
 
 
