@@ -568,15 +568,15 @@ def test_the_C_that_was_found_is_shown(tmp_path):
     write(tmp_path / "a.npz", vectors)
     printed = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", "-C", "evidence", "--n-components", 10).stdout
     C = kernelcrf.load(tmp_path / "m.kcrf").C_
-    assert f'; C={C:.3g}, chosen by C="evidence"; ' in printed
+    assert f'; C={C:.3g}, chosen by evidence (C="evidence"); ' in printed
     shown = run("inspect", tmp_path / "m.kcrf").stdout
-    assert f'\nC               {C:,.4g}\nC chosen by     C="evidence"\n' in shown
+    assert f'\nC               {C:,.4g}\nC chosen by     evidence (C="evidence")\n' in shown
     seconds = re.search(r"\nsolver seconds  (\S+)\n", shown)[1]
     assert f" s, {seconds} s of them in the solver of the last fit\n" in printed
     run("report", tmp_path / "m.kcrf", tmp_path / "a.npz", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert f"<b>{seconds}</b><span>solver seconds</span>" in page
-    assert f"<b>{C:.3g}</b><span>C, chosen by C=&quot;evidence&quot;</span>" in page
+    assert f"<b>{C:.3g}</b><span>C, chosen by evidence (C=&quot;evidence&quot;)</span>" in page
     given = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", "-C", 2, "--n-components", 10).stdout
     assert "chosen" not in given + run("inspect", tmp_path / "m.kcrf").stdout
 

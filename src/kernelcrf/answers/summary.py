@@ -14,6 +14,7 @@ from kernelcrf.terminal import printable
 SHOWN_LABELS = 30
 # The entry of metadata_ that says how `kernelcrf fit --dev` chose C: the value "C", and "by", a text.
 CHOICE_OF_C = "choice_of_C"
+RULES_OF_C = {"auto": 'likelihood of held-out sequences (C="auto")', "evidence": 'evidence (C="evidence")'}
 STYLE = (
     ".kernelcrf-summary{font-family:system-ui,sans-serif;font-size:.85em;margin:.3em 0}"
     ".kernelcrf-summary table{border-collapse:collapse}"
@@ -70,7 +71,7 @@ def summary_html(crf: BaseEstimator) -> str:
 def _rule_of_C(crf: BaseEstimator) -> str | None:
     """Return how C was chosen, or None if it was given."""
     if isinstance(crf.C, str):
-        return f'C="{crf.C}"'
+        return RULES_OF_C.get(crf.C)
     kept = crf.metadata_.get(CHOICE_OF_C)
     # A later fit in Python may have had another C.
     return str(kept.get("by")) if isinstance(kept, dict) and kept.get("C") == crf.C_ else None
