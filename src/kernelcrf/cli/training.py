@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import PurePath
 
 import typer
@@ -21,10 +22,12 @@ from kernelcrf.cli.files import check_apart, inputs, labels_of, place_of, read_t
 from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import FormatError, Record, format_of, read
 from kernelcrf.formats.streams import display_name
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
-from kernelcrf.readers.constraints import ConstraintError
+from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
+from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.solvers.loop import INTERRUPTED
 from kernelcrf.validation import shown
 
@@ -64,7 +67,10 @@ def fit(
             caught = _fit(crf, train)
         else:
             held_out = list(read(dev, format))
-            crf, caught = _climb(crf, train, inputs(held_out, made), labels_of(held_out, "labels for training"))
+            held_out_labels = labels_of(held_out, "labels to choose C")
+            with _places(held_out, format_of(dev, format), crf.constraints):
+                _check_constraints(crf.constraints, held_out_labels, y)
+            crf, caught = _climb(crf, train, inputs(held_out, made), held_out_labels)
             score = "F1 of spans" if are_spans(crf.classes_.tolist()) else "accuracy of tokens"
             by = f"{score} on {display_name(PurePath(dev).name)}"
             crf.metadata_[CHOICE_OF_C] = {"C": crf.C, "by": by}
@@ -108,11 +114,14 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
 
 @contextmanager
 def _places(records: Sequence[Record], format: str, constraints: object) -> Iterator[None]:
-    """Make errors about labels that break the constraints name the file and the line."""
+    """Make errors about labels of the records that break the constraints name the file and the line."""
     try:
         yield
     except ConstraintError as error:
-        i, t = error.place or _find_label(error.label, records)
+        place = error.place or _find_label(error.label, records)
+        if place is None:
+            raise
+        i, t = place
         said = "does not follow" if error.place is None else "is not allowed here by"
         raise FormatError(
             f"{place_of(records[i], t, format)}: the label {shown(error.label)} {said} --constraints {constraints}: "
@@ -120,14 +129,25 @@ def _places(records: Sequence[Record], format: str, constraints: object) -> Iter
         ) from None
 
 
-def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int]:
-    """Return the indices of the first sequence and token with this label; a list holds all labels that are possible."""
-    return next(
+def _check_constraints(constraints: UserData, y: list[Sequence[object]], others: list[Sequence[object]]) -> None:
+    """Raise if the labels y break the constraints, which may also name labels of `others`."""
+    if constraints is not None:
+        chains = Chains.from_lengths(list(map(len, y)))
+        tokens = flat_labels(y, chains)
+        labels = LabelReader.fit(chain(tokens, *others))
+        legal = legal_labelings(constraints, labels.classes)
+        check_legal(legal, chains, labels.encode(tokens, chains)[0], labels.classes)
+
+
+def _find_label(label: object, records: Sequence[Record]) -> tuple[int, int] | None:
+    """Return the indices of the first sequence and token with this label, or None; a set has all possible labels."""
+    places = (
         (i, t)
         for i, record in enumerate(records)
         for t, own in enumerate(record.labels or ())
-        if own == label or (isinstance(own, list) and label in own)
+        if own == label or (isinstance(own, set) and label in own)
     )
+    return next(places, None)
 
 
 def _fit(crf: ChainCRF, train: tuple[UserData, ...]) -> list[warnings.WarningMessage]:
