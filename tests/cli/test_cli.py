@@ -281,6 +281,13 @@ def test_swapped_arguments_and_folders_are_named(folder, tmp_path):
         ("fit", folder / "train.txt", tmp_path / "m.kcrf", "--dev", data),
     ):
         assert fails(run(*arguments)) == f"error: {data}: this is a folder: expected a file"
+    for arguments, kind in (
+        (("fit", tmp_path / "new.kcrf", folder / "train.txt"), "model"),
+        (("report", folder / "chunks.kcrf", tmp_path / "new.html", folder / "test.txt"), "report"),
+    ):
+        line = fails(run(*arguments))
+        assert f"{arguments[-2]}: the extension '{arguments[-2].suffix}' is that of a {kind}: expected data" in line
+        assert line.endswith(f"; check that data and {kind} are not swapped")
 
 
 @pytest.mark.parametrize(
@@ -402,12 +409,12 @@ def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_fit_leaves_the_old_model(folder, tmp_path, monkeypatch):
     model = tmp_path / "m.kcrf"
-    model.write_bytes(b"old")
-
+    old = (folder / "chunks.kcrf").read_bytes()
+    model.write_bytes(old)
     told = nullcontext(lambda point: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(base.Estimator, "_progress", lambda *_: told)
     assert fails(run("fit", folder / "train.txt", model), 130) == "error: interrupted"
-    assert (model.read_bytes(), os.listdir(tmp_path)) == (b"old", ["m.kcrf"])
+    assert (model.read_bytes(), os.listdir(tmp_path)) == (old, ["m.kcrf"])
 
 
 def test_a_bar_is_shown_on_a_terminal_only(folder, tmp_path, monkeypatch):

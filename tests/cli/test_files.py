@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 from kernelcrf import ChainCRF
@@ -76,6 +78,27 @@ def test_no_command_overwrites_what_it_reads(copies, monkeypatch, arguments):
     before = {path.name: path.read_bytes() for path in copies.iterdir() if path.is_file()}
     assert "is the same file as the input" in fails(run(*arguments))
     assert {path.name: path.read_bytes() for path in copies.iterdir() if path.is_file()} == before
+
+
+def test_only_models_and_reports_are_replaced(copies, monkeypatch):
+    monkeypatch.chdir(copies)
+    fit, report = ("fit", "train.txt"), ("report", "m.kcrf", "train.txt")
+    (copies / "notes.jsonl").write_text('{"tokens": ["kernelcrf"], "labels": ["X"]}')
+    save_file({"a": np.ones(3)}, "other.safetensors")
+    (copies / "empty").touch()
+    for command, targets, kind in (
+        (fit, ("templates", "notes.jsonl", "other.safetensors"), "a kernelcrf model"),
+        (report, ("templates", "notes.jsonl", "other.safetensors"), "HTML"),
+    ):
+        for target in targets:
+            before = (copies / target).read_bytes()
+            line = fails(run(*command, target))
+            assert f"{target}: this file exists and is not {kind}, so it is not overwritten: pass another file" in line
+            assert (copies / target).read_bytes() == before
+    for arguments in ((*fit, "m.kcrf"), (*fit, "empty"), (*report, "a.html"), (*report, "a.html")):
+        assert run(*arguments).exit_code == 0
+    assert "is not HTML" in fails(run(*report, "empty"))
+    assert "is not a kernelcrf model" in fails(run(*fit, "a.html"))
 
 
 def test_files_of_the_shell_are_not_overwritten_either(copies):

@@ -10,9 +10,9 @@ from pathlib import PurePath
 
 import typer
 
-from kernelcrf.cli.files import Model, check_apart
+from kernelcrf.cli.files import Model, check_apart, check_overwrite
 from kernelcrf.cli.outcome import echo
-from kernelcrf.formats import Record, read
+from kernelcrf.formats import Record, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.metrics import are_spans, bootstrap, flat_classification_report, span_classification_report
 from kernelcrf.report import make_report, write_report
@@ -76,6 +76,8 @@ def report(
     if len(decisions) != len(matches):
         raise typer.BadParameter(f"--explain {' '.join(explain or [])}: expected SEQUENCE:TOKEN, such as 12:3")
     check_apart(target, [model, data, train])
+    format_of(data, format)
+    check_overwrite(target, _begins_like_html, "HTML")
     loaded = Model.load(model)
     records, X, y = loaded.read_labelled(data, format)
     html = make_report(
@@ -90,6 +92,11 @@ def report(
     )
     write_report(target, html)
     echo(f"{target}: {len(html.encode('utf-8', errors='replace')):,} bytes")
+
+
+def _begins_like_html(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(64).lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _tokens(records: list[Record]) -> list[list[str]] | None:

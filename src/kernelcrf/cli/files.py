@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import UnsupportedOperation
@@ -173,6 +173,18 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
                 f"{where}: this is the same file as the input {display_name(name or '')}, which would be overwritten: "
                 "pass another file name for the output"
             )
+
+
+def check_overwrite(target: str, is_replaceable: Callable[[str], bool], kind: str) -> None:
+    """Raise if the output file `target` exists, has content, and is not a file that the command may replace.
+
+    kind : text for the error message that names the files that may be replaced, such as "a kernelcrf model".
+    """
+    if Path(target).is_file() and Path(target).stat().st_size and not is_replaceable(target):
+        raise FormatError(
+            f"{target}: this file exists and is not {kind}, so it is not overwritten: pass another file name for the "
+            "output, or remove the file"
+        )
 
 
 def _status(name: str, stream: TextIO) -> os.stat_result | None:

@@ -18,7 +18,7 @@ import typer
 from kernelcrf import ChainCRF
 from kernelcrf.answers.summary import CHOICE_OF_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
-from kernelcrf.cli.files import check_apart, inputs, labels_of, place_of, read_templates
+from kernelcrf.cli.files import check_apart, check_overwrite, inputs, labels_of, place_of, read_templates
 from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import FormatError, Record, format_of, read
 from kernelcrf.formats.streams import display_name
@@ -26,6 +26,7 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
+from kernelcrf.persistence import begins_like_model
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.solvers.loop import INTERRUPTED
@@ -51,6 +52,8 @@ def fit(
     """
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])
+    format_of(data, format)
+    check_overwrite(model, begins_like_model, "a kernelcrf model")
     records = list(read(data, format))
     y = labels_of(records, "labels for training")
     made = read_templates(records[0], templates)

@@ -28,6 +28,8 @@ EXTENSIONS = {
     "parquet": (".parquet",),
     "npz": (".npz",),
 }
+# Files that commands write, which users may pass in the place of the data by mistake.
+OUTPUTS = {".kcrf": "model", ".html": "report"}
 BINARY = ("parquet", "npz")
 # The only kind of record that a format can store; formats that are not listed can store every kind.
 KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}
@@ -53,6 +55,12 @@ def format_of(path: PathLike, format: str | None = None) -> str:
         return "columns"
     extension = PurePath(os.fspath(path).removesuffix(".gz")).suffix.lower()
     formats = {one: name for name, extensions in EXTENSIONS.items() for one in extensions}
+    if extension in OUTPUTS:
+        kind = OUTPUTS[extension]
+        raise FormatError(
+            f"{display_name(path)}: the extension {extension!r} is that of a {kind}: expected data, with one of the "
+            f"extensions {', '.join(formats)}; check that data and {kind} are not swapped"
+        )
     if extension not in formats:
         raise FormatError(
             f"{display_name(path)}: the extension {extension!r} is not known: expected one of {', '.join(formats)}; or "

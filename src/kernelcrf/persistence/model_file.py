@@ -100,9 +100,10 @@ def read(path: PathLike) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def begins_like_model(path: PathLike) -> bool:
-    """Return whether a file begins like a model file, as files of text and archives do not."""
-    with open(path, "rb") as head:
-        return head.read(9)[8:] == b"{"
+    """Return whether the first bytes of a file are those of a model file of this library."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+    return head[8:9] == b"{" and FORMAT.encode() in head
 
 
 def _read_config(metadata: Mapping[str, str] | None) -> dict[str, Any]:
