@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
@@ -199,7 +200,21 @@ def test_vectors_and_integers_from_archives(tmp_path):
     facts = json.loads(run("inspect", tmp_path / "a.npz.kcrf", "-n", 2, "--json").stdout)
     assert (facts["kernel"], facts["landmarks"], facts["labels"]) == ("rbf", 15, [0, 1, 2])
     assert [len(own) for own in facts["terms"].values()] == [2, 2, 2]
-    assert "1 landmarks" not in fails(run("tag", tmp_path / "a.npz.kcrf", "-"), 1)
+    line = fails(run("tag", tmp_path / "a.npz.kcrf", "-"), 1)
+    assert line.endswith("pass an .npz or .jsonl file with the vectors that the model was fitted to")
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_a_vector_with_nan_is_found_by_file_and_sequence(tmp_path, make):
+    data, file, model = make_sequences(5, random_state=0), tmp_path / "a.npz", tmp_path / "m.kcrf"
+    ChainCRF("rbf", C=1, n_components=5, random_state=0).fit([make(x) for x in data.X], data.y).save(model)
+    data.X[3][2, 1] = np.nan
+    write(file, [Record("vectors", make(x), y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True)])
+    expected = (
+        f"error: {file}, sequence 3, token 2: the vector has the value nan in column 1: expected finite numbers; "
+    )
+    for arguments in (("tag", model, file), ("evaluate", model, file), ("fit", file, tmp_path / "new.kcrf")):
+        assert fails(run(*arguments)).startswith(expected)
 
 
 def test_marginals_and_labellings_that_come_next(folder):
@@ -228,6 +243,7 @@ def test_inspect_says_what_the_model_is(folder):
     beside = crf.coef_[:, 1] - crf.coef_.mean(axis=1)
     assert f"{beside.max():+8.3f}  {crf.model_.reader.feature_names[beside.argmax()]}" in text
     assert "status          optimal" in text
+    assert '\nC chosen by     likelihood of held-out sequences (C="auto")\n' in text
     assert "U:shape[0]=%s[0,0]" in text
 
 
@@ -236,7 +252,7 @@ BROKEN = {
     "latin.txt": ("caf\u00e9 b O\n".encode("latin-1"), "latin.txt, line 1: expected UTF-8"),
     "empty.txt": (b"", "empty.txt: the file has no sequence"),
     "cut.txt.gz": (gzip.compress(b"a b O\n" * 50, mtime=0)[:-9], "expected a complete gzip file"),
-    "wide.txt": (b"a b c d O\n", "expected 2 or 3 cells: 2 columns, and possibly a label"),
+    "wide.txt": (b"a b c d O\n", "expected 2 or 3 cells: the model was fitted to 2 columns, after which"),
     "nowhere.txt": (None, "nowhere.txt: No such file"),
     "odd.xyz": (b"a b O\n", "odd.xyz: the extension '.xyz'"),
     "bad.jsonl": (b'{"tokens": [["a", "b"]]}\n{"tokens": 3}\n', "bad.jsonl, line 2: tokens is 3"),
@@ -572,10 +588,13 @@ def test_several_files_are_tagged_one_after_the_other_or_to_a_folder(folder, tmp
     assert [path.read_text() for path in written] == alone
     run("tag", model, lines, folder / "test.txt", "--json", "-o", tmp_path / "out")
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["c.jsonl", "test.jsonl"]
-    assert "same output file" in fails(run("tag", model, packed, folder / "b.txt", "-o", tmp_path))
+    assert "same output file" in fails(run("tag", model, packed, packed, "-o", tmp_path))
     assert "this is a file: pass a folder" in fails(run("tag", model, packed, "-o", lines))
     assert "standard input has no name" in fails(run("tag", model, "-", "-o", tmp_path))
     assert "this is the same file as the input" in fails(run("tag", model, lines, "-o", tmp_path))
+    result = run("tag", model, folder / "test.txt", tmp_path / "nowhere.txt")
+    assert "nowhere.txt: No such file" in fails(result)
+    assert result.stdout == ""
 
 
 def test_the_C_that_was_found_is_shown(tmp_path):
@@ -664,6 +683,9 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     (tmp_path / "text.jsonl").write_text('{"tokens": ["a"], "labels": ["X"]}\n')
     assert "the model has no templates for text" in fails(run("tag", tmp_path / "m.kcrf", tmp_path / "text.jsonl"))
     (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
+    (tmp_path / "a.txt").write_text("a X\n")
+    line = fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
+    assert line.endswith("pass a .jsonl or .crfsuite file with the features that the model was fitted to")
     assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))

@@ -16,8 +16,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 import kernelcrf
 from kernelcrf import ChainCRF
+from kernelcrf.arrays import is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.formats import FormatError, Record, Templates, default_templates, format_of, read_batches, write
 from kernelcrf.formats.streams import STDIN, display_name
@@ -78,9 +81,12 @@ class Model:
         n_columns = None
         if format_of(path, format) == "columns":
             if self.templates is None:
+                data = "a .jsonl or .crfsuite file with the features"
+                if self.crf.model_.reader.vectorizer is None:
+                    data = "an .npz or .jsonl file with the vectors"
                 raise FormatError(
-                    f"{display_name(path)}: column files have text, but the model has no templates for text: pass a "
-                    ".jsonl or .crfsuite file with the features that the model was fitted to"
+                    f"{display_name(path)}: column files have text, but the model has no templates for text: pass "
+                    f"{data} that the model was fitted to"
                 )
             n_columns = self.templates.n_columns
         return read_batches(path, format, n_columns=n_columns)
@@ -139,9 +145,22 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
 
 
 def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
-    """Return one input per record; templates turn text into features, other inputs are returned unchanged."""
+    """Return one input per record; templates turn text into features, other inputs are returned unchanged.
+
+    Raise if a vector has NaN or infinity, so that the error names the file and the sequence.
+    """
     rows = [record.x for record in records]
-    return _check_text(records[0], templates).features(rows) if records and records[0].kind == "text" else rows
+    if records and records[0].kind == "text":
+        return _check_text(records[0], templates).features(rows)
+    for record in records:
+        if record.kind == "vectors" and not np.isfinite(record.x.data if is_sparse(record.x) else record.x).all():
+            X = record.x.toarray() if is_sparse(record.x) else record.x
+            t, j = np.argwhere(~np.isfinite(X))[0]
+            raise FormatError(
+                f"{record.place}, token {t}: the vector has the value {X[t, j]} in column {j}: expected finite "
+                "numbers; fill in missing values before you write the file"
+            )
+    return rows
 
 
 def _check_text(record: Record, templates: Templates | None) -> Templates:

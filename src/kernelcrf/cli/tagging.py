@@ -7,6 +7,7 @@ the text that has arrived through a pipe so far, or about 64 kilobytes of a file
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,9 @@ def tag(
     output : the folder, which gets one file per file of `data`; None means standard output.
     """
     loaded, data = Model.load(model), data or [STDIN]
+    for name in data:
+        if name != STDIN:
+            os.stat(name)  # raises if there is no such file
     forms = ["jsonl" if as_json or format_of(name, format) == "jsonl" else "columns" for name in data]
     targets = _targets(data, forms, output)
     for target in targets:

@@ -36,7 +36,10 @@ def read(path: PathLike, *, n_columns: int | None = None, labels: bool = True) -
                 if n < 1 or not n <= width <= n + 1:
                     expected = "at least 2 cells, with the label as the last cell"
                     if n_columns is not None:
-                        expected = f"{n_columns} or {n_columns + 1} cells: {n_columns} columns, and possibly a label"
+                        expected = (
+                            f"{n_columns} or {n_columns + 1} cells: the model was fitted to {n_columns} "
+                            f"column{'s' if n_columns > 1 else ''}, after which there may be a label"
+                        )
                     raise FormatError(f"{name}, line {number}: got the cells {shown(cells[0])}: expected {expected}")
             if set(map(len, cells)) != {width} or "" in chain.from_iterable(cells):
                 t = next(t for t, row in enumerate(cells) if len(row) != width or "" in row)
