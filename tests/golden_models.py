@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
@@ -35,6 +36,10 @@ def numbers(salt: int, *shape: int) -> np.ndarray:
 
 def dense(dtype: type = np.float64) -> list[np.ndarray]:
     return [numbers(i, T, 3).astype(dtype) for i, T in enumerate(LENGTHS)]
+
+
+def gaps() -> list[np.ndarray]:
+    return [np.where(x < 0.1, np.nan, x) for x in dense()]
 
 
 def sparse() -> list[sp.csr_array]:
@@ -95,9 +100,13 @@ KINDS = {
     "evidence": ({"C": "evidence", "n_components": 4}, dense, labels(TWO)),
     "templates": ({"kernel": "linear"}, words, labels(THREE)),
     "pipeline": ({}, dense, labels(THREE)),
+    "imputer": ({}, gaps, labels(THREE)),
 }
 # Transformers that can be stored, each after the one before it.
-STEPS = (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True))
+STEPS = {
+    "pipeline": (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), PCA(2, whiten=True)),
+    "imputer": (SimpleImputer(strategy="median"), StandardScaler()),
+}
 
 
 def inputs(name: str) -> list:
@@ -119,7 +128,7 @@ def write(folder: Path) -> None:
             continue
         X = inputs(name)
         crf = ChainCRF(**{"C": 1.0, "n_components": 6, "random_state": 0, **parameters})
-        model = make_pipeline(PerToken(make_pipeline(*STEPS)), crf) if name == "pipeline" else crf
+        model = make_pipeline(PerToken(make_pipeline(*STEPS[name])), crf) if name in STEPS else crf
         model.fit(X, y)
         if name == "templates":
             TEMPLATES.attach(model)

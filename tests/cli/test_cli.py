@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
@@ -215,6 +216,18 @@ def test_a_vector_with_nan_is_found_by_file_and_sequence(tmp_path, make):
     )
     for arguments in (("tag", model, file), ("evaluate", model, file), ("fit", file, tmp_path / "new.kcrf")):
         assert fails(run(*arguments)).startswith(expected)
+
+
+def test_a_pipeline_that_fills_in_missing_values_tags_vectors_with_nan(tmp_path):
+    data, file, model = make_sequences(12, random_state=0), tmp_path / "a.npz", tmp_path / "m.kcrf"
+    data.X[3][2, 1] = np.nan
+    pipe = make_pipeline(PerToken(SimpleImputer()), ChainCRF("rbf", C=1, n_components=5, random_state=0))
+    kernelcrf.save(pipe.fit(data.X, data.y), model)
+    write(file, [Record("vectors", x, y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True)])
+    tagged = last_column(run("tag", model, file).stdout)
+    assert tagged == [list(map(str, labels)) for labels in pipe.predict(data.X)]
+    scores = json.loads(run("evaluate", model, file, "--json").stdout)["scores"]
+    assert scores["flat_accuracy"]["value"] == pipe.score(data.X, data.y)
 
 
 def test_marginals_and_labellings_that_come_next(folder):

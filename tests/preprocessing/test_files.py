@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -37,6 +38,7 @@ TRANSFORMERS = [
     PCA(1, whiten=True),
     TruncatedSVD(1, random_state=0),
     make_pipeline(StandardScaler(), "passthrough", PCA(0.9)),
+    SimpleImputer(),
 ]
 
 
@@ -69,6 +71,78 @@ def test_a_loaded_pipeline_is_the_one_that_was_saved(transformer, path):
 
 def test_each_transformer_that_can_be_stored_is_tested():
     assert set(FITTED) == {type(one) for one in TRANSFORMERS} - {Pipeline}
+
+
+GAPS = [np.where(x > np.quantile(x, 0.9), np.nan, x) for x in X]
+
+
+@pytest.mark.parametrize(
+    "imputer",
+    [
+        SimpleImputer(),
+        SimpleImputer(strategy="median"),
+        SimpleImputer(strategy="most_frequent", copy=False),
+        SimpleImputer(strategy="constant", fill_value=-1.0),
+        SimpleImputer(strategy="constant"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_loaded_imputer_fills_in_the_same_values(imputer, dtype, path):
+    sequences = [x.astype(dtype) for x in GAPS]
+    steps = PerToken(imputer), PerToken(StandardScaler()), ChainCRF(n_components=8, random_state=0, C=1.0)
+    pipe = make_pipeline(*steps).fit(sequences, Y)
+    kernelcrf.save(pipe, path)
+    loaded = kernelcrf.load(path)
+    assert repr(loaded) == repr(pipe)
+    for a, b in zip(pipe[:-1].transform(sequences), loaded[:-1].transform(sequences), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(pipe.predict_proba(sequences), loaded.predict_proba(sequences), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_imputer_of_rows_of_integers_or_with_an_empty_column_is_kept(path):
+    rows, labels = np.concatenate(X), np.concatenate(Y)
+    empty = np.column_stack([rows, np.full(len(rows), np.nan)])
+    whole = np.rint(rows).astype(np.int64)
+    classifier = KernelClassifier(n_components=8, random_state=0)
+    for imputer, table in (
+        (SimpleImputer(missing_values=0, strategy="most_frequent"), whole),
+        (SimpleImputer(missing_values=0, strategy="constant", fill_value=7), whole),
+        (SimpleImputer(keep_empty_features=True), empty),
+    ):
+        pipe = make_pipeline(imputer, classifier).fit(table, labels)
+        kernelcrf.save(pipe, path)
+        np.testing.assert_array_equal(kernelcrf.load(path).predict_proba(table), pipe.predict_proba(table))
+    with pytest.warns(UserWarning, match="Skipping features without any observed values"):
+        pipe = make_pipeline(SimpleImputer(), classifier).fit(empty, labels)
+    kernelcrf.save(pipe, path)
+    with pytest.warns(UserWarning, match="Skipping features without any observed values"):
+        np.testing.assert_array_equal(kernelcrf.load(path).predict(empty), pipe.predict(empty))
+
+
+@pytest.mark.parametrize(
+    ("change_config", "change_arrays", "message"),
+    [
+        (lambda own: own | {"dtype": "object"}, None, "for values of type 'object'"),
+        (lambda own: own["parameters"].update(add_indicator=True) or own, None, "add_indicator=True"),
+        (lambda own: own["parameters"].update(strategy="max") or own, None, "strategy='max'"),
+        (lambda own: own["parameters"].update(missing_values=[1]) or own, None, r"missing_values is \[1\]"),
+        (None, lambda own: own | {"step 0.statistics_": np.array([1.0, np.inf])}, "step 0.statistics_"),
+        (None, lambda own: own | {"step 0.statistics_": np.array([1.0, np.nan])}, "returns 1 columns: expected 2"),
+    ],
+)
+def test_a_stored_imputer_that_is_not_valid_is_refused(change_config, change_arrays, message, path):
+    kernelcrf.save(made(SimpleImputer(), GAPS), path)
+
+    def change(config):
+        config["steps"][0]["transformer"] = change_config(config["steps"][0]["transformer"])
+        return config
+
+    rewritten(path, None if change_config is None else change, change_arrays)
+    with pytest.raises(ModelFileError, match=message):
+        kernelcrf.load(path)
 
 
 def test_names_and_containers_are_kept(path):
@@ -104,6 +178,10 @@ def test_rows_estimators_alone_and_pipelines_of_one_step_are_saved(path):
         ),
         (made(make_pipeline(StandardScaler(), FunctionTransformer())), "FunctionTransformer.* cannot be written"),
         (made(PCA(1, random_state=np.random.RandomState(0))), "random_state=RandomState"),
+        (
+            made(SimpleImputer(add_indicator=True)),
+            r"SimpleImputer\(.*expected add_indicator=False",
+        ),
         (GridSearchCV(made(StandardScaler()), {"chaincrf__C": [1.0]}), "pass its best_estimator_"),
         (StandardScaler(), r"model=StandardScaler\(\): expected ChainCRF"),
         (make_pipeline(PerToken(StandardScaler()), ChainCRF(C=1.0)), "not fitted"),

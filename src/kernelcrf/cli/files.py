@@ -67,7 +67,7 @@ class Model:
         numbers of tokens.
         """
         if self._columns is None or records[0].kind != "text":
-            return transform_inputs(self.estimator, inputs(records, self.templates))[1], None
+            return transform_inputs(self.estimator, self._inputs(records))[1], None
         _check_text(records[0], self.templates)
         return self._columns.entries([record.x for record in records]), list(map(len, records))
 
@@ -102,7 +102,11 @@ class Model:
             [classes.get(label, label) if isinstance(label, str) else label for label in labels]
             for labels in labels_of(records, "the true labels")
         ]
-        return records, inputs(records, self.templates), y
+        return records, self._inputs(records), y
+
+    def _inputs(self, records: Sequence[Record]) -> list[Any]:
+        # The steps of a pipeline may fill in missing values.
+        return inputs(records, self.templates, finite=self.estimator is self.crf)
 
 
 def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:
@@ -144,15 +148,15 @@ def read_templates(record: Record, path: str | None) -> Templates | None:
         raise FormatError(f"{path}: expected templates as UTF-8 text ({error})") from None
 
 
-def inputs(records: Sequence[Record], templates: Templates | None) -> list[Any]:
+def inputs(records: Sequence[Record], templates: Templates | None, *, finite: bool = True) -> list[Any]:
     """Return one input per record; templates turn text into features, other inputs are returned unchanged.
 
-    Raise if a vector has NaN or infinity, so that the error names the file and the sequence.
+    finite : whether to raise if a vector has NaN or infinity, so that the error names the file and the sequence.
     """
     rows = [record.x for record in records]
     if records and records[0].kind == "text":
         return _check_text(records[0], templates).features(rows)
-    for record in records:
+    for record in records if finite else ():
         if record.kind == "vectors" and not np.isfinite(record.x.data if is_sparse(record.x) else record.x).all():
             X = record.x.toarray() if is_sparse(record.x) else record.x
             t, j = np.argwhere(~np.isfinite(X))[0]

@@ -51,7 +51,8 @@ def save(model: UserData, path: PathLike) -> None:
     """Write a fitted estimator, or a pipeline that ends with one, to a file that `load` reads.
 
     The file contains no executable code. The transformers that can be stored are StandardScaler, MinMaxScaler,
-    MaxAbsScaler, RobustScaler, QuantileTransformer, PCA and TruncatedSVD. They may be inside PerToken or a Pipeline.
+    MaxAbsScaler, RobustScaler, QuantileTransformer, PCA, TruncatedSVD, and SimpleImputer for numbers without
+    add_indicator. They may be inside PerToken or a Pipeline.
 
     Examples
     --------

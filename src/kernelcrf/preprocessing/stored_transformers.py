@@ -10,6 +10,7 @@ the keys
     n_features       the number of columns of its inputs
     feature_names    the names of these columns, or null
     output           the container that was chosen with `set_output`, or null
+    dtype            the type of the numbers that a SimpleImputer was fitted to; other transformers do not have this key
 
 Besides `class`, PerToken has only the key `transformer`, and a Pipeline has only the key `steps`. The names of tensors
 begin with the place of the transformer in the pipeline, such as "step 0.1.mean_".
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, QuantileTransformer, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
@@ -57,7 +59,12 @@ FITTED: dict[type, dict[str, tuple[str | None, ...]]] = {
         **dict.fromkeys(("noise_variance_", "n_components_", "n_samples_"), NUMBER),
     },
     TruncatedSVD: {"components_": ("kd",), **SPECTRUM},
+    SimpleImputer: {"statistics_": VECTOR},
 }
+# A statistic is NaN if its column had no values in `fit`; the imputer removes such a column.
+MAY_BE_NAN = ("statistics_",)
+STRATEGIES = ("mean", "median", "most_frequent", "constant")
+DTYPES = ("float32", "float64", "int32", "int64")
 CLASSES = {cls.__name__: cls for cls in FITTED}
 OUTPUTS = (None, "default", "pandas", "polars")
 
@@ -86,6 +93,10 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
         )
     check_is_fitted(transformer)
     fitted = {name: getattr(transformer, name) for name in FITTED[type(transformer)]}
+    of_imputer = {"dtype": _dtype_of_imputer(transformer)} if isinstance(transformer, SimpleImputer) else {}
+    if of_imputer and fitted["statistics_"].dtype == object:
+        # Constants may be Python objects, which the imputer converts in each call.
+        fitted["statistics_"] = fitted["statistics_"].astype(of_imputer["dtype"])
     arrays = {prefix + name: value for name, value in fitted.items() if np.ndim(value)}
     names = getattr(transformer, "feature_names_in_", None)
     config = {
@@ -95,6 +106,7 @@ def transformer_to_arrays(transformer: BaseEstimator, prefix: str) -> tuple[Conf
         "n_features": int(transformer.n_features_in_),
         "feature_names": None if names is None else names.tolist(),
         "output": getattr(transformer, "_sklearn_output_config", {}).get("transform"),
+        **of_imputer,
     }
     return config, arrays
 
@@ -134,6 +146,8 @@ def transformer_from_arrays(config: Config, arrays: Mapping[str, Array], prefix:
     sizes = {"d": transformer.n_features_in_}
     for attribute, shapes in FITTED[CLASSES[name]].items():
         setattr(transformer, attribute, _read_fitted(config["fitted"], arrays, prefix, attribute, shapes, sizes))
+    if isinstance(transformer, SimpleImputer):
+        _finish_imputer(transformer, config)
     return transformer.set_output(transform=config["output"])
 
 
@@ -148,7 +162,7 @@ def check_steps(steps: Sequence[tuple[str, Any]], n_features: int) -> None:
     transformers = list(_leaves(steps))
     # Numbers of columns are compared before a row is made, because a wrong number could need any amount of memory.
     for transformer in reversed(transformers):
-        width = len(transformer.components_) if "components_" in vars(transformer) else transformer.n_features_in_
+        width = _n_columns_out(transformer)
         if width != n_features:
             raise ModelFileError(
                 f"{shown(transformer)} returns {width} columns: expected {n_features}, which the next step needs"
@@ -169,6 +183,38 @@ def _leaves(steps: Sequence[tuple[str, Any]]) -> Iterator[Any]:
             yield from _leaves(inner.steps)
         elif not isinstance(inner, str):
             yield inner
+
+
+def _n_columns_out(transformer: Any) -> int:
+    if "components_" in vars(transformer):
+        return len(transformer.components_)
+    if isinstance(transformer, SimpleImputer) and not transformer.keep_empty_features:
+        return int(np.sum(~np.isnan(transformer.statistics_)))
+    return int(transformer.n_features_in_)
+
+
+def _dtype_of_imputer(imputer: SimpleImputer) -> str:
+    """Return the type of the numbers that an imputer was fitted to; raise TypeError if it cannot be stored."""
+    dtype = str(vars(imputer)["_fit_dtype"])
+    if dtype not in DTYPES or imputer.add_indicator or imputer.strategy not in STRATEGIES:
+        raise TypeError(
+            f"{shown(imputer)}, fitted to values of type {dtype}, cannot be written to a model file: expected "
+            f"add_indicator=False, a strategy among {', '.join(STRATEGIES)}, and values of the types "
+            f"{', '.join(DTYPES)}. Change the imputer, or save the pipeline with skops.io.dump or joblib.dump"
+        )
+    return dtype
+
+
+def _finish_imputer(imputer: SimpleImputer, config: Config) -> None:
+    """Check the parameters of an imputer, and set the attributes that `fit` sets besides the statistics."""
+    read_number(config["parameters"], "missing_values", finite=False)
+    if config["dtype"] not in DTYPES or imputer.add_indicator or imputer.strategy not in STRATEGIES:
+        raise ModelFileError(
+            f"{shown(imputer)} for values of type {shown(config['dtype'])}: expected a file written by save"
+        )
+    # The versions of scikit-learn differ in which of the two they read; both have the type of the data in `fit`.
+    vars(imputer).update(dict.fromkeys(("_fit_dtype", "_fill_dtype"), np.dtype(config["dtype"])))
+    imputer.indicator_ = None
 
 
 def _read_fitted(
@@ -193,7 +239,8 @@ def _read_fitted(
     for letters in shapes:
         if array is not None and letters and array.ndim == len(letters) and array.dtype.kind in "fi":
             expected = tuple(sizes.setdefault(letter, n) for letter, n in zip(letters, array.shape, strict=True))
-            if array.shape == expected and np.isfinite(array).all():
+            allowed = np.isfinite(array) | np.isnan(array) if name in MAY_BE_NAN else np.isfinite(array)
+            if array.shape == expected and allowed.all():
                 return array
     raise ModelFileError(
         f"{prefix + name!r} is absent, or has the wrong type, shape or values: expected a file written by save"
