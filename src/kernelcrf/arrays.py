@@ -51,6 +51,13 @@ def as_inputs(X: Inputs, name: str = "X") -> Inputs:
     )
 
 
+def advise_finite(value: float) -> str:
+    """Return advice for error messages: how to remove a value that is NaN or infinite from inputs."""
+    if np.isnan(value):
+        return "fill in missing values, for example with kernelcrf.preprocessing.PerToken(SimpleImputer())"
+    return "remove the tokens with infinite values, or clip them to a finite range with numpy.clip"
+
+
 def as_writable(X: Inputs) -> Inputs:
     """Return X unchanged if it can be written to, and a copy of X if it is read-only."""
     # Numba would compile functions once more for read-only arrays, and the results might differ in the last bits.

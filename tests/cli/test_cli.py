@@ -206,13 +206,15 @@ def test_vectors_and_integers_from_archives(tmp_path):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_a_vector_with_nan_is_found_by_file_and_sequence(tmp_path, make):
+@pytest.mark.parametrize(("value", "remedy"), [(np.nan, "fill in missing"), (-np.inf, "remove or clip infinite")])
+def test_a_vector_with_nan_is_found_by_file_and_sequence(tmp_path, make, value, remedy):
     data, file, model = make_sequences(5, random_state=0), tmp_path / "a.npz", tmp_path / "m.kcrf"
     ChainCRF("rbf", C=1, n_components=5, random_state=0).fit([make(x) for x in data.X], data.y).save(model)
-    data.X[3][2, 1] = np.nan
+    data.X[3][2, 1] = value
     write(file, [Record("vectors", make(x), y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True)])
     expected = (
-        f"error: {file}, sequence 3, token 2: the vector has the value nan in column 1: expected finite numbers; "
+        f"error: {file}, sequence 3, token 2: the vector has the value {value} in column 1: expected finite numbers; "
+        f"{remedy} values before you write the file"
     )
     for arguments in (("tag", model, file), ("evaluate", model, file), ("fit", file, tmp_path / "new.kcrf")):
         assert fails(run(*arguments)).startswith(expected)

@@ -1,3 +1,4 @@
+import re
 from collections import Counter, OrderedDict
 
 import numpy as np
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
+from kernelcrf import ChainCRF
 from kernelcrf.readers.feature_dicts import new_vectorizer, vectorize
 
 NAMES = st.sampled_from(["w", "p", "w=a", "x"])
@@ -136,6 +138,32 @@ def test_numpy_scalars_are_numbers():
 def test_what_cannot_be_a_feature_is_named(token, error, message):
     with pytest.raises(error, match=message):
         vectorize([{"w": "a"}, token], new_vectorizer(None), fit=True)
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ({"w": None}, "value None of type NoneType for feature 'w' in sequence 2, token 1: expected a string"),
+        ({"w": np.nan}, "value nan for feature 'w' in sequence 2, token 1: expected finite numbers; leave out"),
+        ({"w": np.inf}, "value inf for feature 'w' in sequence 2, token 1: expected finite numbers; remove or clip"),
+        ({"w": {"v": None}}, "value None of type NoneType for feature 'w=v' in sequence 2, token 1"),
+        ({"w": [1]}, "for feature 'w' in sequence 2, token 1"),
+        ({3: "a"}, "feature name 3 of type int in sequence 2, token 1"),
+        (7, "token 7 of type int among feature dicts in sequence 2, token 1"),
+    ],
+)
+def test_what_cannot_be_a_feature_is_found_in_fit_and_predict(token, message):
+    good, y = [[{"w": "a", "v": 1.0}], [], [{"w": "a"}, {"w": "b"}]], [["x"], [], ["x", "y"]]
+    X = [*good[:2], [good[2][0], token]]
+    crf = ChainCRF("linear", C=1.0).fit(good, y)
+    for call in (
+        lambda: ChainCRF("linear", C=1.0).fit(X, y),
+        lambda: ChainCRF("linear", C=1.0).fit(X, y, sample_weight=[0, 1, 1]),
+        lambda: ChainCRF("linear", C=1.0).fit([own for x in X for own in x], ["x", "x", "y"], lengths=[1, 0, 2]),
+        lambda: crf.predict(X),
+    ):
+        with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+            call()
 
 
 @pytest.mark.parametrize("hash_features", [0, 3, -4, 2.0, True, 2**31])

@@ -173,7 +173,7 @@ INFINITE[2].data[0] = np.inf
         (BAD, None, ValueError, r"value NaN in sequence 3, token 1, feature 2.*SimpleImputer"),
         ([pd.DataFrame(x) for x in BAD], None, ValueError, r"sequence 3, token 1, feature 2"),
         ([pd.DataFrame(x).add_prefix("x") for x in BAD], None, ValueError, r"sequence 3, token 1, column 'x2'"),
-        (INFINITE, None, ValueError, r"value inf in sequence 2, token 0"),
+        (INFINITE, None, ValueError, r"value inf in sequence 2, token 0, feature 1: expected finite .*remove .*clip"),
         ([[], []], None, ValueError, r"2 sequence\(s\) and no token"),
         ([np.ones((0, 3))], None, ValueError, r"no token"),
         ([[{}, {}]], None, ValueError, r"X has 0 feature\(s\) .* while a minimum of 1 is required"),

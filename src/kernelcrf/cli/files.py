@@ -160,9 +160,10 @@ def inputs(records: Sequence[Record], templates: Templates | None, *, finite: bo
         if record.kind == "vectors" and not np.isfinite(record.x.data if is_sparse(record.x) else record.x).all():
             X = record.x.toarray() if is_sparse(record.x) else record.x
             t, j = np.argwhere(~np.isfinite(X))[0]
+            remedy = "fill in missing values" if np.isnan(X[t, j]) else "remove or clip infinite values"
             raise FormatError(
                 f"{record.place}, token {t}: the vector has the value {X[t, j]} in column {j}: expected finite "
-                "numbers; fill in missing values before you write the file"
+                f"numbers; {remedy} before you write the file"
             )
     return rows
 

@@ -37,6 +37,7 @@ PLAIN = (str, int, float, bool)
 
 Item: TypeAlias = tuple[str, UserData]
 Vectorizer: TypeAlias = DictVectorizer | FeatureHasher
+Place: TypeAlias = Callable[[int], str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,17 +93,18 @@ def new_vectorizer(hash_features: int | None) -> Vectorizer:
     return FeatureHasher(n_features=int(hash_features), input_type="dict")
 
 
-def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool) -> Entries:
+def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place | None = None) -> Entries:
     """Return the feature matrix of the tokens, one row per token.
 
     fit : whether to make the vocabulary from these tokens; otherwise features outside the vocabulary are left out.
+    place : a function that returns the place of token t for error messages, such as "sequence 3, token 1".
     """
     hashes = isinstance(vectorizer, FeatureHasher)
     if not (hashes or fit or isinstance(tokens, NamedTokens)):
         found = _look_up(tokens, vectorizer)
         if found is not None:
             return found
-    items, ids, offsets = _distinct_items(tokens)
+    items, ids, offsets = _distinct_items(tokens, place)
     columns, values = _hash_items(items, vectorizer) if hashes else _name_items(items, vectorizer, fit)
     return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
 
@@ -168,24 +170,49 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
     return columns, values
 
 
-def _distinct_items(tokens: Tokens) -> tuple[list[Item], Labels, Ints]:
+def _distinct_items(tokens: Tokens, place: Place | None) -> tuple[list[Item], Labels, Ints]:
     """Return the distinct items in order of appearance, with the arrays `ids` and `offsets`.
 
-    Token t has the items with the indices ids[offsets[t]:offsets[t+1]].
+    Token t has the items with the indices ids[offsets[t]:offsets[t+1]], and place(t) is its place for error messages.
     """
     if not isinstance(tokens, NamedTokens) and all(isinstance(token, COLLECTIONS) for token in tokens):
         tokens = NamedTokens(*_number_items(tokens, iter))
     if isinstance(tokens, NamedTokens):
-        return [(_check_name(name), 1.0) for name in tokens.names], tokens.ids, tokens.offsets
+        named = [(name, 1.0) for name in tokens.names]
+        return _check_items(named, tokens.ids, tokens.offsets, place), tokens.ids, tokens.offsets
     try:
         items, ids, offsets = _number_items(tokens, methodcaller("items"))
     except (TypeError, AttributeError):
         pass  # A value cannot be hashed, or a token is not a mapping: `flat_items` reads it, or raises.
     else:
         if not any(_is_nested(value) for _, value in items):
-            return list(map(_check_item, items)), ids, offsets
-    items, ids, offsets = _number_items([flat_items(token) for token in tokens], iter)
-    return list(map(_check_item, items)), ids, offsets
+            return _check_items(items, ids, offsets, place), ids, offsets
+    flat = []
+    for t, token in enumerate(tokens):
+        try:
+            flat.append(flat_items(token))
+        except TypeError:
+            flat_items(token, where=_where(t, place))
+            raise
+    items, ids, offsets = _number_items(flat, iter)
+    return _check_items(items, ids, offsets, place), ids, offsets
+
+
+def _check_items(items: Sequence[Item], ids: Labels, offsets: Ints, place: Place | None) -> list[Item]:
+    """Return the items with numbers as floats; raise for the first item whose name or value is not allowed."""
+    checked = []
+    for k, item in enumerate(items):
+        try:
+            checked.append(_check_item(item))
+        except (TypeError, ValueError):
+            t = int(np.searchsorted(offsets, np.argmax(ids == k), side="right")) - 1
+            _check_item(item, _where(t, place))
+            raise
+    return checked
+
+
+def _where(t: int, place: Place | None) -> str:
+    return "" if place is None else f" in {place(t)}"
 
 
 def _number_items(
@@ -215,51 +242,55 @@ def _is_vector(value: UserData) -> bool:
     return type(value) not in PLAIN and (isinstance(value, COLLECTIONS) or np.ndim(value) > 0)
 
 
-def flat_items(token: UserData, prefix: str = "") -> list[Item]:
-    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer=inner"."""
+def flat_items(token: UserData, prefix: str = "", where: str = "") -> list[Item]:
+    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer=inner".
+
+    where : the place of the token for error messages, such as " in sequence 3, token 1".
+    """
     if isinstance(token, COLLECTIONS):
-        return [(prefix + _check_name(name), 1) for name in token]
+        return [(prefix + _check_name(name, where), 1) for name in token]
     if not isinstance(token, Mapping):
         raise TypeError(
-            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts: expected a dict "
-            "from names to values, or a list of feature names"
+            f"X has the token {shown(token)} of type {type(token).__name__} among feature dicts{where}: expected a "
+            "dict from names to values, or a list of feature names"
         )
     items: list[Item] = []
     for name, value in token.items():
-        full = prefix + _check_name(name)
+        full = prefix + _check_name(name, where)
         if _is_nested(value):
-            items.extend(flat_items(value, full + SEPARATOR))
+            items.extend(flat_items(value, full + SEPARATOR, where))
         elif _is_vector(value):
-            raise _refuse_value(full, value)
+            raise _refuse_value(full, value, where)
         else:
             items.append((full, value))
     return items
 
 
-def _check_name(name: UserData) -> str:
+def _check_name(name: UserData, where: str = "") -> str:
     if not isinstance(name, str):
         raise TypeError(
-            f"X has the feature name {shown(name)} of type {type(name).__name__}: expected a string; use str(name)"
+            f"X has the feature name {shown(name)} of type {type(name).__name__}{where}: expected a string; use "
+            "str(name)"
         )
     return name
 
 
-def _check_item(item: Item) -> Item:
+def _check_item(item: Item, where: str = "") -> Item:
     name, value = item
-    _check_name(name)
+    _check_name(name, where)
     if isinstance(value, str):
         return item
     if isinstance(value, Real | np.bool_):
         if not np.isfinite(float(value)):
             raise ValueError(
-                f"X has the value {value} for feature {shown(name)}: expected finite numbers; "
-                "leave out a feature whose value is unknown"
+                f"X has the value {value} for feature {shown(name)}{where}: expected finite numbers; "
+                + ("leave out a feature whose value is unknown" if value != value else "remove or clip infinite values")
             )
         return name, float(value)
-    raise _refuse_value(name, value)
+    raise _refuse_value(name, value, where)
 
 
-def _refuse_value(name: str, value: UserData) -> TypeError:
+def _refuse_value(name: str, value: UserData, where: str) -> TypeError:
     remedy = "leave out a feature that has no value"
     if _is_vector(value):
         remedy = (
@@ -267,6 +298,6 @@ def _refuse_value(name: str, value: UserData) -> TypeError:
             "instead of feature dicts"
         )
     return TypeError(
-        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}: expected a string, "
-        f"a number, a boolean, a list or set of strings, or a nested dict; {remedy}"
+        f"X has the value {shown(value)} of type {type(value).__name__} for feature {shown(name)}{where}: expected a "
+        f"string, a number, a boolean, a list or set of strings, or a nested dict; {remedy}"
     )

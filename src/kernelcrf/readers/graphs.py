@@ -262,8 +262,11 @@ def _is_graph(x: UserData) -> bool:
 
 def _matrix(values: UserData, name: str) -> Inputs:
     matrix = read_matrix(values, name)
-    if not np.isfinite(matrix.data if is_sparse(matrix) else matrix).all():
-        raise ValueError(f"{name} contains NaN or infinity: expected finite numbers")
+    values = matrix.data if is_sparse(matrix) else matrix
+    if not np.isfinite(values).all():
+        has_nan = np.isnan(values).any()
+        remedy = "fill in missing values with sklearn.impute" if has_nan else "remove or clip infinite values"
+        raise ValueError(f"{name} contains {'NaN' if has_nan else 'infinity'}: expected finite numbers; {remedy}")
     return matrix
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
 
-from kernelcrf.arrays import Array, DType, Inputs, UserData, as_writable, is_sparse
+from kernelcrf.arrays import Array, DType, Inputs, UserData, advise_finite, as_writable, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
@@ -85,9 +85,10 @@ class SequenceReader:
             weights = read_weights(sample_weight, chains.n_samples, "sequence", part=True)
             all_count = weights is None or bool(weights.all())
             if weights is not None and not all_count:
-                own = feature_dicts.keep_tokens(tokens, np.repeat(weights > 0, chains.lengths))
-                feature_dicts.vectorize(own, vectorizer, fit=True)
-            flat = feature_dicts.vectorize(tokens, vectorizer, fit=all_count).to_csr()
+                kept = np.repeat(weights > 0, chains.lengths)
+                own, at = feature_dicts.keep_tokens(tokens, kept), np.flatnonzero(kept)
+                feature_dicts.vectorize(own, vectorizer, fit=True, place=lambda t: chains.place(at[t]))
+            flat = feature_dicts.vectorize(tokens, vectorizer, fit=all_count, place=chains.place).to_csr()
         elif hash_features is not None:
             raise ValueError(
                 f"hash_features={shown(hash_features)} needs feature dicts, but X has {WORDS[kind]}: "
@@ -126,7 +127,7 @@ class SequenceReader:
         if isinstance(X, Entries):
             flat: Inputs | Entries = X
         elif self.vectorizer is not None:
-            flat = feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False)
+            flat = feature_dicts.vectorize(_tokens(parts), self.vectorizer, fit=False, place=chains.place)
         else:
             place = _placing(chains, lengths)
             parts = match_columns("ChainCRF", parts, place, self.column_names)
@@ -340,10 +341,9 @@ def _check_finite(flat: Inputs, chains: Chains, names: Array | None) -> None:
         return
     wrong = ~np.isfinite(values)
     rows, columns = (flat.tocoo().row[wrong], flat.indices[wrong]) if is_sparse(flat) else np.nonzero(wrong)
-    value = "NaN" if np.isnan(values[wrong][0]) else values[wrong][0]
-    named = dict(enumerate([] if names is None else names))
-    column = f"column {named[columns[0]]!r}" if columns[0] in named else f"feature {columns[0]}"
+    value, j = values[wrong][0], columns[0]
+    column = f"feature {j}" if names is None or j >= len(names) else f"column {names[j]!r}"
     raise ValueError(
-        f"X has the value {value} in {chains.place(rows[0])}, {column}: expected finite numbers; "
-        "kernelcrf.preprocessing.PerToken(SimpleImputer()) fills in missing values"
+        f"X has the value {'NaN' if np.isnan(value) else value} in {chains.place(rows[0])}, {column}: expected finite "
+        f"numbers; {advise_finite(value)}"
     )
