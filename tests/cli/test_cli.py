@@ -328,14 +328,14 @@ def test_labels_that_break_constraints_are_found_by_file_and_line(tmp_path, name
     (tmp_path / "a.txt").write_text("the B-NP\ndog I-NP\n\nit O\nbarks I-VP\nloud O\n")
     run("convert", tmp_path / "a.txt", tmp_path / name) if name != "a.txt" else None
     line = fails(run("fit", tmp_path / name, tmp_path / "m.kcrf", "--constraints", "BIO"))
-    assert f"{name}, {place}: the label 'I-VP' is not allowed here by --constraints BIO: correct the label" in line
+    assert f"{name}, {place}: 'O' -> 'I-VP' is not allowed by --constraints BIO: correct the label" in line
     line = fails(run("fit", tmp_path / name, tmp_path / "m.kcrf", "--constraints", "BMES"))
     first = {"line 5": "line 2", "line 2": "line 1", "row 1": "row 0"}[place]
     assert f"{name}, {first}: the label 'I-NP' does not follow --constraints BMES: correct the label" in line
     (tmp_path / "train.txt").write_text("the B-NP\ndog I-NP\n\nit O\n")
     options = ("--dev", tmp_path / name, "--constraints", "BIO")
     line = fails(run("fit", tmp_path / "train.txt", tmp_path / "m.kcrf", *options))
-    assert f"{name}, {place}: the label 'I-VP' is not allowed here by --constraints BIO: correct the label" in line
+    assert f"{name}, {place}: 'O' -> 'I-VP' is not allowed by --constraints BIO: correct the label" in line
     (tmp_path / "train.jsonl").write_text('{"tokens": ["the", "dog"], "labels": ["O", ["S", "L-NP"]]}\n')
     (tmp_path / "dev.txt").write_text("the S\n")
     options = ("--dev", tmp_path / "dev.txt", "--constraints", "BMES")

@@ -14,6 +14,7 @@ from kernelcrf import ChainCRF
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import flat_accuracy, get_scorer
+from kernelcrf.readers.constraints import ALIASES, ALPHABETS
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +188,26 @@ def test_constraints_are_never_broken():
     for labels in labelings:
         for before, label in zip(["O", *labels], labels, strict=False):
             assert label != "I" or before in "BI"
-    with pytest.raises(ValueError, match=r"y of sequence 1 break the constraints: \['O', 'I'\]"):
-        ChainCRF(constraints="BIO", C=1.0).fit([np.eye(2)] * 2, [["B", "I"], ["O", "I"]])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "labels", "message"),
+    [
+        ("BIO", ["B", "O", "I"], "at token 2: 'O' -> 'I' is not allowed; correct the labels"),
+        ("BIO", ["I", "I", "O"], "at token 0: 'I' is not allowed at the start of a sequence"),
+        ("BIOUL", ["O", "O", "B"], "at token 2: 'B' is not allowed at the end of a sequence"),
+        ([("B", "I"), (None, "B")], ["B", "I", "B"], "at token 2: 'I' -> 'B' is not allowed"),
+    ],
+)
+def test_labels_that_break_constraints_are_named_with_their_token_and_transition(constraints, labels, message):
+    crf = ChainCRF(constraints=constraints, classes=["B", "I", "O"], C=1.0)
+    with pytest.raises(ValueError, match=f"y of sequence 1 break the constraints {message}"):
+        crf.fit([np.eye(3)] * 2, [[None] * 3, labels])
+
+
+def test_the_docstring_lists_all_schemes_of_constraints():
+    line = next(line for line in ChainCRF.__doc__.splitlines() if line.strip().startswith("constraints : "))
+    assert set(re.findall(r'"(\w+)"', line)) == {*ALPHABETS, *ALIASES}
 
 
 def test_missing_and_ambiguous_labels_are_used(train, test):

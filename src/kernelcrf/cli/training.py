@@ -125,10 +125,10 @@ def _places(records: Sequence[Record], format: str, constraints: object) -> Iter
         if place is None:
             raise
         i, t = place
-        said = "does not follow" if error.place is None else "is not allowed here by"
+        said = f"the label {shown(error.label)} does not follow" if error.place is None else f"{error.reason} by"
         raise FormatError(
-            f"{place_of(records[i], t, format)}: the label {shown(error.label)} {said} --constraints {constraints}: "
-            "correct the label, choose other constraints, or omit them"
+            f"{place_of(records[i], t, format)}: {said} --constraints {constraints}: correct the label, choose other "
+            "constraints, or omit them"
         ) from None
 
 

@@ -68,7 +68,7 @@ class ChainCRF(KernelEstimator[ChainModel]):
         Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel for transitions that depend on the input x_t, in addition to the constant ones; None for no such kernel.
-    constraints : None, "BIO", "IOB1", "BIOUL", "BMES" or pairs of labels
+    constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs of labels
         Which labels may follow each other; a labelling that breaks the constraints has probability 0.
     classes : None or labels
         All labels, if some of them may not occur in y.

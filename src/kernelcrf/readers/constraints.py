@@ -47,11 +47,12 @@ class ConstraintError(ValueError):
 
     label : the label.
     place : the indices of its sequence and of its token; None if the constraints have no such label at all.
+    reason : what is not allowed at this place, such as "'O' -> 'I' is not allowed"; empty if `place` is None.
     """
 
-    def __init__(self, message: str, label: UserData, place: tuple[int, int] | None = None) -> None:
-        super().__init__(message, label, place)
-        self.label, self.place = label, place
+    def __init__(self, message: str, label: UserData, place: tuple[int, int] | None = None, reason: str = "") -> None:
+        super().__init__(message, label, place, reason)
+        self.label, self.place, self.reason = label, place, reason
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -138,12 +139,19 @@ def check_legal(legal: Legal, chains: Chains, indices: Labels, classes: Array) -
     """Raise if the labels of a sequence break the constraints, because such labels have probability 0."""
     broken = np.flatnonzero(~legal.allows(chains, indices))
     if len(broken):
-        i = int(np.searchsorted(chains.offsets, broken[0], side="right")) - 1
-        names, start = classes.tolist(), int(chains.offsets[i])
-        wrong = [names[index] if index >= 0 else None for index in indices[start : chains.offsets[i + 1]]]
+        node, names = int(broken[0]), classes.tolist()
+        i = int(np.searchsorted(chains.offsets, node, side="right")) - 1
+        number, t, label = chains.number(i), node - int(chains.offsets[i]), indices[node]
+        before = indices[node - 1] if t else -1
+        if before >= 0 and not legal.steps[before, label]:
+            reason = f"{shown(names[before])} -> {shown(names[label])} is not allowed"
+        else:
+            end = "end" if t or legal.first[label] else "start"
+            reason = f"{shown(names[label])} is not allowed at the {end} of a sequence"
         raise ConstraintError(
-            f"the labels y of sequence {chains.number(i)} break the constraints: {shown(wrong)}; correct them, "
-            "pass None for labels that may be wrong, or omit constraints=",
-            names[indices[broken[0]]],
-            (chains.number(i), int(broken[0]) - start),
+            f"the labels y of sequence {number} break the constraints at token {t}: {reason}; correct the labels, pass "
+            "None for labels that may be wrong, or omit constraints=",
+            names[label],
+            (number, t),
+            reason,
         )
