@@ -369,6 +369,7 @@ def test_wrong_fits_are_one_line_and_write_nothing(folder, tmp_path):
         ("--gamma", 0, "0: expected a number above 0, scale or auto"),
         ("--gamma", 2, "--gamma 2.0 has no effect, because the kernel is linear: omit --gamma, or choose --kernel"),
         ("--constraints", "bio", "bio: expected BIO, IOB1, "),
+        ("--format", "xml", "xml: expected columns, jsonl, crfsuite, parquet or npz; omit the option to choose the"),
         ("--tol", 1, "1: expected a number above 0 and below 1"),
         ("--tol", "nan", "nan: expected a number above 0 and below 1"),
         ("--n-jobs", 0, "0: expected a number of threads, at least 1, or -1 for all cores"),
@@ -380,6 +381,13 @@ def test_a_wrong_value_of_an_option_is_told_in_the_words_of_the_shell(folder, tm
     said = " ".join(result.stderr.replace("│", " ").split())
     assert option in said
     assert expected in said
+
+
+@pytest.mark.parametrize("name", ["jsonl", "parquet", "npz"])
+def test_a_file_that_has_another_format_than_the_given_one_is_named_with_a_remedy(folder, tmp_path, name):
+    line = fails(run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--format", name))
+    assert "train.txt" in line
+    assert line.endswith(f"the file was read as {name}: check that the file has this format, or do not pass the format")
 
 
 def test_gamma_is_accepted_if_a_kernel_of_steps_uses_it(folder, tmp_path):

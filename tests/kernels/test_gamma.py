@@ -57,8 +57,15 @@ def rows_of_scales(*scales):
     ],
 )
 def test_columns_that_others_hide_are_named_in_a_warning(rows, hidden):
-    with pytest.warns(UserWarning, match=f"the kernel hardly depends on {hidden}\\."):
+    with pytest.warns(UserWarning, match=f"the kernel hardly depends on {hidden}\\..*, or pass gamma as a number$"):
         gamma_by_scale(rows)
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e-200])
+def test_gamma_that_is_not_a_number_is_an_error_with_advice_for_sequences(factor):
+    advice = r"scale X with .*PerToken\(StandardScaler\(\)\) for sequences, or pass gamma as a number$"
+    with pytest.raises(ValueError, match=f"gamma='scale' would be (0|inf): {advice}"):
+        gamma_by_scale(rows_of_scales(factor, factor))
 
 
 @pytest.mark.parametrize(

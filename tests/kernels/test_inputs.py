@@ -160,6 +160,13 @@ def test_a_kernel_for_dense_inputs_says_so(kernel):
         kernel.gram(sp.csr_array(inputs(3)))
 
 
+def test_chi2_refuses_negative_values_and_says_what_to_do():
+    good, bad = inputs(3), inputs(3) - 2
+    for X, Y in [(good, bad), (bad, good), (bad, bad)]:
+        with pytest.raises(ValueError, match=rf"X has the value {bad.min():g}, .* chi2 .* >= 0.*MinMaxScaler.*rbf"):
+            InputKernel("chi2").gram(X, Y)
+
+
 def test_integers_become_float64_and_half_precision_float32():
     X = np.arange(6).reshape(3, 2)
     assert InputKernel("linear").gram(X).dtype == np.float64

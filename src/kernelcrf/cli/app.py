@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -22,28 +21,43 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-Format = StrEnum("Format", ["columns", "jsonl", "crfsuite", "parquet", "npz"])
 KERNELS = ("linear", "rbf", "poly", "laplacian", "cosine", "chi2")
 CONSTRAINTS = ("BIO", "IOB1", "IOB2", "IOBES", "BIOES", "BIOUL", "BILOU", "BMES")
 SCHEMES = ("lenient", *CONSTRAINTS)
-FORMATS = ", ".join(Format)
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
-DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
-FormatOption = Annotated[
-    Format | None, typer.Option("--format", "-f", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+FORMATS = ("columns", "jsonl", "crfsuite", "parquet", "npz")
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser for the value of an option, which accepts only these words."""
+def _one_of(*words: str, remedy: str = "") -> Callable[[str], str]:
+    """Return a parser for the value of an option, which accepts only these words.
+
+    remedy : the end of the error message for all other values.
+    """
 
     def parse(value: str) -> str:
         if value in words:
             return value
-        raise typer.BadParameter(f"{value}: expected {', '.join(words[:-1])} or {words[-1]}")
+        raise typer.BadParameter(f"{value}: expected {', '.join(words[:-1])} or {words[-1]}{remedy}")
 
     return parse
+
+
+def _format_option(*names: str) -> typer.models.OptionInfo:
+    """Return an option, called by these names, whose value is the format of a file."""
+    option: typer.models.OptionInfo = typer.Option(
+        *names,
+        metavar="NAME",
+        help=f"{', '.join(FORMATS)}.",
+        show_default="by extension",
+        parser=_one_of(*FORMATS, remedy="; omit the option to choose the format by the extension of the file"),
+        autocompletion=lambda: [*FORMATS],
+    )
+    return option
+
+
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, written by fit.", show_default=False)]
+DataFile = Annotated[str, typer.Argument(metavar="DATA", help="Labelled sequences; - is stdin.", show_default=False)]
+FormatOption = Annotated[str | None, _format_option("--format", "-f")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def _positive(*words: str, below: float = math.inf) -> Callable[[str | float], str | float]:
@@ -238,12 +252,8 @@ def report(
 def convert(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File to read; - is stdin.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write; - is stdout.", show_default=False)],
-    from_format: Annotated[
-        Format | None, typer.Option("--from", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
-    ] = None,
-    to_format: Annotated[
-        Format | None, typer.Option("--to", metavar="NAME", help=f"{FORMATS}.", show_default="by extension")
-    ] = None,
+    from_format: Annotated[str | None, _format_option("--from")] = None,
+    to_format: Annotated[str | None, _format_option("--to")] = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     no_labels: Annotated[bool, typer.Option("--no-labels", help="The last column is not a label.")] = False,
 ) -> None:

@@ -95,7 +95,8 @@ def read_batches(
         )
     options = {"n_columns": n_columns, "labels": labels} if name == "columns" else {}
     first: Record | None = None
-    for batch in import_module(f"{__name__}.{name}").read(path, **options):
+    batches = import_module(f"{__name__}.{name}").read(path, **options)
+    for batch in batches if format is None else _check_format(batches, path, name):
         for record in batch:
             first = first or record
             if (record.kind, record.width) != (first.kind, first.width):
@@ -109,6 +110,19 @@ def read_batches(
             yield batch
     if first is None:
         raise FormatError(f"{display_name(path)}: the file has no sequences: expected at least one")
+
+
+def _check_format(batches: Iterator[list[Record]], path: PathLike, name: str) -> Iterator[list[Record]]:
+    """Yield the batches; if the first cannot be read, say that the format was given, not chosen by the extension."""
+    try:
+        first = next(batches, None)
+    except FormatError as error:
+        raise FormatError(
+            f"{error}; the file was read as {name}: check that the file has this format, or do not pass the format"
+        ) from None
+    if first is not None:
+        yield first
+        yield from batches
 
 
 def read(

@@ -82,7 +82,8 @@ def gamma_of_variance(variance: float, n_features: int, power: float = 1.0) -> f
     if not np.finfo(np.float64).tiny <= gamma < np.inf:
         raise ValueError(
             f"the entries of X have standard deviation {power * variance**0.5:.3g}, so that gamma='scale' would be "
-            f"{gamma:g}: scale X, for example with sklearn.preprocessing.StandardScaler, or pass gamma as a number"
+            f"{gamma:g}: scale X with StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for "
+            "sequences, or pass gamma as a number"
         )
     return gamma
 
@@ -109,12 +110,12 @@ def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | A
         return
     columns = np.flatnonzero(hidden).tolist()
     listed = shown_list(columns if names is None else [names[j] for j in columns])
-    others = " If only the other columns matter, remove these, or pass gamma as a number." if not hidden.all() else ""
+    others = ". If only the other columns matter, remove these" if not hidden.all() else ""
     warnings.warn(
         f"the kernel hardly depends on {len(columns)} of the {X.shape[1]} columns of X: {listed}. Their ranges are "
         f"below {HIDDEN} times the standard deviation of all entries of X, which gamma='scale' uses. Scale the "
         "columns: put StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for sequences, before "
-        f"the estimator in a Pipeline.{others}",
+        f"the estimator in a Pipeline{others}, or pass gamma as a number",
         UserWarning,
         stacklevel=2,
     )

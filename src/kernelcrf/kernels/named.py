@@ -99,7 +99,15 @@ def _with_short_indices(X: Inputs) -> Inputs:
 
 
 def _fill_chi2(X: Inputs, Y: Inputs, with_: Parameters, out: Array) -> None:
-    out[...] = pairwise.chi2_kernel(as_dense(X, "chi2"), as_dense(Y, "chi2"), gamma=with_.gamma)
+    X, Y = as_dense(X, "chi2"), as_dense(Y, "chi2")
+    least = min(X.min(initial=0), Y.min(initial=0))
+    if least < 0:
+        raise ValueError(
+            f"X has the value {least:g}, but the kernel chi2 is defined only for values >= 0, such as counts: scale X "
+            "to positive values, for example with sklearn.preprocessing.MinMaxScaler(clip=True), or choose another "
+            "kernel, such as rbf or laplacian"
+        )
+    out[...] = pairwise.chi2_kernel(X, Y, gamma=with_.gamma)
 
 
 def as_dense(X: Inputs, who: str) -> Array:
