@@ -87,6 +87,35 @@ def test_dates_and_rows_of_equal_order_are_sorted():
 
 
 @frames
+def test_a_column_of_text_among_the_inputs_is_named_with_a_remedy(library):
+    rows = {"x": [1.0, 2.0], "city": ["Bonn", None]}
+    good, bad = library({"x": [1.0, 2.0], "city": [0, 1]}), library(rows)
+    message = r"X{} has the value 'Bonn' in column 'city', row 0: expected numbers; encode .*OneHotEncoder"
+    with pytest.raises(TypeError, match=message.format(r"\[1\]")):
+        ChainCRF(C=1.0).fit([good, bad], [["a", "b"]] * 2)
+    with pytest.raises(TypeError, match=message.format("")):
+        ChainCRF(C=1.0).fit(bad, ["a", "b"], lengths=[2])
+    with pytest.raises(TypeError, match=message.format(r"\[0\]")):
+        ChainCRF(C=1.0).fit([good], [["a", "b"]]).predict([bad])
+
+
+def test_a_column_of_dates_or_of_categories_is_named():
+    dates, categories = pd.to_datetime(["2024-01-03", "2024-01-01"]), pd.Categorical(["low", "high"])
+    for frame in (pd.DataFrame({"x": [1.0, 2.0], "at": dates}), pd.DataFrame({"at": dates}).assign(two=dates)):
+        with pytest.raises(TypeError, match=r"X\[0\] has the value .* in column 'at', row 0: expected numbers"):
+            ChainCRF(C=1.0).fit([frame], [["a", "b"]])
+    with pytest.raises(TypeError, match=r"X\[0\] has the value 'low' in column 'level', row 0: expected numbers"):
+        ChainCRF(C=1.0).fit([pd.DataFrame({"x": [1.0, 2.0], "level": categories})], [["a", "b"]])
+
+
+@frames
+def test_dates_among_the_features_are_refused_with_the_name_of_their_column(library):
+    frame = library({"doc": [1, 1], "x": [1.0, 2.0], "at": pd.to_datetime(["2024-01-03", "2024-01-01"])})
+    with pytest.raises(TypeError, match=r"column 'at' of features, row 0: expected numbers or text; .*convert"):
+        from_frame(frame, "doc", ["x", "at"])
+
+
+@frames
 def test_a_model_knows_the_columns_of_its_sequences(library):
     X, y = from_frame(library(TABLE), "doc", ["x", "up"], "label")
     assert ChainCRF("linear", C=1.0).fit(X, y).feature_names_in_.tolist() == ["x", "up"]

@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from kernelcrf.arrays import Array, UserData, is_sparse
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.readers.containers import is_frame, to_array
+from kernelcrf.readers.containers import column_names, is_frame, to_array
 from kernelcrf.validation import one_line, shown, shown_list
 
 LONGEST = 400
@@ -142,10 +142,7 @@ def _is_empty(part: UserData) -> bool:
 
 def _columns(part: UserData) -> tuple[object, ...] | None:
     """Return the column names of a data frame; return None for anything else."""
-    if not is_frame(part):
-        return None
-    # Tables of Arrow have their names in `column_names`, and the columns themselves in `columns`.
-    return tuple(part.column_names if hasattr(type(part), "column_names") else part.columns)
+    return tuple(column_names(part)) if is_frame(part) else None
 
 
 def _find_order(

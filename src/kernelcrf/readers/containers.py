@@ -121,7 +121,10 @@ def read_lengths(lengths: UserData) -> Ints:
 
 def read_matrix(part: UserData, name: str) -> Inputs:
     """Convert the tokens of a sequence to a matrix of numbers, dense or CSR, with one row per token."""
-    array = _stack_tokens(read_container(part, name), name)
+    opened = read_container(part, name)
+    array = _stack_tokens(opened, name)
+    if is_frame(opened) and array.dtype.kind not in "biufc":
+        _refuse_text(array, column_names(opened), name)
     if array.ndim != 2:
         one = "use x.reshape(-1, 1) if each token is one number; pass [X] if X is a single sequence"
         raise ValueError(
@@ -182,6 +185,12 @@ def is_frame(values: UserData) -> bool:
     return hasattr(values, "columns") and hasattr(values, "shape") and not isinstance(values, np.ndarray)
 
 
+def column_names(frame: UserData) -> list[UserData]:
+    """Return the names of the columns of a data frame."""
+    # Tables of Arrow have their names in `column_names`, and the columns themselves in `columns`.
+    return list(frame.column_names if hasattr(type(frame), "column_names") else frame.columns)
+
+
 def to_array(table: UserData) -> Array:
     """Convert an array or a data frame to an array."""
     # pandas needs 30 times as long for np.asarray.
@@ -237,6 +246,21 @@ def _plain_array(values: Array, name: str) -> UserData:
         )
     values = np.asarray(values)
     return values.tolist() if values.dtype == object and values.ndim == 1 else values
+
+
+def _refuse_text(table: Array, names: Sequence[UserData], name: str) -> None:
+    """Raise TypeError if a value in a table is not a number and not missing; the error names the value's column.
+
+    names, name : the names of the columns, and of the table in the error message.
+    """
+    for column, values in zip(names, table.T.tolist() if table.dtype == object else table.T, strict=True):
+        for row, value in enumerate(values):
+            if not isinstance(value, Number | np.bool_) and not is_missing_value(value):
+                raise TypeError(
+                    f"{name} has the value {shown(value)} in column {shown(column)}, row {row}: expected numbers; "
+                    "encode the column as numbers, for example with sklearn.preprocessing.OneHotEncoder for text, or "
+                    "remove it"
+                )
 
 
 def _fill_masked(labels: UserData) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date, time, timedelta
 from itertools import pairwise
 
 import numpy as np
@@ -77,6 +78,7 @@ def from_frame(
         X: list[UserData] = [at[low:high] for low, high in pairwise(offsets.tolist())]
     else:
         named = [(name, _values(frame[name])) for name in features]
+        _refuse_dates(named)
         X = [[{n: v[t] for n, v in named if v[t] is not None} for t in own.tolist()] for own in rows]
     if label is None:
         return X, None
@@ -98,6 +100,17 @@ def _holds_numbers(column: UserData) -> bool:
     if array.dtype == object:
         return all(value is None or isinstance(value, int | float) for value in _values(column))
     return array.dtype.kind in "biuf"
+
+
+def _refuse_dates(columns: Sequence[tuple[str, Sequence[UserData]]]) -> None:
+    """Raise if a column has dates or times, which cannot be values in feature dicts."""
+    for name, values in columns:
+        for row, value in enumerate(values):
+            if isinstance(value, date | time | timedelta):
+                raise TypeError(
+                    f"frame has the value {shown(value)} in column {shown(name)} of features, row {row}: expected "
+                    "numbers or text; convert dates and times to numbers, or remove the column from features"
+                )
 
 
 def _order(column: UserData, name: str) -> Places:
