@@ -16,7 +16,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from inspect import signature
+from inspect import currentframe, signature
 from itertools import islice
 from operator import ge, gt, le, lt
 from pathlib import Path
@@ -32,6 +32,8 @@ MOST_SHOWN = 80
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxlong = SHORT.maxother = MOST_SHOWN - 10
 SHORT.maxlevel = 3
+# Packages between a user's call and the code that warns: decorators, searches and pipelines.
+NOT_THE_USERS = ("kernelcrf", "sklearn", "joblib", "contextlib", "functools")
 LARGEST_SEED = 2**32 - 1
 # The longest path and the longest file name, in bytes, that common file systems accept.
 LONGEST_PATH, LONGEST_NAME = 4095, 255
@@ -143,6 +145,17 @@ def shown_list(values: Iterable[UserData]) -> str:
     """Return the first ten values as text for an error message, joined by commas, with "..." if there are more."""
     first = [shown(value, 30) for value in islice(values, 11)]
     return ", ".join(first if len(first) <= 10 else [*first[:10], "..."])
+
+
+def stacklevel_of_user() -> int:
+    """Return the `stacklevel` for `warnings.warn` with which a warning points to the line of the user's call.
+
+    This is the innermost line outside the packages NOT_THE_USERS. Call this function in the call of `warnings.warn`.
+    """
+    frame, level = currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in NOT_THE_USERS:
+        frame, level = frame.f_back, level + 1
+    return max(level, 1)
 
 
 def is_real(value: UserData) -> bool:

@@ -9,11 +9,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from kernelcrf import ChainCRF
+from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.metrics import flat_accuracy, get_scorer
+from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.constraints import ALIASES, ALPHABETS
 
 
@@ -350,6 +353,33 @@ def test_a_score_without_any_known_label_warns():
     crf = ChainCRF("linear", C=1.0).fit(data.X, data.y)
     with pytest.warns(UserWarning, match=r"none of the labels of y, such as \d+, is among the classes of the fit"):
         assert crf.score(data.X, [labels + 10 for labels in data.y]) == 0.0
+    texts = [np.array(["a", "b"])[labels % 2] for labels in data.y]
+    crf = ChainCRF("linear", C=1.0).fit(data.X, texts)
+    with pytest.warns(UserWarning, match=r"such as '[ab]a', is among the classes of the fit, such as 'a': "):
+        crf.score(data.X, [np.char.add(labels, "a") for labels in texts])
+
+
+def test_warnings_point_to_the_line_of_the_user():
+    data = make_sequences(12, random_state=0)
+    X = [x * [1, 1e4] for x in data.X]
+    short = ChainCRF("linear", C=1.0, max_iter=1, tol=1e-9)
+    calls = {
+        ConvergenceWarning: [
+            lambda: short.fit(data.X, data.y),
+            lambda: make_pipeline(PerToken(StandardScaler()), short).fit(data.X, data.y),
+            lambda: GridSearchCV(short, {"C": [0.1, 1.0]}, cv=2).fit(data.X, data.y),
+        ],
+        UserWarning: [
+            lambda: ChainCRF(C=1.0, n_components=5).fit(X, data.y),
+            lambda: KernelClassifier(n_components=5).fit(np.concatenate(X), np.concatenate(data.y)),
+            lambda: ChainCRF("linear", C=1.0).fit(X, data.y).score(X, [labels + 10 for labels in data.y]),
+        ],
+    }
+    for category, own in calls.items():
+        for call in own:
+            with pytest.warns(category) as caught:
+                call()
+            assert {(one.filename, one.lineno) for one in caught} == {(__file__, call.__code__.co_firstlineno)}
 
 
 def test_labels_of_another_type_than_those_of_the_fit_have_no_score():

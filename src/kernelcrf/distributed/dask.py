@@ -26,7 +26,7 @@ import numpy as np
 
 from kernelcrf.distributed.cluster import Cluster, Function, Handle, Value, register
 from kernelcrf.engines.local import single_threaded_blas
-from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, whole
+from kernelcrf.validation import COUNT, check_parameters, either, instance_of, nothing, stacklevel_of_user, whole
 
 try:
     import cloudpickle
@@ -194,7 +194,7 @@ class DaskEngine(Cluster):
                         f"all workers are paused because they are near their memory limits ({limits}): give them more "
                         "memory, or pass a larger n_partitions to DaskEngine, so that each part of the data is smaller",
                         RuntimeWarning,
-                        stacklevel=2,
+                        stacklevel=stacklevel_of_user(),
                     )
 
     def _retry(self) -> None:

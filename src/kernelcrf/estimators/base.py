@@ -47,6 +47,7 @@ from kernelcrf.validation import (
     either,
     nothing,
     one_of,
+    stacklevel_of_user,
     validated,
     whole,
 )
@@ -263,7 +264,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         warnings.warn(
             f"the fit ended with status {certificate.status!r} at a relative {kind} of {gap:.1e}{above}: {remedy}",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -19,6 +19,7 @@ from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
 from kernelcrf.fitting.held_out import choose_held_out_C
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
 from kernelcrf.fitting.structure_search import Search, SearchSettings, search
+from kernelcrf.validation import stacklevel_of_user
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fi
             f"maximising the evidence did not converge: it ended at {' and '.join(ended)}; widen the bounds of the "
             "kernel's hyperparameters, or pass C as a number",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=stacklevel_of_user(),
         )
     if settings.n_components == "auto":
         # How many landmarks `tol` needs depends on C and the kernel.

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Inputs, UserData, is_sparse
 from kernelcrf.kernels.inputs import KERNEL, InputKernel
-from kernelcrf.validation import Parameter, one_of, shown_list
+from kernelcrf.validation import Parameter, one_of, shown_list, stacklevel_of_user
 
 AUTO = "auto"
 HIDDEN = 0.1
@@ -117,5 +117,5 @@ def _warn_of_hidden_columns(X: Array, deviation: float, names: Sequence[str] | A
         "columns: put StandardScaler(), or kernelcrf.preprocessing.PerToken(StandardScaler()) for sequences, before "
         f"the estimator in a Pipeline{others}, or pass gamma as a number",
         UserWarning,
-        stacklevel=2,
+        stacklevel=stacklevel_of_user(),
     )

@@ -27,7 +27,7 @@ from kernelcrf.arrays import Array, Flags, Labels, UserData
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.readers.containers import DATES, Ragged, is_missing_value, object_array, read_labels, read_list
-from kernelcrf.validation import shown, shown_list
+from kernelcrf.validation import shown, shown_list, stacklevel_of_user
 
 SETS = (set, frozenset)
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -110,9 +110,9 @@ class LabelReader:
         truth[known] = [self._index.get(label, UNKNOWN) for label in compress(tokens, known)]
         if known.any() and (truth == UNKNOWN).all():
             warnings.warn(
-                f"none of the labels of y, such as {tokens[int(np.argmax(known))]!r}, is among the classes of the fit, "
-                f"such as {self.classes[0]!r}: every prediction counts as wrong",
-                stacklevel=3,
+                f"none of the labels of y, such as {shown(tokens[int(np.argmax(known))])}, is among the classes of the "
+                f"fit, such as {shown(self.classes[0])}: every prediction counts as wrong",
+                stacklevel=stacklevel_of_user(),
             )
         return np.asarray(indices) == truth, known
 
