@@ -93,12 +93,32 @@ def test_only_models_and_reports_are_replaced(copies, monkeypatch):
         for target in targets:
             before = (copies / target).read_bytes()
             line = fails(run(*command, target))
-            assert f"{target}: this file exists and is not {kind}, so it is not overwritten: pass another file" in line
+            assert f"{target}: this file exists and is not {kind}, so it is not overwritten: pass another name" in line
             assert (copies / target).read_bytes() == before
     for arguments in ((*fit, "m.kcrf"), (*fit, "empty"), (*report, "a.html"), (*report, "a.html")):
         assert run(*arguments).exit_code == 0
     assert "is not HTML" in fails(run(*report, "empty"))
     assert "is not a kernelcrf model" in fails(run(*fit, "a.html"))
+
+
+def test_convert_and_tag_replace_no_file_with_content(copies, monkeypatch):
+    monkeypatch.chdir(copies)
+    (copies / "there" / "empty.txt").touch()
+    (copies / "there" / "train.txt").write_text("kept\n")
+    (copies / "empty.txt").write_bytes((copies / "train.txt").read_bytes())
+    for arguments in (
+        ("convert", "train.txt", "there/train.txt"),
+        ("convert", "train.txt", "there/train.txt", "--to", "jsonl"),
+        ("tag", "m.kcrf", "train.txt", "-o", "there"),
+        ("tag", "m.kcrf", "empty.txt", "train.txt", "-o", "there"),
+    ):
+        line = fails(run(*arguments))
+        assert "train.txt: this file exists, so it is not overwritten: pass another name for the output, or" in line
+        assert (copies / "there" / "train.txt").read_text() == "kept\n"
+        assert (copies / "there" / "empty.txt").read_text() == ""
+    assert run("tag", "m.kcrf", "empty.txt", "-o", "there").exit_code == 0
+    (copies / "there" / "train.txt").unlink()
+    assert run("convert", "train.txt", "there/train.txt").exit_code == 0
 
 
 def test_files_of_the_shell_are_not_overwritten_either(copies):

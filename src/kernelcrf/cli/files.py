@@ -199,15 +199,18 @@ def check_apart(target: str, sources: Iterable[str | None]) -> None:
             )
 
 
-def check_overwrite(target: str, is_replaceable: Callable[[str], bool], kind: str) -> None:
+def check_overwrite(target: str, is_replaceable: Callable[[str], bool] | None = None, kind: str = "") -> None:
     """Raise if the output file `target` exists, has content, and is not a file that the command may replace.
 
+    is_replaceable : a function that returns whether the command may replace a file; None if it replaces no file.
     kind : text for the error message that names the files that may be replaced, such as "a kernelcrf model".
     """
-    if Path(target).is_file() and Path(target).stat().st_size and not is_replaceable(target):
+    if target == STDIN or not Path(target).is_file() or not Path(target).stat().st_size:
+        return
+    if is_replaceable is None or not is_replaceable(target):
         raise FormatError(
-            f"{target}: this file exists and is not {kind}, so it is not overwritten: pass another file name for the "
-            "output, or remove the file"
+            f"{target}: this file exists{f' and is not {kind}' if kind else ''}, so it is not overwritten: pass "
+            "another name for the output, or remove the file"
         )
 
 
@@ -237,6 +240,7 @@ def convert(
             "write a .jsonl file"
         )
     check_apart(target, [source, templates])
+    check_overwrite(target)
     batches = read_batches(source, from_format, labels=not no_labels)
     featured = templates is not None or wanted == "crfsuite"
     write(target, _replace_text(batches, templates) if featured else chain.from_iterable(batches), to_format)

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import TypeAlias
 
 from kernelcrf.arrays import Array
-from kernelcrf.cli.files import Model, check_apart
+from kernelcrf.cli.files import Model, check_apart, check_overwrite
 from kernelcrf.cli.outcome import echo
 from kernelcrf.formats import EXTENSIONS, FormatError, Record, format_of
 from kernelcrf.formats.columns import lines_of
@@ -51,6 +51,7 @@ def tag(
     targets = _targets(data, forms, output)
     for target in targets:
         check_apart(target, [model, *data])
+        check_overwrite(target)
     for source, form, target in zip(data, forms, targets, strict=True):
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
         with _no_garbage_collection(), _writer(target) as write:
