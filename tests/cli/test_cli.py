@@ -439,7 +439,8 @@ def test_a_fit_that_did_not_arrive_is_written_with_a_warning(folder, tmp_path):
     result = run("fit", folder / "train.txt", tmp_path / "m.kcrf", "--max-iter", 1, "--set", "solver=lbfgs")
     assert result.exit_code == 0
     assert re.search(
-        r"^warning: .*m\.kcrf: the fit ended with status 'max_iter'.*: increase max_iter or tol$", result.stderr
+        r"^warning: .*m\.kcrf: the fit ended .*'max_iter'.*: pass a larger --max-iter or --tol$",
+        result.stderr,
     )
     assert kernelcrf.load(tmp_path / "m.kcrf").certificate_.status == "max_iter"
 
@@ -618,6 +619,43 @@ def test_several_files_are_tagged_one_after_the_other_or_to_a_folder(folder, tmp
     result = run("tag", model, folder / "test.txt", tmp_path / "nowhere.txt")
     assert "nowhere.txt: No such file" in fails(result)
     assert result.stdout == ""
+
+
+def test_warnings_of_fit_name_options_of_the_command(tmp_path):
+    data = make_sequences(20, random_state=0)
+    vectors = (Record("vectors", x * [1, 1e4], y.tolist(), None, "") for x, y in zip(data.X, data.y, strict=True))
+    write(tmp_path / "a.npz", vectors)
+    options = ("-C", 1, "--n-components", 10, "--max-iter", 1, "--tol", 1e-6)
+    hidden, short = run("fit", tmp_path / "a.npz", tmp_path / "m.kcrf", *options).stderr.splitlines()
+    assert hidden.endswith(
+        "Scale the columns before you write the file. If only the other columns matter, remove these, or pass a number "
+        "as --gamma"
+    )
+    assert re.search(r"status 'max_iter' .*, above --tol 1e-06: pass a larger --max-iter or --tol$", short)
+    assert training._for_shell("it ended at C=1e+03; or pass C as a number").endswith("or pass a number as --C")
+    assert training._for_shell("may exceed tol=1, so increase tol, or pass float64 inputs") == (
+        "may exceed --tol 1, so pass a larger --tol, or vectors of float64"
+    )
+
+
+def test_fit_says_that_C_is_1_if_there_are_too_few_sequences_to_choose_it(tmp_path):
+    (tmp_path / "few.txt").write_text("a X\nb Y\n\n" * 4)
+    (tmp_path / "five.txt").write_text("a X\nb Y\n\n" * 5)
+    (tmp_path / "long.txt").write_text("a X\nb Y\n" * 250)
+    reason = "there are fewer than five sequences, too few to hold some out"
+    for name in ("few", "five", "long"):
+        data, model = tmp_path / f"{name}.txt", tmp_path / f"{name}.kcrf"
+        printed = run("fit", data, model).stdout
+        run("report", model, data, tmp_path / "r.html")
+        texts = printed, run("inspect", model).stdout, (tmp_path / "r.html").read_text()
+        assert ["chosen by" in text for text in texts] == [name != "few"] * 3
+        assert [reason in text for text in texts] == [name == "few"] * 3
+    assert f"; C=1, because {reason}; " in run("fit", tmp_path / "few.txt", tmp_path / "few.kcrf").stdout
+    assert f"\nC is 1 because  {reason}\n" in run("inspect", tmp_path / "few.kcrf").stdout
+    run("report", tmp_path / "few.kcrf", tmp_path / "few.txt", tmp_path / "r.html")
+    assert f"<b>1</b><span>C, because {reason}</span>" in (tmp_path / "r.html").read_text()
+    given = run("fit", tmp_path / "few.txt", tmp_path / "few.kcrf", "-C", 1).stdout
+    assert reason not in given + run("inspect", tmp_path / "few.kcrf").stdout
 
 
 def test_the_C_that_was_found_is_shown(tmp_path):

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 from kernelcrf.terminal import printable
 
 SHOWN_LABELS = 30
-# The entry of metadata_ that says how `kernelcrf fit --dev` chose C: the value "C", and "by", a text.
+# The entry of metadata_ in which `kernelcrf fit` stores the value "C" and a text: "by" says how C was chosen on the
+# file of --dev, and "because" says why C="auto" chose nothing.
 CHOICE_OF_C = "choice_of_C"
 RULES_OF_C = {"auto": 'likelihood of held-out sequences (C="auto")', "evidence": 'evidence (C="evidence")'}
 STYLE = (
@@ -31,7 +32,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kernel": str(crf.kernel_.kernel),
         "C": float(crf.C_),
-        "C chosen by": _rule_of_C(crf),
+        **_choice_of_C(crf),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
         "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
@@ -68,13 +69,23 @@ def summary_html(crf: BaseEstimator) -> str:
     return f'<style>{STYLE}</style><div class="kernelcrf-summary"><table>{rows}</table></div>'
 
 
-def _rule_of_C(crf: BaseEstimator) -> str | None:
-    """Return how C was chosen, or None if it was given."""
-    if isinstance(crf.C, str):
-        return RULES_OF_C.get(crf.C)
+def describe_C(facts: dict[str, Any]) -> str:
+    """Return how C was chosen, or why it was not, for the text after its value; return "" if C was given."""
+    if "C is 1 because" in facts:
+        return f"because {facts['C is 1 because']}"
+    return f"chosen by {facts['C chosen by']}" if "C chosen by" in facts else ""
+
+
+def _choice_of_C(crf: BaseEstimator) -> dict[str, str]:
+    """Return the entry of the summary that says how C was chosen, or why it was not; it is empty if C was given."""
     kept = crf.metadata_.get(CHOICE_OF_C)
     # A later fit in Python may have had another C.
-    return str(kept.get("by")) if isinstance(kept, dict) and kept.get("C") == crf.C_ else None
+    noted = kept if isinstance(kept, dict) and kept.get("C") == crf.C_ else {}
+    if isinstance(crf.C, str):
+        if crf.C == "auto" and "because" in noted:
+            return {"C is 1 because": str(noted["because"])}
+        return {"C chosen by": RULES_OF_C[crf.C]} if crf.C in RULES_OF_C else {}
+    return {"C chosen by": str(noted["by"])} if "by" in noted else {}
 
 
 def _is_same(value: object, default: object) -> bool:

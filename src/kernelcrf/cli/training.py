@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 import sys
 import time
 import warnings
@@ -16,10 +17,12 @@ from pathlib import PurePath
 import typer
 
 from kernelcrf import ChainCRF
-from kernelcrf.answers.summary import CHOICE_OF_C, summarise, text_of
+from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
 from kernelcrf.cli.files import check_apart, check_overwrite, inputs, labels_of, place_of, read_templates
 from kernelcrf.cli.outcome import echo
+from kernelcrf.fitting.corpus import HELD_OUT
+from kernelcrf.fitting.sequences import PIECE
 from kernelcrf.formats import FormatError, Record, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.graphs.structure import Chains
@@ -33,6 +36,16 @@ from kernelcrf.solvers.loop import INTERRUPTED
 from kernelcrf.validation import shown
 
 SEARCH_TOL, SEARCH_ITERATIONS = 1e-3, 30
+FEW = "there are fewer than five sequences, too few to hold some out"
+# Advice of the library, as regular expressions, and the same advice for the shell.
+IN_SHELL = (
+    (r"increase max_iter or tol", "pass a larger --max-iter or --tol"),
+    (r"so increase tol, or pass float64 inputs", "so pass a larger --tol, or vectors of float64"),
+    (r"above tol=", "above --tol "),
+    (r"may exceed tol=", "may exceed --tol "),
+    (r"Scale the columns: put .* in a Pipeline", "Scale the columns before you write the file"),
+    (r"pass (gamma|C) as a number", r"pass a number as --\1"),
+)
 
 
 def fit(
@@ -68,6 +81,8 @@ def fit(
     with _places(records, format_of(data, format), crf.constraints):
         if dev is None:
             caught = _fit(crf, train)
+            if crf.C == "auto" and _are_few(records):
+                crf.metadata_[CHOICE_OF_C] = {"C": crf.C_, "because": FEW}
         else:
             held_out = list(read(dev, format))
             held_out_labels = labels_of(held_out, "labels to choose C")
@@ -83,9 +98,9 @@ def fit(
     # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
     for warning in caught:
-        warnings.warn(f"{model}: {warning.message}", warning.category, stacklevel=1)
+        warnings.warn(f"{model}: {_for_shell(str(warning.message))}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
-    chosen = f"; C={crf.C_:.3g}, chosen by {facts['C chosen by']}" if "C chosen by" in facts else ""
+    chosen = f"; C={crf.C_:.3g}, {describe_C(facts)}" if describe_C(facts) else ""
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:
         certified = f"within {certificate.relative_gap:.1e} of the optimum"
@@ -94,6 +109,18 @@ def fit(
         f"{crf.coef_.shape[0]:,} {width}{chosen}; {certified}; {time.perf_counter() - started:.1f} s, "
         f"{text_of(facts['solver seconds'])} s of them in the solver of the last fit"
     )
+
+
+def _are_few(records: Sequence[Record]) -> bool:
+    """Return whether there are too few sequences, and pieces of long sequences, to choose C="auto" on held-out ones."""
+    return len(records) < HELD_OUT and sum(-(-len(record) // PIECE) for record in records) < HELD_OUT
+
+
+def _for_shell(warning: str) -> str:
+    """Return a warning of the library with the options of the command instead of the parameters of Python."""
+    for pattern, replacement in IN_SHELL:
+        warning = re.sub(pattern, replacement, warning)
+    return warning
 
 
 def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from kernelcrf.answers.explanation import Explanation
-from kernelcrf.answers.summary import summarise, text_of
+from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.certificate import TEMPERED
 from kernelcrf.estimators.chain import ChainCRF
@@ -73,7 +73,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
         ("tokens", f"{n_tokens:,}"),
         ("labels", f"{len(crf.classes_):,}"),
         ("kernel", facts["kernel"]),
-        (f"C, chosen by {facts['C chosen by']}" if "C chosen by" in facts else "C", f"{facts['C']:.3g}"),
+        (", ".join(filter(None, ("C", describe_C(facts)))), f"{facts['C']:.3g}"),
         width,
         ("weights", f"{facts['weights']:,}"),
         ("status", certificate.status),
