@@ -66,6 +66,7 @@ def test_fields_that_do_not_fit_together_are_named(fields, message):
         (datasets.load_gpstruct, {"task": "segmentation"}, range(36)),
         (datasets.load_conll2000, {}, range(30)),
         (datasets.load_prosody, {"n_classes": 2}, range(60)),
+        (datasets.load_us_addresses, {}, range(60)),
         (datasets.load_cb513, {}, range(10)),
         (datasets.load_occupancy, {"by_day": True}, [0, 6]),
     ],

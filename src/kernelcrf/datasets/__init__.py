@@ -4,6 +4,7 @@ The argument `folder` of the loaders, or the environment variable KERNELCRF_DATA
 Nothing is downloaded. `docs/datasets.md` lists the data sets, their sizes and their splits.
 """
 
+from kernelcrf.datasets.addresses import load_us_addresses
 from kernelcrf.datasets.archives import MultilabelData, load_gpstruct, load_letters, load_multilabel
 from kernelcrf.datasets.labelled import LabelledSequences
 from kernelcrf.datasets.synthetic import SequenceData, make_sequences
@@ -25,6 +26,7 @@ __all__ = [
     "load_qian_sejnowski",
     "load_ts115",
     "load_ud_ewt",
+    "load_us_addresses",
     "load_wnut17",
     "make_sequences",
 ]
