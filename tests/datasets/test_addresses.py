@@ -33,12 +33,12 @@ def write(folder, text):
 
 def test_addresses_by_hand(tmp_path):
     text = "<AddressCollection>{}</AddressCollection>".format(
-        "<AddressString><N> 12\n</N> <S>Calle</S> <S>Ñuñoa</S>, <P>A&amp;B</P></AddressString><!-- one -->\n"
+        "<AddressString><N> 12\n</N> <S>Rua</S> <S>Ñuñoa</S>, <P>A&amp;B</P></AddressString><!-- one -->\n"
         "<AddressString><P>Homer</P></AddressString>"
     )
     write(tmp_path, text)
     data = load_us_addresses("test", folder=tmp_path)
-    assert [[token["word"] for token in x] for x in data.X] == [["12", "Calle", "Ñuñoa", "A&B"], ["Homer"]]
+    assert [[token["word"] for token in x] for x in data.X] == [["12", "Rua", "Ñuñoa", "A&B"], ["Homer"]]
     assert [y.tolist() for y in data.y] == [["N", "S", "S", "P"], ["P"]]
 
 

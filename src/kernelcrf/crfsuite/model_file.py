@@ -1,4 +1,4 @@
-"""Read and write the binary model files of CRFsuite, with any damage to a file found before it is used.
+"""Read and write the binary model files of CRFsuite.
 
 A file has six parts. All integers are unsigned, with 32 bits and the lowest byte first.
 
@@ -15,6 +15,9 @@ A file has six parts. All integers are unsigned, with 32 bits and the lowest byt
     by attribute      the letters AFRF, and so on: the features of each attribute
 
 CRFsuite stores features in order of kind, then of attribute or first label, then of label, and so does `write_model`.
+
+`read_model` checks each size and position before it uses it, and raises if the parts of the file contradict each other.
+A changed name is noticed, since its hash is stored too. A changed weight is not, because the format has no checksum.
 
 Names are UTF-8 in most files. Bytes that are not UTF-8 become lone surrogates (the error handler "surrogateescape"), so
 that they are written as they were read. CRFsuite ends names with a NUL, so that a name cannot contain one.
@@ -203,8 +206,8 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
         )
     if size != len(file) or not n_labels:
         raise ModelFileError(
-            f"the header tells {size:,} bytes and {n_labels:,} labels, but the file has {len(file):,} bytes: expected "
-            "the same size, and labels"
+            f"the header says {size:,} bytes and {n_labels:,} labels, but the file has {len(file):,} bytes: expected "
+            "the same size, and at least one label"
         )
     n_features = _chunk_length(file, positions[0], FEATURES, "the features")
     features = file.rows(positions[0] + CHUNK.size, n_features, FEATURE, "the features")
@@ -220,7 +223,7 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
         _check_references(file, positions[position], mark, n, features["source"], own)
     state, transitions = (_columns(features[own]) for own in (of_state, ~of_state))
     _check_pairs(state[0], state[1], n_labels, ModelFileError("an attribute has two weights for the same label"))
-    _check_pairs(*transitions[:2], n_labels, ModelFileError("two labels have two weights"))
+    _check_pairs(*transitions[:2], n_labels, ModelFileError("a pair of labels has two weights"))
     texts = [[name.decode("utf-8", "surrogateescape") for name in own] for own in (labels, attributes)]
     return CRFsuiteModel(texts[0], texts[1], StateWeights(*state), TransitionWeights(*transitions))
 
