@@ -155,6 +155,11 @@ def test_chosen_decisions_show_the_training_tokens_behind_them(nasty):
     train = [[f"train-{i}-{t}" for t in range(len(labels))] for i, labels in enumerate(y)]
     html = make_report(crf, X, y, train_tokens=train, decisions=[(3, 1)])
     why = crf.explain(X[3], 1)
+    assert f"<h3>Sequence 3, token 1 as <bdi>{text(why.label)[:9]}" in html  # without words, no number stands for one
+    words = [[f"word-{i}-{t}" for t in range(len(labels))] for i, labels in enumerate(y)]
+    assert "<h3>Sequence 3, token 1: <bdi>word-3-1</bdi> as <bdi>" in make_report(
+        crf, X, y, tokens=words, decisions=[(3, 1)]
+    )
     for (i, t), value in zip(why.positions.tolist(), why.contributions.tolist(), strict=True):
         assert f"training sequence {i}, token {t}: <bdi>train-{i}-{t}</bdi></td>" in html
         assert f"{value:+.3f}" in html
@@ -179,8 +184,14 @@ def test_the_report_of_a_pipeline_is_that_of_its_last_step_on_transformed_sequen
     alone = make_report(pipe[-1], pipe[0].transform(X), y, tokens=tokens)
     html = make_report(pipe, X, y, tokens=tokens)
     before = alone.index("Settings and versions")
-    assert html[:before] == alone[:before]
-    assert "pertoken__transformer" in html[before:]
+    plain = html.replace(" (after preprocessing)", "")
+    assert plain[:before] == alone[:before]
+    assert re.search(r"<bdi>x?\d+</bdi> \(after preprocessing\) = -?[\d.]+</td>", html)
+    assert "(after preprocessing)" not in alone
+    linear = make_pipeline(PerToken(StandardScaler()), ChainCRF("linear", C=1.0)).fit(X, y)
+    assert re.search(r"<bdi>[^<]*\d</bdi> \(after preprocessing\)</td>", make_report(linear, X, y, tokens=tokens))
+    assert "pertoken__transformer" in plain[before:]
+    assert "(after preprocessing)" not in make_report(make_pipeline(pipe[-1]), pipe[0].transform(X), y)
     assert "pertoken__transformer" not in alone
     classifier = KernelClassifier(n_components=5).fit(np.concatenate(X), np.concatenate(y))
     for model in (classifier, StandardScaler()):

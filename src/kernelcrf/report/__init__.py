@@ -10,7 +10,7 @@ from kernelcrf.arrays import Floats, UserData
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import are_spans, bootstrap, reliability
 from kernelcrf.persistence import PathLike, whole_file
-from kernelcrf.preprocessing.files import transform_inputs
+from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.report import sections
 from kernelcrf.report.page import page, section
@@ -63,7 +63,7 @@ def make_report(
         others = f"y has {len(y)}" + ("" if tokens is None else f" and tokens has {len(tokens)}")
         raise ValueError(f"X has {len(X)} sequences, {others}: expected the same number in X, y and tokens")
     y = [read_labels(labels, f"y[{i}]") for i, labels in enumerate(y)]
-    words = [list(map(str, range(len(labels)))) for labels in y]
+    words = None
     if tokens is not None:
         words = [read_labels(own, f"tokens[{i}]", "a list of words") for i, own in enumerate(tokens)]
     classes = crf.classes_.tolist()
@@ -78,11 +78,13 @@ def make_report(
     chosen = _least_believed(order[:EXPLAINED], known, proba, classes) if decisions is None else list(decisions)
     blocks = [
         sections.stretches(i, y[i], predicted[i])
-        if tokens is None
+        if words is None
         else sections.sequence(i, words[i], y[i], proba[i], classes)
         for i in order
     ]
-    parts = [_decision(crf, X, y, words, train_tokens, i, t) for i, t in chosen]
+    # The model knows only the columns that the steps before it return.
+    suffix = " (after preprocessing)" if split_pipeline(model)[0] is not None else ""
+    parts = [_decision(crf, X, y, words, train_tokens, suffix, i, t) for i, t in chosen]
     body = [
         sections.heading(title, found),
         sections.summary(crf, len(X), sum(map(len, y))),
@@ -128,9 +130,16 @@ def _least_believed(
 
 
 def _decision(
-    crf: ChainCRF, X: UserData, y: UserData, words: list[list[str]], train_tokens: UserData, i: int, t: int
+    crf: ChainCRF,
+    X: UserData,
+    y: UserData,
+    words: list[list[str]] | None,
+    train_tokens: UserData,
+    suffix: str,
+    i: int,
+    t: int,
 ) -> str:
-    if not (0 <= i < len(X) and 0 <= t < len(words[i])):
+    if not (0 <= i < len(X) and 0 <= t < len(y[i] if words is None else words[i])):
         raise ValueError(
             f"decision {i}:{t}: expected the index of a sequence, below {len(X)}, and the index of a token in this "
             "sequence"
@@ -138,7 +147,7 @@ def _decision(
     why = crf.explain(X[i], t)
     places = [] if why.positions is None else why.positions.tolist()
     known: list[str | None] = [_word(train_tokens, *place) for place in places]
-    return sections.decision(i, words[i][t], y[i][t], why, known)
+    return sections.decision(i, None if words is None else words[i][t], y[i][t], why, known, suffix)
 
 
 def _word(tokens: UserData, sequence: int, token: int) -> str | None:

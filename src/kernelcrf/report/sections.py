@@ -223,13 +223,16 @@ def hardest(order: Sequence[int], blocks: Sequence[str], has_words: bool) -> str
     return section("Hardest sequences", f"<p>These true labels are the least probable per token. {said}</p>", *parts)
 
 
-def decision(number: int, token: object, true: object, why: Explanation, words: Sequence[str | None]) -> str:
+def decision(
+    number: int, token: object | None, true: object, why: Explanation, words: Sequence[str | None], suffix: str = ""
+) -> str:
     """Return the HTML of an explanation: how columns, and landmarks or features, affect the label of a token.
 
-    number, token, true : the index of the sequence, the word to show, and the true label.
+    number, token, true : the index of the sequence, the word to show or None without words, and the true label.
     words : the word at each landmark in the training data, or None if it is not known.
+    suffix : text after the names of columns and features, such as " (after preprocessing)".
     """
-    names = [f"<bdi>{text(_short(term))}</bdi>" for term in why.terms]
+    names = [f"<bdi>{text(_short(term))}</bdi>{text(suffix)}" for term in why.terms]
     if why.positions is not None:
         names = [
             f"training sequence {i}, token {t}" + ("" if word is None else f": <bdi>{text(_short(word))}</bdi>")
@@ -238,14 +241,17 @@ def decision(number: int, token: object, true: object, why: Explanation, words: 
     rows = _bars(zip(names, why.contributions.tolist(), strict=True))
     if why.n_rest:
         rows.append((f"{why.n_rest:,} others", f"{why.rest:+.3f}", Markup("")))
-    effects = [(f"<bdi>{text(_short(own.column))}</bdi> = {own.value:.4g}", own.effect) for own in why.columns]
+    effects = [
+        (f"<bdi>{text(_short(own.column))}</bdi>{text(suffix)} = {own.value:.4g}", own.effect) for own in why.columns
+    ]
+    word = "" if token is None else f": <bdi>{text(_short(token))}</bdi>"
     truly = "" if true is None or true == why.label else f", truly {_label(true)}"
     said = (
         f"p = {why.p:.3g} in its sequence, {why.p_alone:.3g} from the token alone; score relative to the mean label "
         f"{why.score:+.3g}; neighbours add {why.neighbours:+.3g} to log p"
     )
     return (
-        f"<h3>Sequence {number}, token {why.t}: <bdi>{text(_short(token))}</bdi> as {_label(why.label)}{truly}</h3>"
+        f"<h3>Sequence {number}, token {why.t}{word} as {_label(why.label)}{truly}</h3>"
         f"<p>{text(said)}</p>"
         + (table(["column", "effect on the score", ""], _bars(effects), "terms") if effects else "")
         + table(["term", "contribution", ""], rows, "terms")
