@@ -255,6 +255,7 @@ def mutant(data, rng):
     """A damaged file, and the range of bytes that may differ if its length is unchanged."""
     kind = rng.choice(["flip", "flip", "flip", "number", "cut", "insert", "delete", "swap", "zero"])
     place = rng.choice([rng.randrange(len(data)), rng.randrange(120), rng.choice(parts(data)) + rng.randrange(40)])
+    place = min(place, len(data) - 1)
     if kind == "flip":
         return data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :], (place, place + 1)
     if kind == "number":

@@ -93,7 +93,7 @@ class CRFsuiteModel:
     state : the ids of an attribute and a label, and their weight.
     transitions : the ids of a label and of the label after it, and their weight.
 
-    Pairs that are not listed have the weight 0.
+    Pairs that are not listed have the weight 0. `read_model` returns pairs in order of their ids.
 
     Examples
     --------
@@ -221,14 +221,14 @@ def _parse(file: CheckedBytes) -> CRFsuiteModel:
         raise ModelFileError("a feature has a weight that is not finite, or its label has no name")
     for mark, n, position, own in ((BY_LABEL, n_labels, 3, ~of_state), (BY_ATTRIBUTE, n_attributes, 4, of_state)):
         _check_references(file, positions[position], mark, n, features["source"], own)
-    state, transitions = (_columns(features[own]) for own in (of_state, ~of_state))
-    _check_pairs(state[0], state[1], n_labels, ModelFileError("an attribute has two weights for the same label"))
-    _check_pairs(*transitions[:2], n_labels, ModelFileError("a pair of labels has two weights"))
+    twice = ModelFileError("two features are of the same attribute and label, or of the same pair of labels")
+    state, transitions = (_sorted_columns(features[own], n_labels, twice) for own in (of_state, ~of_state))
     texts = [[name.decode("utf-8", "surrogateescape") for name in own] for own in (labels, attributes)]
     return CRFsuiteModel(texts[0], texts[1], StateWeights(*state), TransitionWeights(*transitions))
 
 
-def _columns(features: Array) -> tuple[Ints, Ints, Floats]:
+def _sorted_columns(features: Array, n_labels: int, error: ModelFileError) -> tuple[Ints, Ints, Floats]:
+    features = features[_order_of_pairs(features["source"], features["label"], n_labels, error)]
     return (
         features["source"].astype(np.int64),
         features["label"].astype(np.int64),
@@ -307,7 +307,7 @@ def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWe
     if weight.dtype.kind not in "iuf" or not np.isfinite(weight).all():
         raise ValueError(f"{field}.weights has values that are not finite: expected finite numbers")
     twice = ValueError(f"{field} has two weights for the same pair of ids: expected one weight per pair")
-    order = _check_pairs(source, label, sizes[1], twice)
+    order = _order_of_pairs(source, label, sizes[1], twice)
     features = np.empty(len(source), FEATURE)
     features["kind"] = kind
     for name, array in zip(("source", "label", "weight"), arrays, strict=True):
@@ -315,7 +315,7 @@ def _sorted_features(field: str, kind: int, weights: StateWeights | TransitionWe
     return features
 
 
-def _check_pairs(source: Array, label: Array, n_labels: int, error: ValueError) -> Array:
+def _order_of_pairs(source: Array, label: Array, n_labels: int, error: ValueError) -> Array:
     """Return the order of pairs of ids, by source and then by label; raise `error` if a pair occurs twice."""
     pairs = source.astype(np.int64) * n_labels + label.astype(np.int64)
     order = np.argsort(pairs, kind="stable")

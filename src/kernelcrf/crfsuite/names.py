@@ -58,7 +58,7 @@ def read_names(file: CheckedBytes, start: int, n: int, what: str) -> list[bytes]
         raise ModelFileError(f"the ids or the lengths of {what} are wrong: expected ids from 0 to {n - 1:,} in order")
     text = chunk.data
     names = [text[a:b] for a, b in zip(begins.tolist(), (ends - 1).tolist(), strict=True)]
-    if any(text[end - 1] for end in ends.tolist()) or b"\0" in b"".join(names):
+    if np.frombuffer(text, np.uint8)[ends - 1].any() or b"\0" in b"".join(names):
         raise ModelFileError(f"a NUL is missing or misplaced in the {what}: expected one at the end of each name")
     if len(set(names)) < n:
         raise ModelFileError(f"two {what} have the same name: expected different names")
@@ -77,7 +77,7 @@ def names_chunk(names: Sequence[bytes]) -> bytes:
     of_head = np.zeros(len(records), np.bool_)
     of_head[(places - FIRST_RECORD)[:, None] + np.arange(8)] = True
     records[of_head] = heads.view(np.uint8).ravel()
-    records[~of_head] = np.frombuffer(b"".join(name + b"\0" for name in names), np.uint8)
+    records[~of_head] = _text(names)
 
     hashes = _hash(names)
     slots = 2 * np.bincount(hashes % TABLES, minlength=TABLES)
@@ -120,11 +120,15 @@ def _check_tables(chunk: CheckedBytes, places: Ints, hashes: Ints, what: str) ->
         raise lost
 
 
+def _text(names: Sequence[bytes]) -> Array:
+    """Return the bytes of all names, with a NUL after each."""
+    return np.frombuffer(bytearray(b"\0".join([*names, b""])), np.uint8) if names else np.empty(0, np.uint8)
+
+
 def _hash(names: Sequence[bytes]) -> Ints:
-    text = np.frombuffer(b"".join(name + b"\0" for name in names) or b"\0", np.uint8)
     ends = np.cumsum(np.fromiter(map(len, names), np.int64, len(names)) + 1)
     hashes = np.empty(len(names), np.int64)
-    _lookup3(text.copy(), ends, hashes)
+    _lookup3(_text(names), ends, hashes)
     return hashes
 
 
