@@ -103,12 +103,13 @@ def again(model: Any, path: str) -> None:
     kernelcrf.load(path)
 
 
-def two_tokens(model: ChainCRF) -> Any:
-    """Return a sequence of the kind that the model takes."""
-    if model.model_.reader.kind == "dicts":
+def two_tokens(model: ChainCRF | Pipeline) -> Any:
+    """Return a sequence of the kind that the model takes; a pipeline takes arrays."""
+    kind = "dense" if isinstance(model, Pipeline) else model.model_.reader.kind
+    if kind == "dicts":
         return [{"word": "a", "size": 0.5}, {"word": "b", "up": True}]
     x = np.repeat([[0.5], [0.25]], model.n_features_in_, axis=1)
-    return sp.csr_array(x) if model.model_.reader.kind == "sparse" else x
+    return sp.csr_array(x) if kind == "sparse" else x
 
 
 def chain_calls(model: ChainCRF, path: str) -> Iterator[tuple[str, Callable[[], Any]]]:

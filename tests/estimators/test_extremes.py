@@ -79,7 +79,7 @@ def test_gamma_follows_the_scale(power):
 def test_a_scale_that_no_gamma_serves_is_refused(factor):
     X, y = cases.scaled(factor)
     with pytest.raises(
-        ValueError, match=r"the entries of X have standard deviation .*scale X, .*sklearn.*or pass gamma as a number"
+        ValueError, match=r"X have standard deviation .*scale X with .*StandardScaler.*or pass gamma as a number"
     ):
         ChainCRF(C=1.0).fit(X, y)
 
