@@ -38,7 +38,7 @@ def finite(result):
 def complaint(error, parameter):
     """What is wrong with an error, or None."""
     message = str(error)
-    if parameter == "path" and isinstance(error, OSError):
+    if parameter in ("path", "checkpoint") and isinstance(error, OSError):
         return None
     if not isinstance(error, (ValueError, TypeError)):
         return f"is a {type(error).__name__}"

@@ -54,6 +54,7 @@ NODE_LABELS = [(x[0][:, 0] + 0.3 * RNG.normal(size=4) > 0).astype(int) for x in 
 LOW = {"n_components": 8}
 SEED = {"random_state": 0}
 TIGHT = {"solver": "newton", "tol": 1e-13, "random_state": 0}
+EVERY = {"all_possible_states": True}
 
 
 def fit_temperature():
@@ -93,10 +94,17 @@ PROBLEMS = {
         lambda: ChainCRF("rbf", **LOW, **SEED, solver="lbfgs", max_iter=4, C=1.0).fit(SINGLE, LABELS),
         SINGLE,
     ),
-    "chain, sparse, dual": (lambda: ChainCRF("linear", solver="dual", max_iter=4, C=1.0).fit(CSR, LABELS), CSR),
+    "chain, sparse, dual": (
+        lambda: ChainCRF("linear", solver="dual", max_iter=4, C=1.0, **EVERY).fit(CSR, LABELS),
+        CSR,
+    ),
     "chain, sparse, rbf": (lambda: ChainCRF("rbf", **LOW, **TIGHT, C=1.0).fit(CSR, LABELS), CSR),
-    "chain, feature dicts": (lambda: ChainCRF("linear", **TIGHT, C=1.0).fit(WORDS, LABELS), WORDS),
-    "chain, hashed dicts": (lambda: ChainCRF("linear", hash_features=16, **TIGHT, C=1.0).fit(WORDS, LABELS), WORDS),
+    "chain, feature dicts": (lambda: ChainCRF("linear", **TIGHT, C=1.0, **EVERY).fit(WORDS, LABELS), WORDS),
+    "chain, hashed dicts": (
+        lambda: ChainCRF("linear", hash_features=16, **TIGHT, C=1.0, **EVERY).fit(WORDS, LABELS),
+        WORDS,
+    ),
+    "chain, observed pairs": (lambda: ChainCRF("linear", **TIGHT, C=1.0).fit(WORDS, LABELS), WORDS),
     "chain, constraints": (
         lambda: ChainCRF("rbf", constraints="BIO", **LOW, **TIGHT, C=1.0).fit(SEQUENCES, SPANS),
         SEQUENCES,
@@ -300,7 +308,8 @@ def fits_on_cluster(client):
             SEQUENCES,
         ),
         "cluster, feature dicts": fitted(
-            lambda: ChainCRF("linear", solver="lbfgs", max_iter=6, engine=engine, C=1.0).fit(WORDS, LABELS), WORDS
+            lambda: ChainCRF("linear", solver="lbfgs", max_iter=6, engine=engine, C=1.0, **EVERY).fit(WORDS, LABELS),
+            WORDS,
         ),
     }
 

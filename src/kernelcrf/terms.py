@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Floats
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.validation import either, real
@@ -55,6 +56,8 @@ class Term:
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
     n : the number of features of k_x; the weights have the shape (n, rank of k_y).
+    pairs : the pairs of a feature and a joint label that have a weight, or None if all pairs have one. If some have
+        none, the weights are a vector with one entry per pair, and k_y must be the identity.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Term:
     kernel: InputKernel | None = None
     input: str | None = None
     n: int = 1
+    pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
@@ -72,16 +76,32 @@ class Term:
             raise ValueError(
                 f"term {self.name!r} has kernel={self.kernel!r} and input={self.input!r}: pass both or neither"
             )
+        if self.pairs is not None and not self.k_y.is_identity:
+            raise ValueError(
+                f"term {self.name!r} has weights for some pairs only, and another label kernel than 'delta': expected "
+                "label_kernel='delta', or weights for all pairs"
+            )
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Return the shape of the weights."""
-        return self.n, self.k_y.rank
+        return (self.n, self.k_y.rank) if self.pairs is None else (self.pairs.size,)
 
     @property
     def size(self) -> int:
         """Return the number of weights."""
-        return self.n * self.k_y.rank
+        return math.prod(self.shape)
+
+    def unpack(self, weights: Array) -> Array:
+        """Return the weights as a matrix (n, rank of k_y), with 0 for pairs that have no weight.
+
+        The weights may have further axes before those of `shape`.
+        """
+        return weights if self.pairs is None else self.pairs.unpack(weights)
+
+    def pack(self, full: Array) -> Array:
+        """Return the entries of a matrix (n, rank of k_y) that belong to weights, in the shape of the weights."""
+        return full if self.pairs is None else self.pairs.pack(full)
 
 
 def constant_term(cliques: str) -> str:
@@ -171,7 +191,7 @@ class Layout:
         return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
 
     def split(self, theta: Floats) -> dict[str, Floats]:
-        """Return the weights of each term, by its name, as a matrix (n, rank); the matrices are views of theta."""
+        """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""
         return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
 
     def join(self, weights: Mapping[str, Array]) -> Floats:
@@ -202,8 +222,8 @@ class Layout:
         ]
 
     @classmethod
-    def from_config(cls, config: Iterable[Mapping[str, Any]]) -> Layout:
-        """Restore a layout from the result of `to_config`."""
+    def from_config(cls, config: Iterable[Mapping[str, Any]], pairs: Mapping[str, Pairs | None]) -> Layout:
+        """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])
@@ -217,7 +237,8 @@ class Layout:
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
-            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, int(one["n"])))
+            n, own = int(one["n"]), pairs[one["name"]]
+            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, own))
         return cls(tuple(terms))
 
 

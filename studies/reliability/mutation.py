@@ -80,7 +80,7 @@ TESTS: dict[str, list[str]] = {
     "basis/pivots.py": ["tests/basis/test_choice.py", "tests/basis/test_features.py", "tests/basis/test_pivots.py"],
     "solvers/__init__.py": [*SOLVE, "tests/solvers/test_dual.py"],
     "solvers/dual.py": ["tests/solvers/test_dual.py"],
-    "solvers/ascent.py": [f"tests/solvers/test_dual.py::test_{name}" for name in QUICK],
+    "solvers/ascent_loops.py": [f"tests/solvers/test_dual.py::test_{name}" for name in QUICK],
     "solvers/lbfgs.py": SOLVE,
     "solvers/linear_systems.py": SOLVE,
     "solvers/line_search.py": ["tests/solvers/test_line_search.py", *SOLVE],
@@ -88,7 +88,7 @@ TESTS: dict[str, list[str]] = {
     "solvers/newton.py": SOLVE,
     "solvers/preconditioners.py": ["tests/solvers/test_preconditioners.py", *SOLVE],
 }
-COMPILED = ("inference/loops/", "basis/distinct.py", "basis/entries.py", "solvers/ascent.py")
+COMPILED = ("inference/loops/", "basis/distinct.py", "basis/entries.py", "solvers/ascent_loops.py")
 PARTS = ("objective.py", "certificate.py", "inference/loops/", "inference/", "basis/", "solvers/")
 
 

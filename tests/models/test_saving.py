@@ -130,9 +130,9 @@ def test_headers_that_lie_are_refused(data, tmp_path, change, message):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda a: {**a, "coef": a["coef"][:-1].copy()},
-        lambda a: {**a, "coef": np.full_like(a["coef"], np.nan)},
-        lambda a: {**a, "transitions": a["transitions"].astype(np.int64)},
+        lambda a: {**a, "theta": a["theta"][:-1].copy()},
+        lambda a: {**a, "theta": np.full_like(a["theta"], np.nan)},
+        lambda a: {**a, "theta": a["theta"].astype(np.int64)},
         lambda a: {**a, "map.R": a["map.R"][:, :-1].copy()},
         lambda a: {name: array for name, array in a.items() if name != "map.landmarks"},
     ],

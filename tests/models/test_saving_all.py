@@ -193,7 +193,7 @@ def test_headers_that_lie_are_refused(name, change, tmp_path):
         ("density", "tables", np.zeros((1, 5))),
         ("density", "edges", np.zeros((2, 3), np.int64)),
         ("graphs", "map 0.R", np.eye(3)),
-        ("classifier", "coef", np.zeros((10, 2))),
+        ("classifier", "theta", np.zeros(20)),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(name, tensor, value, tmp_path):

@@ -1,11 +1,13 @@
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from chain_fits import fit_chain
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.sequences import LabelledSequences
@@ -18,14 +20,16 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
-from kernelcrf.solvers import ascent as loops
-from kernelcrf.solvers.dual import Ascent
+from kernelcrf.solvers import ascent_loops as loops
+from kernelcrf.solvers.ascent import Ascent
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.terms import TOKEN_TERM, Layout, chain_terms
 from objectives import random_objective
 
 
-def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, lengths=None):
+def sparse_objective(
+    seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=False, shared=False, pairs=False, lengths=None
+):
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(0, 8, 12)) if lengths is None else lengths
     chains = Chains.from_lengths(lengths)
@@ -43,13 +47,19 @@ def sparse_objective(seed, *, n_labels=3, C=(1.5, 0.7), weighted=False, legal=Fa
             rises = rng.integers(0, 2, high - low) * (np.arange(high - low) > 0)
             labels[low:high] = np.minimum(np.cumsum(rises), n_labels - 1)
     weights = rng.uniform(0.3, 2.0, len(lengths)) if weighted else None
+    if pairs:
+        # Some pairs have a weight, whether they occur or not.
+        node, edge = (replace(term, pairs=Pairs.of(rng.random((term.n, term.k_y.L)) < 0.6)) for term in layout.terms)
+        layout, features = Layout((node, edge)), features.with_pairs(node.pairs)
     partition = ChainPartition(chains, n_labels, labels, {"node": features}, None, weights, rules)
     return Objective(layout, [partition], LocalEngine(1))
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "kind", [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"n_labels": 17}, {"n_labels": 1}], ids=str
+    "kind",
+    [{}, {"weighted": True}, {"legal": True}, {"shared": True}, {"pairs": True}, {"n_labels": 17}, {"n_labels": 1}],
+    ids=str,
 )
 def test_the_dual_ends_at_the_optimum(seed, kind):
     objective = sparse_objective(seed, **kind)

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from kernelcrf.arrays import Array, Inputs, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -60,6 +62,32 @@ class PrimalWeights:
 
 
 @dataclass(frozen=True, eq=False)
+class PairWeights:
+    """The weights of a model with the linear kernel in which only `pairs` of a feature and a label have weights."""
+
+    pairs: Pairs
+    weights: Array
+
+    def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
+        """Return the scores of the labels, with one row per row of X, in the precision of X."""
+        columns: Array
+        offsets: Array
+        if isinstance(X, Entries):
+            columns, values, offsets = X.columns, X.values, X.offsets
+        else:
+            X = sp.csr_array(check_columns(X, self.pairs.n))
+            columns, values, offsets = X.indices, X.data, X.indptr
+        s = np.zeros((len(offsets) - 1, self.pairs.n_labels), values.dtype)
+
+        def fill(rows: slice) -> None:
+            own = offsets[rows.start : rows.stop + 1]
+            self.pairs.scores(columns, values, own, self.weights, s[rows])
+
+        engine.map(fill, row_blocks(len(s)))
+        return check_scores(s)
+
+
+@dataclass(frozen=True, eq=False)
 class DualWeights:
     """The weights A of a model with the scores k(X, B) A for inputs X, where B are the landmarks."""
 
@@ -87,7 +115,7 @@ class DualWeights:
         return check_scores(s)
 
 
-Weights = PrimalWeights | DualWeights
+Weights = PrimalWeights | PairWeights | DualWeights
 
 
 def check_scores(s: Array) -> Array:

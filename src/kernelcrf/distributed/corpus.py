@@ -23,6 +23,7 @@ from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import Basis, row_blocks, stack
 from kernelcrf.basis.features import FeatureMap, Features, PrimalMap, WhitenedMap, zero_kernel
 from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.basis.pivots import drive
 from kernelcrf.certificate import GRAM_ROWS, feature_products
@@ -30,7 +31,16 @@ from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
 from kernelcrf.distributed.cluster import Cluster, Handle, Value, first, second
 from kernelcrf.distributed.partition import DistributedPartition
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import Corpus, WholeGap, atom_scores, input_of, out_of_span, residual_of, size_of
+from kernelcrf.fitting.corpus import (
+    Corpus,
+    WholeGap,
+    atom_scores,
+    can_omit_pairs,
+    input_of,
+    out_of_span,
+    residual_of,
+    size_of,
+)
 from kernelcrf.fitting.digest import digest_texts
 from kernelcrf.fitting.sequences import LabelledSequences, divide, nearest
 from kernelcrf.graphs.structure import Chains, Legal
@@ -131,13 +141,13 @@ class DistributedSequences(Corpus):
         return Features(earlier, F, Basis(earlier.landmarks, earlier.R, F, residual, None, trace))
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[DistributedPartition]:
-        names = tuple(features)
+        pairs = {term.name: term.pairs for term in terms if term.name in features}
         columns: list[Value] = [own.F for own in features.values()]
         if all(F is INPUTS for F in columns):
-            parts = self.cluster.each(_linear_partition, self.parts, shared=(names,))
+            parts = self.cluster.each(_linear_partition, self.parts, shared=(pairs,))
         else:
             columns = [self.inputs if F is INPUTS else F for F in columns]
-            parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(names,))
+            parts = self.cluster.each(_partition, self.parts, self.found, *columns, shared=(pairs,))
         return [DistributedPartition(self.cluster, parts)]
 
     def hold_out(self, n_tokens: int) -> Sequence[tuple[LabelledSequences, LabelledSequences]]:
@@ -174,6 +184,12 @@ class DistributedSequences(Corpus):
             value += shares[term.name]
             scores[term.name] = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
         return WholeGap(value, shares, scores)
+
+    def observed(self, term: Term) -> Pairs | None:
+        if not can_omit_pairs(term, self.is_sparse):
+            return None
+        # The sum of flags is their union.
+        return Pairs.of(self.cluster.sum(self.cluster.each(LabelledSequences.occurring, self.parts, shared=(term,))))
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         basis = features.basis
@@ -224,14 +240,14 @@ def _own_residual(X: Inputs, F: Array, own: Places, kernel: InputKernel) -> tupl
 
 
 def _partition(data: LabelledSequences, found: Distinct, *features: Value) -> ChainPartition:
-    *columns, names = features
-    tokens = {name: TokenFeatures.of(found, F) for name, F in zip(names, columns, strict=True)}
-    return data.partition(tokens)
+    *columns, pairs = features
+    rows = (TokenFeatures.of(found, F) for F in columns)
+    return data.partition({name: own.with_pairs(pairs[name]) for name, own in zip(pairs, rows, strict=True)})
 
 
-def _linear_partition(data: LabelledSequences, names: tuple[str, ...]) -> ChainPartition:
+def _linear_partition(data: LabelledSequences, pairs: dict[str, Pairs | None]) -> ChainPartition:
     found = each(data.X) if is_sparse(data.X) else distinct(data.X)
-    return _partition(data, found, *[found.inputs] * len(names), names)
+    return _partition(data, found, *[found.inputs] * len(pairs), pairs)
 
 
 def _sum_residual(found: Distinct, part: ChainPartition, state: PartitionState, term: Term) -> Floats:

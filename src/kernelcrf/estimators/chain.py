@@ -10,35 +10,26 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-import numpy as np
-
-from kernelcrf.answers.explanation import Explanation, explain
-from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.summary import summary_html
-from kernelcrf.answers.uncertainty import Uncertainty, average_draws
-from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Array, Floats, Places, UserData
+from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import CLASSES, OF_POSTERIORS, OPTIONAL_KERNEL, POSTERIOR, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.estimators.chain_answers import ChainAnswers
+from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.fitting.sequences import read_training_data
-from kernelcrf.models.base import rng_of
-from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
-from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.readers.labels import flat_labels
-from kernelcrf.readers.weights import score_weights
-from kernelcrf.validation import COUNT, SEED, SIZE, either, one_of, validated
+from kernelcrf.terms import TOKEN_TERM, TRANSITION_TERM
+from kernelcrf.validation import FLAG
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainCRF(KernelEstimator[ChainModel]):
+class ChainCRF(ChainAnswers):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
@@ -79,6 +70,10 @@ class ChainCRF(KernelEstimator[ChainModel]):
         `predict_proba(posterior="laplace")` need.
     decoding : "viterbi" or "marginal"
         Whether `predict` returns the likeliest labelling, or the likeliest label of each token.
+    all_possible_states, all_possible_transitions : bool
+        Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
+        occur in the training data. The first is about sparse inputs of the linear kernel and label_kernel="delta"; in
+        other models, all such pairs have weights. CRFsuite has the same parameters, both False by default.
     hash_features : int or None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
@@ -151,25 +146,9 @@ class ChainCRF(KernelEstimator[ChainModel]):
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
+    all_possible_states: Annotated[bool, FLAG] = False
+    all_possible_transitions: Annotated[bool, FLAG] = True
     engine: Annotated[Any, ENGINE] = None
-    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
-
-    _model_type = ChainModel
-
-    classes_ = Fitted[Array]("labels.classes")
-    transitions_ = Fitted[Floats]("transitions")
-    edge_coef_ = Fitted[Floats | None]("edge_coef")
-    landmark_positions_ = Fitted[Places | None]("landmark_positions")
-    gap_curve_ = Fitted[Floats]("gap_curve")
-
-    @property
-    def metadata_(self) -> dict[str, Any]:
-        """Return the dict of plain values that `save` stores with the model. You may assign your own dict."""
-        return self._model.metadata
-
-    @metadata_.setter
-    def metadata_(self, metadata: dict[str, Any]) -> None:
-        self.model_ = replace(self._model, metadata=metadata)
 
     @releasing()
     def fit(self, X: UserData, y: UserData = None, sample_weight: UserData = None, lengths: UserData = None) -> Self:
@@ -194,131 +173,6 @@ class ChainCRF(KernelEstimator[ChainModel]):
         self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
         return self
 
-    def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return the predicted labels, one array per sequence."""
-        found = self._distribution(X, lengths)
-        return self._model.labels.decode(found.best(self._checked_decoding), found.chains)
-
-    @validated(posterior=POSTERIOR, **OF_POSTERIORS)
-    def predict_proba(
-        self,
-        X: UserData,
-        lengths: UserData = None,
-        *,
-        posterior: str = "map",
-        n_samples: int | None = None,
-        variance_temperature: float = 1.0,
-        random_state: UserData = 0,
-    ) -> list[Array]:
-        """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x).
-
-        posterior : "map" uses the most probable weights; "laplace" averages over weights drawn from their posterior.
-        n_samples : number of draws; None means 100 or, for models of more than 5,000 weights, all draws of `fit`.
-        variance_temperature : factor by which the covariance of the posterior is multiplied.
-        random_state : seed of the draws.
-        """
-        if posterior == "laplace":
-            return self._average(X, lengths, (n_samples, variance_temperature, random_state))[0]
-        found = self._distribution(X, lengths)
-        return Ragged.cut(found.marginals(), found.chains.offsets)
-
-    @validated(**OF_POSTERIORS)
-    def uncertainty(
-        self,
-        X: UserData,
-        lengths: UserData = None,
-        *,
-        n_samples: int | None = None,
-        variance_temperature: float = 1.0,
-        random_state: UserData = 0,
-    ) -> Uncertainty:
-        """Return the epistemic and aleatoric uncertainty per token in nats; `predict_proba` explains the parameters."""
-        return Uncertainty(*self._average(X, lengths, (n_samples, variance_temperature, random_state))[1:])
-
-    @validated(k=either(SIZE), strategy=STRATEGY, cost=COST, random_state=SEED)
-    def select_for_labelling(
-        self,
-        X_pool: UserData,
-        k: int,
-        strategy: str = "entropy",
-        *,
-        cost: str = "token",
-        random_state: UserData = None,
-        lengths: UserData = None,
-    ) -> Places:
-        """Draw k uncertain and diverse sequences from a pool, which should be labelled next; return their indices.
-
-        strategy : the measure of uncertainty: "entropy" of p(y|x), "margin" between the two likeliest labellings, or
-            "information" that the labels would give about the weights, which needs a fit with laplace=True.
-        cost : "token" if the cost of labelling is per token, "sequence" if it is per sequence.
-        random_state : seed of the draws. For several rounds pass one RandomState object, or None: the same integer in
-            every round would draw from the same part of the pool.
-        """
-        rng = rng_of(random_state)
-        return select_sequences(self._model, X_pool, lengths, k, strategy, cost == "token", rng, self._engine)
-
-    def predict_marginals(self, X: UserData, lengths: UserData = None) -> list[list[dict[Any, float]]]:
-        """Return one list per sequence, with one dict from labels to probabilities per token, as CRFsuite does."""
-        classes, proba = self.classes_.tolist(), self.predict_proba(X, lengths)
-        return Ragged([dict(zip(classes, row, strict=True)) for row in p.tolist()] for p in proba)
-
-    def edge_marginals(self, X: UserData, lengths: UserData = None) -> list[Array]:
-        """Return one array per sequence: entry [t, i, j] is p(y_{t-1} = i, y_t = j | x), or 0 for the first token."""
-        found = self._distribution(X, lengths)
-        return Ragged.cut(found.edge_marginals(), found.chains.offsets)
-
-    @validated(n_best=either(SIZE))
-    def decode(self, X: UserData, n_best: int = 1, lengths: UserData = None) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first."""
-        ranked, classes = self._distribution(X, lengths).k_best(n_best), self.classes_
-        return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
-
-    def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
-        """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
-        found = self._distribution(X, lengths)
-        tokens = flat_labels(y, found.chains, flat=lengths is not None)
-        return found.log_prob(*self._model.labels.encode(tokens, found.chains))
-
-    def entropy(self, X: UserData, lengths: UserData = None) -> Floats:
-        """Return the entropy of p(y|x) in nats, -sum_y p(y|x) log p(y|x), for each sequence."""
-        return self._distribution(X, lengths).entropy()
-
-    @validated(n_samples=either(SIZE), random_state=SEED)
-    def sample(
-        self, X: UserData, n_samples: int = 1, random_state: UserData = None, lengths: UserData = None
-    ) -> list[Array]:
-        """Return labels drawn from p(y|x): one array per sequence, with one row per draw and one column per token."""
-        found = self._distribution(X, lengths)
-        draws = self.classes_[found.sample(n_samples, rng_of(random_state))]
-        return Ragged.cut(draws, found.chains.offsets, axis=1)
-
-    def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
-        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
-        found = self._distribution(X, lengths)
-        best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
-        right, known = self._model.labels.compare(best, tokens)
-        weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
-        return float(np.average(right[known], weights=weights))
-
-    def transition_table(self) -> Any:
-        """Return `transitions_` as a pandas.DataFrame: row a and column b have the score of label b after label a.
-
-        Transitions that `constraints` forbid have the score -inf.
-        """
-        classes, scores, legal = self.classes_.tolist(), self.transitions_, self._model.legal
-        scores = scores if legal is None else np.where(legal.steps, scores, -np.inf)
-        return data_frame("transition_table", "transitions_", scores, index=classes, columns=classes)
-
-    @validated(n_terms=COUNT)
-    def explain(self, x: UserData, t: int, label: UserData = None, n_terms: int = 10) -> Explanation:
-        """Explain the score of a label at token t of one sequence x; `label` is by default the predicted label.
-
-        The result lists the `n_terms` features that contribute most to the score; `print` shows it as tables. If the
-        kernel has landmarks, it lists the columns with the largest effects, the landmarks that are most similar to the
-        token, and the contributions of landmarks, which may be large and cancel each other.
-        """
-        return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
-
     def _repr_html_inner(self) -> str:
         """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
         html: str = super()._repr_html_inner()
@@ -336,15 +190,6 @@ class ChainCRF(KernelEstimator[ChainModel]):
         return tags
 
     @property
-    def _checked_decoding(self) -> str:
-        self._validate_params("decoding")
-        return self.decoding
-
-    def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
-        """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""
-        flat, chains = self._model.reader.read(X, lengths)
-        parts = average_draws(self._model.draw_marginals(flat, chains, *draws, self._engine))
-        return [Ragged.cut(part, chains.offsets) for part in parts]
-
-    def _distribution(self, X: UserData, lengths: UserData) -> ChainDistribution:
-        return self._model.distribution(X, lengths, self._engine)
+    def _observed_only(self) -> Collection[str]:
+        every = {TOKEN_TERM: self.all_possible_states, TRANSITION_TERM: self.all_possible_transitions}
+        return [name for name, has_all in every.items() if not has_all]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -61,7 +61,18 @@ class KernelEstimator(InputEstimator[Chained]):
             C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,
         )
-        return self._train(Problem(terms, data), [term.name for term in terms], start, self._seed())
+        problem = Problem(terms, data)
+        if earlier is None:
+            problem = problem.only_observed(self._observed_only)
+        else:
+            pairs = {term.name: term.pairs for term in earlier.layout.terms}
+            problem = replace(problem, terms=[replace(term, pairs=pairs[term.name]) for term in terms])
+        return self._train(problem, [term.name for term in terms], start, self._seed())
+
+    @property
+    def _observed_only(self) -> Collection[str]:
+        """Return the names of the terms that have weights only for pairs which occur in the training data."""
+        return ()
 
     def get_feature_names_out(self, input_features: UserData = None) -> Array:
         """Return the names of the rows of `coef_`.
@@ -72,7 +83,7 @@ class KernelEstimator(InputEstimator[Chained]):
         """
         model = self._model
         if model.landmarks is not None:
-            return np.array([f"{type(self).__name__.lower()}{i}" for i in range(len(model.coef))], object)
+            return np.array([f"{type(self).__name__.lower()}{i}" for i in range(model.map.n)], object)
         if not hasattr(self, "feature_names_in_") and model.reader.feature_names is not None:
             return np.array(model.reader.feature_names, object)
         return np.asarray(_check_feature_names_in(self, input_features))

@@ -21,6 +21,7 @@ from kernelcrf.basis.distinct import Distinct, distinct, each
 from kernelcrf.basis.factor import EXCESS, INDEFINITE, Basis, not_a_kernel, row_blocks
 from kernelcrf.basis.features import FeatureMap, Features, WhitenedMap, features_of
 from kernelcrf.basis.growth import Rule
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.basis.panels import in_double
 from kernelcrf.certificate import residual_products
 from kernelcrf.engines.local import LocalEngine
@@ -98,6 +99,13 @@ class Corpus(ABC):
         out if all folds together would have more than `n_tokens` tokens.
         """
 
+    def observed(self, term: Term) -> Pairs | None:
+        """Return the pairs of a feature and a label of a term that occur in the data.
+
+        Return None if every pair must have a weight, because features are dense or labels are not compared by "delta".
+        """
+        return None
+
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         """Return the position of each landmark in the data: the index of a sequence, and of a token in this sequence.
 
@@ -124,6 +132,16 @@ class Problem:
     def only(self, cliques: Collection[str]) -> Problem:
         """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
+
+    def only_observed(self, names: Collection[str]) -> Problem:
+        """Return a copy of the problem in which the named terms have weights for observed pairs only."""
+        pairs = {term.name: self.corpus.observed(term) for term in self.terms if term.name in names}
+        return replace(self, terms=[replace(term, pairs=pairs.get(term.name, term.pairs)) for term in self.terms])
+
+    def on(self, corpus: Corpus) -> Problem:
+        """Return the problem for other samples; terms with observed pairs get the pairs of these samples."""
+        observed = [term.name for term in self.terms if term.pairs is not None]
+        return replace(self, corpus=corpus).only_observed(observed)
 
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
         """Return a copy of the problem in which the named terms have a new prior variance `C` or input `kernel`."""
@@ -220,6 +238,14 @@ class LocalCorpus(Corpus):
         pairs = zip(cast(Sequence[RowPartition], objective.partitions), at.parts, strict=True)
         rows = np.concatenate([partition.residual(term, local) for partition, local in pairs])
         return np.asarray(found.sum(np.ascontiguousarray(rows)))
+
+
+def can_omit_pairs(term: Term, sparse: bool) -> bool:
+    """Return whether a term may have weights for some pairs of a feature and a label only.
+
+    sparse : whether the inputs of the term are sparse.
+    """
+    return term.k_y.is_identity and (term.kernel is None or (term.kernel.is_linear and sparse))
 
 
 def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:

@@ -227,8 +227,13 @@ def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
         if all(features[name].map.n == sizes[name] for name in growing):
             return replace(fitted, certificate=_in_whole_space(fitted, gap.value, reached))
         # The weights of new features start at zero.
-        added = {name: features[name].map.n - len(fitted.weights[name]) for name in features}
-        start = Start(weights={n: np.pad(W, ((0, added.get(n, 0)), (0, 0))) for n, W in fitted.weights.items()})
+        grown = {term.name: features[term.name].map.n for name in growing for term in groups[name]}
+        start = Start(weights={n: _add_rows(W, grown.get(n)) for n, W in fitted.weights.items()})
+
+
+def _add_rows(W: Floats, n: int | None) -> Floats:
+    """Return the weights W with rows of zeros at the end, so that they have n rows; if n is None, return W itself."""
+    return W if n is None else np.pad(W, ((0, n - len(W)), (0, 0)))
 
 
 def _matters(gap: WholeGap, name: str) -> bool:

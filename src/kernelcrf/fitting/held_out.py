@@ -54,7 +54,8 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
     )
     folds = list[_Fold]()
     for fold in parts:
-        training, held_out = (replace(problem, corpus=part) for part in fold)
+        training = problem.on(fold[0])
+        held_out = replace(training, corpus=fold[1])
         features = choose_features(training, settings, start)
         start = Start({name: one.map for name, one in features.items()})
         folds.append(_Fold(training, held_out, features, choose_features(held_out, settings, start)))

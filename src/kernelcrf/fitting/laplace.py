@@ -220,6 +220,11 @@ def _drop_unseen(objective: Objective) -> tuple[Objective, Places] | None:
     for term in layout.terms:
         name, place = term.name, layout.slices[term.name]
         own = partitions[0].features.get(name)
+        if term.pairs is not None:
+            # Pairs without a feature that occurs are few: a warm start on other data can have them.
+            terms.append(term)
+            kept.append(np.arange(place.start, place.stop))
+            continue
         columns = np.arange(term.n)
         if own is not None and own.is_sparse:
             counts = sum(partition.total(partial(_column_counts, term), None) for partition in partitions)

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData, is_sparse
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
+from kernelcrf.basis.pairs import Pairs, occurring
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import FEW, HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, folds, input_of
+from kernelcrf.fitting.corpus import FEW, HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, can_omit_pairs, folds, input_of
 from kernelcrf.fitting.digest import Words, digest_texts, digest_words
-from kernelcrf.graphs.structure import Chains, Legal
+from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
@@ -33,7 +34,7 @@ from kernelcrf.readers.constraints import check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
-from kernelcrf.terms import Term
+from kernelcrf.terms import TOKENS, Term
 
 PIECE = 100
 GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
@@ -120,6 +121,20 @@ class LabelledSequences(LocalCorpus):
         """
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
+    def observed(self, term: Term) -> Pairs | None:
+        return Pairs.of(self.occurring(term)) if can_omit_pairs(term, is_sparse(self.X)) else None
+
+    def occurring(self, term: Term) -> Flags:
+        """Return one row of flags per feature of a term: True for the labels that occur, or may occur, with it.
+
+        If the term scores transitions, the single row has one flag for each pair of labels.
+        """
+        allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
+        if term.cliques == TOKENS:
+            return occurring(self.X, allowed)
+        before, into = self.chains.cliques(EDGE).T
+        return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into] > 0).reshape(1, -1)
+
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """Return all sequences as one partition, with the token features of the terms that have inputs."""
         return ChainPartition(self.chains, self.n_labels, self.labels, tokens, self.allowed, self.weights, self.legal)
@@ -135,7 +150,10 @@ class LabelledSequences(LocalCorpus):
         return digest_texts(self.digest_words(), self.legal)
 
     def partitions(self, terms: Sequence[Term], features: Mapping[str, Features]) -> Sequence[ChainPartition]:
-        rows = {name: own.rows for name, own in features.items() if isinstance(own, CliqueFeatures)}
+        pairs = {term.name: term.pairs for term in terms}
+        rows = {
+            name: own.rows.with_pairs(pairs[name]) for name, own in features.items() if isinstance(own, CliqueFeatures)
+        }
         return self.partition(rows).cut()
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:

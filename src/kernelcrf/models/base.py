@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
-from kernelcrf.basis.folded import Weights, fold
+from kernelcrf.basis.folded import PairWeights, Weights, fold
 from kernelcrf.certificate import TEMPERED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Start
@@ -32,10 +33,9 @@ from kernelcrf.validation import shown
 
 # The number of labels in a clique of each term of a chain.
 NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
-# By term: the parameter that sets its kernel, and the names of its feature map and weights in files.
+# By term: the parameter that sets its kernel, and the name of its feature map in files.
 KERNELS = {TOKEN_TERM: "kernel", STEP_TERM: "edge_kernel"}
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
-COEFS = {TOKEN_TERM: "coef", TRANSITION_TERM: "transitions", STEP_TERM: "edge_coef"}
 # The entries of a file that record how the fit went and do not change predictions.
 RECORDS = ("certificate", "n_iter", "laplace", "gap_curve", "objective_curve")
 
@@ -113,9 +113,6 @@ class KernelModel(FittedModel):
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     layout, theta : the terms, and the weights of all terms as one vector.
     maps : for each term that depends on inputs, the map from inputs to features.
-    coefs : for each term, the weight of each feature in the score of each label (or pair of labels). With n features
-        and L labels, the shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for transitions that depend
-        on inputs.
     objective_curve : the objective at each iteration of the fit.
     """
 
@@ -123,7 +120,6 @@ class KernelModel(FittedModel):
     layout: Layout
     theta: Floats
     maps: Mapping[str, FeatureMap]
-    coefs: Mapping[str, Floats]
     objective_curve: Floats
 
     @property
@@ -136,10 +132,21 @@ class KernelModel(FittedModel):
         """Return the map from inputs to features whose inner products approximate `kernel`."""
         return self.maps[TOKEN_TERM]
 
-    @property
+    @cached_property
     def coef(self) -> Floats:
         """Return the weights as an array with one row per feature and one column per label."""
-        return self.coefs[TOKEN_TERM]
+        return self._expand(TOKEN_TERM)
+
+    def _expand(self, name: str) -> Floats:
+        """Return the weight of each feature of a term in the score of each label, or of each pair of labels.
+
+        With n features and L labels, the shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for
+        transitions that depend on inputs.
+        """
+        term = next(term for term in self.layout.terms if term.name == name)
+        W = term.k_y.expand(term.unpack(self.layout.split(self.theta)[name]))
+        shape = W.shape if NODES[name] == 1 else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
+        return np.asarray(W.reshape(shape) if term.kernel is not None else W.reshape(shape)[0])
 
     @property
     def landmarks(self) -> Inputs | None:
@@ -167,7 +174,12 @@ class KernelModel(FittedModel):
         These weights are multiplied by kernel values between inputs and landmarks, instead of features. With the linear
         kernel, they are multiplied by the inputs themselves.
         """
-        return {name: fold(own, self.coefs[name].reshape(own.n, -1)) for name, own in self.maps.items()}
+        pairs, theta = {term.name: term.pairs for term in self.layout.terms}, self.layout.split(self.theta)
+        return {
+            name: fold(own, self._expand(name).reshape(own.n, -1)) if of is None else PairWeights(of, theta[name])
+            for name, own in self.maps.items()
+            for of in [pairs[name]]
+        }
 
     @property
     def dual_coef(self) -> Floats:
@@ -202,7 +214,6 @@ class KernelModel(FittedModel):
         return replace(
             self,
             theta=self.theta / temperature,
-            coefs={name: W / temperature for name, W in self.coefs.items()},
             certificate=Certificate(np.nan, -np.inf, TEMPERED),
             laplace=None,
         )
@@ -213,7 +224,8 @@ class KernelModel(FittedModel):
         config |= {name: own.to_config() for name, own in self.kernels.items()}
         config["layout"] = self.layout.to_config()
         arrays |= {"theta": self.theta, "objective_curve": self.objective_curve}
-        arrays |= {COEFS[name]: W for name, W in self.coefs.items()}
+        for term in self.layout.terms:
+            arrays |= parts.pairs_to_arrays(term.name, term.pairs)
         for name, own in self.maps.items():
             config[MAPS[name]], of_map = own.to_arrays()
             arrays |= {f"{MAPS[name]}.{key}": array for key, array in of_map.items()}
@@ -222,11 +234,9 @@ class KernelModel(FittedModel):
         return config, arrays
 
     @staticmethod
-    def _fields_of(found: Trained, L: int) -> Config:
-        """Return the fields of `KernelModel` as a dict, given the result of training and the number of labels L."""
+    def _fields_of(found: Trained) -> Config:
+        """Return the fields of `KernelModel` as a dict, given the result of training."""
         fitted, terms = found.fit, found.fit.layout.terms
-        shapes = _shapes(fitted.maps, L)
-        coefs = {term.name: term.k_y.expand(fitted.weights[term.name]) for term in terms}
         return {
             "certificate": fitted.certificate,
             "n_iter": fitted.solution.n_iter,
@@ -236,7 +246,6 @@ class KernelModel(FittedModel):
             "layout": fitted.layout,
             "theta": fitted.theta,
             "maps": fitted.maps,
-            "coefs": {name: W.reshape(shapes[name]) for name, W in coefs.items()},
             "objective_curve": np.array([record.value for record in fitted.solution.history]),
         }
 
@@ -252,16 +261,17 @@ class KernelModel(FittedModel):
             raise ModelFileError(
                 f"the model file has the terms {shown(found)}: expected {', '.join(names)}. Save the model again"
             )
-        if any(one["label_kernel"]["L"] != L or not 0 < one["n"] <= len(arrays["theta"]) for one in config["layout"]):
+        pairs = {name: parts.read_pairs(arrays, name, L ** NODES[name]) for name in names}
+        sizes = {name: range(1, len(arrays["theta"]) + 1) if own is None else [own.n] for name, own in pairs.items()}
+        if any(one["label_kernel"]["L"] != L or one["n"] not in sizes[one["name"]] for one in config["layout"]):
             raise ModelFileError(
                 f"the model file has terms or weights of the wrong size: expected terms for {L} labels. Save the model "
                 "again"
             )
-        layout = Layout.from_config(config["layout"])
+        layout = Layout.from_config(config["layout"], pairs)
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
         }
-        shapes = _shapes(maps, L)
         theta = read_array(arrays, "theta", (layout.size,), "f")
         shared = cls._read_shared(config, arrays, theta)
         return shared | {
@@ -269,18 +279,8 @@ class KernelModel(FittedModel):
             "layout": layout,
             "theta": theta,
             "maps": maps,
-            "coefs": {name: read_array(arrays, COEFS[name], shapes[name], "f") for name in names},
             "objective_curve": read_array(arrays, "objective_curve", (shared["n_iter"] + 1,), "f"),
         }
-
-
-def _shapes(maps: Mapping[str, FeatureMap], L: int) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each term's weights, such as (L, L), or (n, L, L) for a term with n features.
-
-    L is the number of labels. `maps` has the feature maps of the terms that depend on inputs.
-    """
-    labels = {name: (L,) * nodes for name, nodes in NODES.items()}
-    return labels | {name: (own.n, *labels[name]) for name, own in maps.items()}
 
 
 def model_digest(model: FittedModel, decoding: str) -> str:

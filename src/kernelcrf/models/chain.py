@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -128,7 +129,7 @@ class ChainModel(KernelModel):
         fitted, (reader, labels, legal) = found.fit, readers
         token_term, history = fitted.layout.terms[0], fitted.solution.history
         return cls(
-            **cls._fields_of(found, len(labels.classes)),
+            **cls._fields_of(found),
             reader=reader,
             labels=labels,
             legal=legal,
@@ -137,18 +138,18 @@ class ChainModel(KernelModel):
             metadata=metadata,
         )
 
-    @property
+    @cached_property
     def transitions(self) -> Floats:
         """Return the transition scores that do not depend on inputs, as an array [from label, to label]."""
-        return self.coefs[TRANSITION_TERM]
+        return self._expand(TRANSITION_TERM)
 
-    @property
+    @cached_property
     def edge_coef(self) -> Floats | None:
         """Return the weights of the features of `edge_kernel` as an array [feature, from label, to label].
 
         Return None if the model has no `edge_kernel`.
         """
-        return self.coefs.get(STEP_TERM)
+        return self._expand(STEP_TERM) if STEP_TERM in self.maps else None
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Read the sequences X and return the distribution p(y|x) of their labels."""

@@ -69,7 +69,8 @@ class ScorePosterior:
         """
         r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
-        covariance = self.posterior.covariance(self.layout.slices[TOKEN_TERM]).reshape(term.n, r, term.n, r)
+        covariance = term.unpack(self.posterior.covariance(self.layout.slices[TOKEN_TERM]))
+        covariance = term.unpack(covariance.reshape(term.size, -1).T).reshape(term.n, r, term.n, r)
         found = np.empty((F.shape[0], len(weights)))
         for k, c in enumerate(weights):
             own = np.flatnonzero(c)
@@ -89,7 +90,7 @@ class ScorePosterior:
         deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
         found = np.zeros((F.shape[0], len(weights)))
         for W in deviations:
-            found += np.square(np.asarray(F @ (W.reshape(term.n, -1) @ weights.T), np.float64)) / n
+            found += np.square(np.asarray(F @ (term.unpack(W).reshape(term.n, -1) @ weights.T), np.float64)) / n
         return found
 
     def draws(
@@ -144,7 +145,7 @@ class ScorePosterior:
         rest : for each token, the standard deviation of the random values that are added to its scores. They stand for
             the part of the score function that is orthogonal to the features.
         """
-        W = theta[:, self.layout.slices[term.name]].reshape(len(theta), term.n, -1)
+        W = term.unpack(theta[:, self.layout.slices[term.name]]).reshape(len(theta), term.n, -1)
         if F is None or rest is None:
             return W[:, 0]
         stacked = np.ascontiguousarray(W.transpose(1, 0, 2)).reshape(term.n, -1)

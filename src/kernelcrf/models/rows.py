@@ -29,7 +29,7 @@ class RowModel(KernelModel):
     @classmethod
     def of(cls, found: Trained, reader: RowReader, classes: Array) -> Self:
         """Return the model, given the result of training, the reader that converts rows to arrays, and the classes."""
-        return cls(**cls._fields_of(found, len(classes)), reader=reader, classes=classes)
+        return cls(**cls._fields_of(found), reader=reader, classes=classes)
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return the scores f_l(x), with one row per row x of X and one column per class l."""

@@ -1,4 +1,4 @@
-"""Convert parts of models to JSON values and arrays, and back: certificates, structure searches and posteriors."""
+"""Convert parts of models to JSON values and arrays, and back: pairs, certificates, structure searches, posteriors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
@@ -122,6 +123,42 @@ def posterior_arrays(posterior: Posterior) -> Arrays:
     if isinstance(posterior, FactoredPosterior):
         return {"posterior.scale": posterior.scale, "posterior.G": posterior.G}
     return {"posterior.drawn": posterior.drawn}
+
+
+def pairs_to_arrays(name: str, pairs: Pairs | None) -> Arrays:
+    """Return a dict of the pairs that have weights in the term called `name`, or an empty dict if all pairs have one.
+
+    Small numbers are stored as bytes.
+    """
+    if pairs is None:
+        return {}
+    arrays = {"counts": np.diff(pairs.pointers), "labels": pairs.labels}
+    return {f"pairs.{name}.{key}": _shortest(array) for key, array in arrays.items()}
+
+
+def _shortest(array: Array) -> Array:
+    return array.astype(np.uint8 if array.max(initial=0) < 256 else np.int32)
+
+
+def read_pairs(arrays: Arrays, name: str, n_labels: int) -> Pairs | None:
+    """Return the pairs that have weights in the term called `name`, or None if all pairs have one."""
+    keys = f"pairs.{name}.counts", f"pairs.{name}.labels"
+    if keys[0] not in arrays:
+        return None
+    counts, labels = (read_array(arrays, key, (arrays[key].size,), "iu") for key in keys)
+    pointers = np.append(0, np.cumsum(counts, dtype=np.int64))
+    fits = len(counts) > 0 and counts.min() >= 0 and pointers[-1] == len(labels)
+    if fits and len(labels):
+        rises = np.diff(labels.astype(np.int64)) > 0
+        starts = np.zeros(len(labels) + 1, bool)
+        starts[pointers] = True
+        fits = labels.min() >= 0 and labels.max() < n_labels and bool((rises | starts[1:-1]).all())
+    if not fits:
+        raise ModelFileError(
+            f"the tensors {keys[0]!r} and {keys[1]!r} of the model file do not match: expected, for each feature, a "
+            f"number of labels, and these labels in increasing order, from 0 to {n_labels - 1}. Save the model again"
+        )
+    return Pairs(pointers, labels.astype(np.int32), n_labels)
 
 
 def read_laplace(config: Config | None, arrays: Arrays, theta: Array) -> Laplace | None:

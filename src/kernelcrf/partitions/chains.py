@@ -90,7 +90,7 @@ class ChainPartition(RowPartition):
         s, w = np.zeros((n_nodes, L), self.dtype), np.zeros((n_steps, n_steps), self.dtype)
         for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
             features = self.features.get(term.name)
-            Z = W[0].astype(self.dtype) if features is None else features.times(W, n_jobs)
+            Z = term.unpack(W)[0].astype(self.dtype) if features is None else features.times(W, n_jobs)
             if term.cliques == TOKENS:
                 s += term.k_y.expand(Z)
             else:
@@ -111,7 +111,7 @@ class ChainPartition(RowPartition):
                 return self.features[term.name].transposed_times(R, n_jobs)
             if residual.ndim == 2:
                 residual = residual.sum(axis=0, dtype=np.float64)
-            return term.k_y.adjoint(residual[None])
+            return term.pack(term.k_y.adjoint(residual[None]))
 
         return layout.join({term.name: gradient(term) for term in layout.terms})
 

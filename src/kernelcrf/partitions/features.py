@@ -7,7 +7,7 @@ tokens with equal inputs are added up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.distinct import Distinct, add_rows
 from kernelcrf.basis.factor import row_blocks
+from kernelcrf.basis.pairs import Pairs
 from kernelcrf.engines.local import LocalEngine
 
 ROWS = 4096
@@ -50,6 +51,10 @@ class TokenFeatures:
         """Return the transpose of sparse features as a CSR matrix."""
         return self.F.T.tocsr()
 
+    def with_pairs(self, pairs: Pairs | None) -> TokenFeatures:
+        """Return the features for a term in which only `pairs` have weights; None means that all pairs have one."""
+        return self if pairs is None else PairFeatures(self.F, self.index, pairs=pairs)
+
     def times(self, W: Array, n_jobs: int) -> Array:
         """Multiply the features by W, and return one row per token."""
         W = np.asarray(W, self.F.dtype)
@@ -64,10 +69,7 @@ class TokenFeatures:
 
     def transposed_times(self, R: Array, n_jobs: int) -> Floats:
         """Multiply the transposed features by an array R with one row per token."""
-        if self.index is not None:
-            summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)
-            add_rows(np.ascontiguousarray(R), self.index, summed)
-            R = summed
+        R = self._sum_equal(R)
         if self.is_sparse:
             out = np.empty((self.F.shape[1], R.shape[1]))
 
@@ -82,6 +84,14 @@ class TokenFeatures:
             total += part
         return total.T
 
+    def _sum_equal(self, R: Array) -> Array:
+        """Add up the rows of R of tokens with equal inputs; return one row per row of F."""
+        if self.index is None:
+            return R
+        summed = np.zeros((self.F.shape[0], R.shape[1]), R.dtype)
+        add_rows(np.ascontiguousarray(R), self.index, summed)
+        return summed
+
     def gram(self, weights: Array) -> Floats:
         """Return the matrix F' diag(weights) F for dense features F; both F and `weights` have one row per token."""
         d = weights if self.index is None else np.bincount(self.index, weights, minlength=self.F.shape[0])
@@ -90,14 +100,46 @@ class TokenFeatures:
     def squares_transposed_times(self, R: Array) -> Floats:
         """Multiply the transposed squares of the features by an array R with one row per token."""
         squares = self.F.power(2) if self.is_sparse else np.square(self.F)
-        return TokenFeatures(squares, self.index).transposed_times(R, 1)
+        return replace(self, F=squares).transposed_times(R, 1)
 
     def columns(self, columns: Places) -> TokenFeatures:
         """Return the features with only the given columns."""
-        return TokenFeatures(self.F[:, columns], self.index)
+        return replace(self, F=self.F[:, columns])
 
     def part(self, nodes: slice) -> TokenFeatures:
         """Return the features of the tokens in the slice `nodes`."""
         if self.index is None:
-            return TokenFeatures(self.F[nodes])
-        return TokenFeatures(self.F, self.index[nodes])
+            return replace(self, F=self.F[nodes])
+        return replace(self, index=self.index[nodes])
+
+
+@dataclass(frozen=True, eq=False)
+class PairFeatures(TokenFeatures):
+    """Sparse features of tokens, for a term in which only some pairs of a feature and a label have weights.
+
+    Weights and gradients are vectors with one entry per pair.
+    """
+
+    pairs: Pairs = field(kw_only=True)
+
+    def times(self, W: Array, n_jobs: int) -> Array:
+        """Return the scores of the labels for the weights W, one row per token."""
+        F, weights = self.F, np.asarray(W, self.F.dtype)
+        s = np.zeros((F.shape[0], self.pairs.n_labels), F.dtype)
+
+        def fill(rows: slice) -> None:
+            self.pairs.scores(F.indices, F.data, F.indptr[rows.start : rows.stop + 1], weights, s[rows])
+
+        LocalEngine(n_jobs).map(fill, row_blocks(len(s), ROWS))
+        return s if self.index is None else s[self.index]
+
+    def transposed_times(self, R: Array, n_jobs: int) -> Floats:
+        """Return the gradient with respect to the weights, given an array R with one row per token."""
+        R, F, g = self._sum_equal(R), self.transposed, np.zeros(self.pairs.size)
+
+        def fill(rows: slice) -> None:
+            offsets = F.indptr[rows.start : rows.stop + 1]
+            self.pairs.gradient(F.indices, F.data, offsets, R, rows.start, g)
+
+        LocalEngine(n_jobs).map(fill, row_blocks(F.shape[0], ROWS))
+        return g

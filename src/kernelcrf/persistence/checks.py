@@ -52,15 +52,15 @@ def _read(config: Mapping[str, object], name: str, kind: type[T], expected: str)
 
 
 def read_array(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...] | None, kind: str) -> Array:
-    """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is `kind`.
+    """Return arrays[name]; raise unless its entries are finite, its shape is `shape` and its dtype.kind is in `kind`.
 
     Arrays of any shape are accepted if `shape` is None.
     """
     array = arrays[name]
-    if array.dtype.kind != kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
+    if array.dtype.kind not in kind or (shape is not None and array.shape != shape) or not np.isfinite(array).all():
         raise ModelFileError(
             f"tensor {name!r} has type {array.dtype} and shape {array.shape}: expected finite entries, a type of kind "
-            f"{kind!r}" + ("" if shape is None else f" and shape {shape}")
+            f"{' or '.join(map(repr, kind))}" + ("" if shape is None else f" and shape {shape}")
         )
     return array
 

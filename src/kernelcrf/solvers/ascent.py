@@ -1,247 +1,222 @@
-"""Compiled loops of the solver `Dual`; the docstring of `solvers.dual` explains the arrays and formulas.
+"""The current point of the solver `Dual`, and its steps; the docstring of `solvers.dual` has the formulas."""
 
-Rows with one number per label are padded with zeros to the length that `padded_width` returns, so that the processor
-can use SIMD instructions.
-"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
-from kernelcrf.engines.compiled import compiled, inlined
-from kernelcrf.inference.loops.scaled import backward, forward
-from kernelcrf.inference.scaled import EDGE_RANGE, FREE_RANGE, MESSAGE_RANGE, NODE_RANGE
+from kernelcrf.arrays import Array, Floats
+from kernelcrf.inference.scaled import padded_width
+from kernelcrf.objective import Objective
+from kernelcrf.partitions.chains import ChainPartition
+from kernelcrf.solvers import ascent_loops as loops
+from kernelcrf.solvers.loop import Progress
+from kernelcrf.terms import Layout
 
-FREE = FREE_RANGE[np.dtype(np.float64)]
-LEAST = float(np.exp(-MESSAGE_RANGE))
-ATTEMPTS = 12
-GROWTH = 1.1
+FIRST_ETA = 0.5
+# Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
+# visits have cost as much as MOST_VISITS passes over all sequences, or the gap is ENOUGH times the tolerance.
+SHARE, MOST_TOKENS, MOST_VISITS, ENOUGH = 0.9, 0.25, 4.0, 0.01
 
 
-@inlined
-def scores_of(pointers, columns, values, row, W, s, t):
-    """Multiply one row of a sparse matrix by the weights W, and write the resulting scores of labels to s[t].
+@dataclass(eq=False)
+class Ascent:
+    """The current point of the ascent: the dual variables alpha, and the parameters theta that they determine.
 
-    pointers, columns, values : the arrays indptr, indices and data of the CSR matrix.
+    alpha is a distribution over the labellings of each sequence.
+
+    W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
+    kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others.
+    a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
+        sequence.
+    p, q : the probabilities under alpha of labels, one row per token, and of transitions, summed over each sequence.
+    entropies : the entropy of alpha for each sequence.
+    etas : the step size of each sequence.
+    gaps : the duality gap of each sequence before its last ascent step, measured or estimated.
+    gap : the sum of `gaps` after the last pass over all sequences.
+
+    If the model does not score transitions, w, b and q are empty.
     """
-    width = W.shape[1]
-    for j in range(width):
-        s[t, j] = 0
-    for k in range(pointers[row], pointers[row + 1]):
-        x, column = values[k], columns[k]
-        for j in range(width):
-            s[t, j] += x * W[column, j]
+
+    objective: Objective
+    W: Floats
+    w: Floats
+    kept: tuple[Array, Array]
+    a: Floats
+    b: Floats
+    p: Floats
+    q: Floats
+    entropies: Floats
+    etas: Floats
+    gaps: Floats
+    gap: float = np.inf
+
+    @classmethod
+    def of(cls, objective: Objective, start: Floats) -> Ascent | None:
+        """Return the first point of the ascent.
+
+        Its distribution alpha is concentrated near the observed labels, or has the scores of the parameters `start` if
+        the dual objective is larger there. Return None if the messages of inference would underflow.
+        """
+        partition, n_jobs = _chains(objective), objective.engine.n_jobs
+        starts = [cls._at(objective, *_near_labels(objective))]
+        if np.any(start):
+            starts.append(cls._at(objective, *partition.scores(objective.layout, start, n_jobs)))
+        return max((one for one in starts if one is not None), key=lambda one: one.value, default=None)
+
+    @classmethod
+    def _at(cls, objective: Objective, s: Array, w: Array) -> Ascent | None:
+        """Return the point whose distribution alpha has the token scores s and the transition scores w.
+
+        Return None if the messages of inference would underflow for these scores.
+        """
+        partition, layout = _chains(objective), objective.layout
+        offsets, n_labels = partition.chains.offsets, partition.n_labels
+        a, b = np.array(s, np.float64), np.repeat(np.asarray(w, np.float64)[None], len(offsets) - 1, axis=0)
+        p, q, entropies = np.empty_like(a), np.zeros_like(b), np.zeros(len(b))
+        width = padded_width(n_labels)
+        if loops.moments(offsets, width, _legality(objective), a, b, p, q, entropies):
+            return None
+        r = -p
+        r[np.arange(len(a)), partition.labels] += 1
+        steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
+        ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
+        parts = zip(layout.terms, layout.split(ascent).values(), strict=True)
+        node, *edges = (term.C * term.unpack(part) for term, part in parts)
+        W = np.zeros((len(node), width))
+        W[:, :n_labels] = node
+        edge = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
+        kept = _kept(layout, width, steps.shape)
+        return cls(objective, W, edge, kept, a, b, p, q, entropies, np.full(len(b), FIRST_ETA), np.zeros(len(b)))
+
+    @property
+    def value(self) -> float:
+        """Return the value of the dual objective at this point."""
+        theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
+        penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
+        return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
+
+    @property
+    def theta(self) -> Floats:
+        """Return the parameters theta as one vector."""
+        terms = self.objective.layout.terms
+        parts = zip(terms, (self.W[:, : self.p.shape[1]], self.w), strict=False)
+        return np.concatenate([term.pack(part).ravel() for term, part in parts])
+
+    def climb(self, rng: np.random.Generator, tol: float) -> float:
+        """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
+
+        Return the cost as a number of passes over the data.
+        """
+        lengths = np.diff(_chains(self.objective).chains.offsets)
+        n_tokens, visited = lengths.sum(), 0
+        self.visit(rng.permutation(len(lengths)), measure=False)
+        self.gap, enough = float(self.gaps.sum()), ENOUGH * tol * abs(self.value)
+        while True:
+            order = np.argsort(-self.gaps, kind="stable")
+            sums = np.cumsum(self.gaps[order])
+            largest = order[: np.searchsorted(sums, SHARE * sums[-1]) + 1]
+            cost = lengths[largest].sum()
+            if sums[-1] <= enough or cost > MOST_TOKENS * n_tokens or visited + cost > MOST_VISITS * n_tokens:
+                return float(1 + visited / n_tokens)
+            self.visit(rng.permutation(largest))
+            visited += cost
+
+    def visit(self, order: Array, measure: bool = True) -> None:
+        """Take one ascent step for each sequence in `order`.
+
+        measure : whether to measure the gap of each sequence before its step, or only to estimate it.
+        """
+        partition, terms = _chains(self.objective), self.objective.layout.terms
+        features = partition.features[terms[0].name]
+        rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
+        sparse = features.F.indptr, features.F.indices, features.F.data
+        lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
+        weights, legal = _weights(partition), _legality(self.objective)
+        data = (partition.chains.offsets, rows, *sparse, weights, legal, *lams, *self.kept)
+        state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
+        loops.visit(order, measure, *data, *state)
+
+    def report(self, progress: Progress) -> None:
+        """Evaluate the objective for the current parameters, and report it to `progress`.
+
+        The value of the dual objective is reported as a lower bound on the minimum.
+        """
+        at = self.objective.evaluate(self.theta)
+        progress.passes += 1
+        progress.observe(replace(at, lower_bound=max(at.lower_bound, self.value)), float(self.etas.mean()))
 
 
-@compiled
-def memory(offsets, width, n_steps):
-    """Allocate arrays for the results of inference on one sequence; the next sequence overwrites them.
+def _near_labels(objective: Objective) -> tuple[Array, Array]:
+    """Return token scores and transition scores of a distribution near the observed labels.
 
-    Return them in this order: the offsets of the sequence; highest, shift, e, e_T, u and alpha, as in
-    `inference.scaled`; log Z; and failed, which is True if messages of `inference.scaled` would underflow.
+    Every token has its observed label with probability 1 - delta, and delta maximises the dual objective.
     """
-    longest, square = 0, width if n_steps > 0 else 0
-    for i in range(len(offsets) - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    e, e_T = np.zeros((1, square, square)), np.zeros((1, square, square))
-    u, alpha = np.empty((longest, width)), np.empty((longest, width))
-    highest, shift, log_z = np.empty(longest), np.empty(1), np.empty(1)
-    return np.zeros(2, np.int64), highest, shift, e, e_T, u, alpha, log_z, np.zeros(1, np.bool_)
+    partition = _chains(objective)
+    n_labels, n_nodes = partition.n_labels, partition.chains.n_nodes
+    observed = _observed_steps(objective)
+    own, nothing = np.zeros((n_nodes, n_labels)), np.zeros_like(observed)
+    own[np.arange(n_nodes), partition.labels] = 1
+    if n_labels == 1:
+        return own, nothing
+    # For labels, and for both ends of transitions: 1 for the observed label, and -1 / (L - 1) for each other label.
+    sums = observed.sum(axis=0, keepdims=True) + observed.sum(axis=1, keepdims=True)
+    steps = (2 * n_labels * observed - sums) / (n_labels - 1)
+    moved = partition.apply_weights((n_labels * own - 1) / (n_labels - 1))
+    direction = partition.pull_back(objective.layout, moved, steps, objective.engine.n_jobs)
+    curvature = sum(objective.layout.squared_dual_norms(direction).values())
+    mass = float(partition.apply_weights(np.ones(n_nodes)).sum())
+
+    def loss(log_delta: float) -> float:
+        delta = np.exp(log_delta)
+        entropy = -(1 - delta) * np.log1p(-delta) - delta * (log_delta - np.log(n_labels - 1))
+        return float(0.5 * curvature * delta**2 - mass * entropy)
+
+    found = minimize_scalar(loss, bounds=(-30.0, np.log(1 - 1 / n_labels)), method="bounded")
+    log_delta = float(found.x)
+    return (np.log1p(-np.exp(log_delta)) - log_delta + np.log(n_labels - 1)) * own, nothing
 
 
-@compiled
-def sum_forward(a, b, legal, work):
-    """Compute the potentials, the forward messages and log Z of one sequence.
+def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return two arrays that are 1 where features, and transitions, have a weight, and 0 elsewhere.
 
-    a, b : the token scores and the transition scores. b may be empty if the sequence has one token.
-    legal : three boolean arrays that say which first labels, last labels and transitions are legal. All others get the
-        probability 0.
-    work : the arrays that `memory` allocated; the results are written to them.
+    The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
+    one has the shape `steps`.
     """
-    first, last, steps = legal
-    offsets, highest, shift, e, _, u, alpha, log_z, failed = work
-    n_nodes, n_labels = a.shape
-    width, n_steps = u.shape[1], b.shape[0]
-    top, lowest, guarded = -np.inf, np.inf, False
-    for i in range(n_steps):
-        for j in range(n_steps):
-            if steps[i, j]:
-                top, lowest = max(top, b[i, j]), min(lowest, b[i, j])
-            else:
-                guarded = True
-    top, lowest = (top, lowest) if top > -np.inf else (0.0, 0.0)
-    guarded = guarded or top - lowest > FREE
-    failed[0] = guarded and top - lowest > EDGE_RANGE
-    for i in range(n_steps):
-        for j in range(n_steps):
-            e[0, i, j] = np.exp(b[i, j] - top) if steps[i, j] else 0.0
-    for t in range(n_nodes):
-        at_first, at_last = t == 0, t == n_nodes - 1
-        top_node = -np.inf
-        for j in range(n_labels):
-            if (first[j] or not at_first) and (last[j] or not at_last):
-                top_node = max(top_node, a[t, j])
-        for j in range(n_labels):
-            legal = (first[j] or not at_first) and (last[j] or not at_last)
-            u[t, j] = np.exp(a[t, j] - top_node) if legal else 0.0
-            if guarded and legal and a[t, j] < top_node - NODE_RANGE:
-                failed[0] = True
-        for j in range(n_labels, width):
-            u[t, j] = 0
-        highest[t] = top_node
-    offsets[1] = n_nodes
-    shift[0] = top
-    forward(offsets, n_labels, e, True, shift, highest, LEAST if guarded else 0.0, u, alpha, log_z, failed)
+    states, transitions = layout.terms[0].pairs, layout.terms[-1].pairs
+    kept = np.ones((1 if states is None else states.n, width), np.uint8)
+    if states is not None:
+        kept[:, : states.n_labels] = states.flags
+    if transitions is None or len(layout.terms) == 1:
+        return kept, np.ones(steps, np.uint8)
+    return kept, transitions.flags.reshape(steps).astype(np.uint8)
 
 
-@compiled
-def infer(a, b, legal, work, p, q):
-    """Compute the probabilities of labels and transitions of one sequence, and return the entropy of its labels.
+def _chains(objective: Objective) -> ChainPartition:
+    return cast(ChainPartition, objective.partitions[0])
 
-    a, b : the token scores and the transition scores.
-    legal, work : the same as for `sum_forward`.
-    p : receives the label probabilities, one row per token.
-    q : receives the probabilities of transitions [from, to], summed over tokens.
+
+def _weights(partition: ChainPartition) -> Floats:
+    return np.ones(partition.chains.n_samples) if partition.weights is None else partition.weights
+
+
+def _observed_steps(objective: Objective) -> Floats:
+    """Return a matrix [from, to] that says how often one label follows another; sequences count with weights.
+
+    It is empty if the model does not score transitions.
     """
-    sum_forward(a, b, legal, work)
-    offsets, _, _, e, e_T, u, alpha, log_z, failed = work
-    n_nodes, n_labels = p.shape
-    width, n_steps = u.shape[1], b.shape[0]
-    for i in range(n_steps):
-        for j in range(n_steps):
-            e_T[0, j, i] = e[0, i, j]
-    backward(offsets, e_T, True, failed, alpha, u, p)
-    for i in range(len(q)):
-        for j in range(len(q)):
-            q[i, j] = 0
-    for t in range(1, n_nodes):
-        for i in range(n_labels):
-            x = alpha[t - 1, i]
-            for j in range(width):
-                q[i, j] += x * u[t, j]
-    energy = 0.0
-    for i in range(n_steps):
-        for j in range(n_steps):
-            q[i, j] *= e[0, i, j]
-            energy += q[i, j] * b[i, j]
-    for t in range(n_nodes):
-        for j in range(n_labels):
-            energy += p[t, j] * a[t, j]
-    return log_z[0] - energy
+    partition = _chains(objective)
+    return partition.observed_steps if partition.has_edges(objective.layout) else np.zeros((0, 0))
 
 
-@compiled
-def moments(offsets, width, legal, a, b, p, q, entropies):
-    """Compute the probabilities and entropies of all sequences, given the token scores a and transition scores b.
-
-    The results are written to p (label probabilities), q (probabilities of transitions, summed over each sequence) and
-    entropies. Return the number of sequences that failed, because messages of `inference.scaled` would underflow.
-    """
-    n_failed, n_steps, work = 0, b.shape[1], memory(offsets, width, b.shape[1])
-    _, _, _, e, _, _, _, _, failed = work
-    q_i = np.empty_like(e[0])
-    for i in range(len(offsets) - 1):
-        low, high = offsets[i], offsets[i + 1]
-        if low == high:
-            continue
-        entropies[i] = infer(a[low:high], b[i], legal, work, p[low:high], q_i)
-        n_failed += failed[0]
-        for k in range(n_steps):
-            for j in range(n_steps):
-                q[i, k, j] = q_i[k, j]
-    return n_failed
-
-
-@compiled
-def visit(
-    order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge,
-    W, w, a, b, p, q, entropies, etas, gaps,
-):  # fmt: skip
-    """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
-
-    If `measure` is True, gaps[i] is the gap before the step, which costs one more run of inference. If `measure` is
-    False, or if messages would underflow, gaps[i] is an estimate: the increase of the dual objective divided by the
-    step size eta.
-    """
-    n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
-    work = memory(offsets, width, n_steps)
-    _, _, _, e, _, u, _, log_z, failed = work
-    s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
-    new_a, new_p = np.empty((len(u), n_labels)), np.empty((len(u), n_labels))
-    new_b, new_q = np.empty_like(w), np.empty_like(e[0])
-    for i in order:
-        low, T = offsets[i], offsets[i + 1] - offsets[i]
-        if T == 0 or weights[i] == 0:
-            continue
-        for t in range(T):
-            scores_of(pointers, columns, values, rows[low + t], W, s, t)
-        measured, gaps[i] = False, 0.0
-        if measure:
-            sum_forward(s[:T, :n_labels], w, legal, work)
-            measured, gap = not failed[0], log_z[0] - entropies[i]
-            for t in range(T):
-                for j in range(n_labels):
-                    gap -= p[low + t, j] * s[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    gap -= q[i, k, j] * w[k, j]
-            if measured:
-                gaps[i] = max(weights[i] * gap, 0.0)
-        eta, scale, scale_edge = etas[i], weights[i] / lam, weights[i] / lam_edge
-        for _ in range(ATTEMPTS):
-            for t in range(T):
-                for j in range(n_labels):
-                    new_a[t, j] = (1 - eta) * a[low + t, j] + eta * s[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    new_b[k, j] = (1 - eta) * b[i, k, j] + eta * w[k, j]
-            entropy = infer(new_a[:T], new_b, legal, work, new_p[:T], new_q)
-            if failed[0]:
-                eta *= 0.5
-                continue
-            for t in range(T):
-                for j in range(n_labels):
-                    step[t, j] = scale * (p[low + t, j] - new_p[t, j])
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    step_edge[k, j] = scale_edge * (q[i, k, j] - new_q[k, j])
-            for j in range(width):
-                change[j] = 0
-            for t in range(T):
-                row = rows[low + t]
-                for k in range(pointers[row], pointers[row + 1]):
-                    x, column = values[k], columns[k]
-                    for j in range(width):
-                        before = W[column, j]
-                        after = before + x * step[t, j]
-                        change[j] += (after - before) * (after + before)
-                        W[column, j] = after
-            norms, norms_edge = 0.0, 0.0
-            for j in range(width):
-                norms += change[j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    norms_edge += step_edge[k, j] * (2 * w[k, j] + step_edge[k, j])
-                    w[k, j] += step_edge[k, j]
-            gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
-            if gain >= 0:
-                for t in range(T):
-                    for j in range(n_labels):
-                        a[low + t, j], p[low + t, j] = new_a[t, j], new_p[t, j]
-                for k in range(n_steps):
-                    for j in range(n_steps):
-                        b[i, k, j], q[i, k, j] = new_b[k, j], new_q[k, j]
-                entropies[i] = entropy
-                if not measured:
-                    gaps[i] = gain / eta
-                eta = min(GROWTH * eta, 1.0)
-                break
-            for t in range(T):
-                row = rows[low + t]
-                for k in range(pointers[row], pointers[row + 1]):
-                    x, column = values[k], columns[k]
-                    for j in range(width):
-                        W[column, j] -= x * step[t, j]
-            for k in range(n_steps):
-                for j in range(n_steps):
-                    w[k, j] -= step_edge[k, j]
-            eta *= 0.5
-        etas[i] = eta
+def _legality(objective: Objective) -> tuple[Array, Array, Array]:
+    """Return three boolean arrays that say which first labels, last labels and transitions are legal."""
+    partition = _chains(objective)
+    if partition.legal is not None:
+        return partition.legal.first, partition.legal.last, partition.legal.steps
+    every = np.ones(partition.n_labels, bool)
+    n_steps = partition.n_labels if partition.has_edges(objective.layout) else 0
+    return every, every, np.ones((n_steps, n_steps), bool)

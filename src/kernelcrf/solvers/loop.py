@@ -170,7 +170,7 @@ class Progress:
             raise ValueError(
                 f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g} and its largest derivative "
                 f"{np.abs(at.gradient).max(initial=0.0):.3g}, which overflows: expected smaller numbers; scale the "
-                "inputs, for example with sklearn.preprocessing.StandardScaler, lower C, or use another kernel"
+                "inputs, for example with sklearn.preprocessing.StandardScaler, lower C (and C_label), or use another kernel"
             )
 
     @property

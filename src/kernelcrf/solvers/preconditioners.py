@@ -134,7 +134,7 @@ class Preconditioning:
     def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
         objective, lam = self.objective, 1.0 / term.C
         if term.cliques == STEPS:
-            return _diagonal(np.full(term.size, _mass(objective, term) / term.size + lam))
+            return _diagonal(np.full(term.size, _mass(objective, term) / max(term.size, 1) + lam))
 
         def total(function: Callable[..., Floats], *arguments: int) -> Floats:
             return np.asarray(share * _sum_partitions(objective, at, function, term, *arguments))

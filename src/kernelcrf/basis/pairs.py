@@ -1,0 +1,132 @@
+"""The pairs of a feature and a label that have a weight, if not all pairs have one.
+
+Most sparse features occur with few labels. If only the pairs that occur in the training data have weights, a model is
+much smaller, and hardly less accurate. The weights of all pairs are then a vector, sorted by feature and then by label.
+The scores of a token with the features x, and the gradient for residuals r_t of all tokens t, are
+
+    s[l] = sum over pairs (f, l) of x[f] w[f, l],      g[f, l] = sum over tokens t of x_t[f] r_t[l].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Flags, Inputs, Ints, Labels
+from kernelcrf.engines.compiled import compiled
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a feature and a label, sorted by feature and then by label.
+
+    pointers : feature f has the pairs `pointers[f]:pointers[f+1]` (int64).
+    labels : the label of each pair (int32).
+    n_labels : the number of labels.
+    """
+
+    pointers: Ints
+    labels: Labels
+    n_labels: int
+
+    @classmethod
+    def of(cls, flags: Flags) -> Pairs:
+        """Return the pairs with a True flag, given one row of flags per feature and one column per label."""
+        counts = np.count_nonzero(flags, axis=1)
+        pointers = np.append(0, np.cumsum(counts)).astype(np.int64)
+        return cls(pointers, np.nonzero(flags)[1].astype(np.int32), flags.shape[1])
+
+    @property
+    def n(self) -> int:
+        """Return the number of features."""
+        return len(self.pointers) - 1
+
+    @property
+    def size(self) -> int:
+        """Return the number of pairs."""
+        return len(self.labels)
+
+    @cached_property
+    def flags(self) -> Flags:
+        """Return one row per feature and one column per label, True if the pair has a weight."""
+        return np.asarray(self.unpack(np.ones(self.size, bool)))
+
+    def unpack(self, weights: Array) -> Array:
+        """Return weights as an array with one row per feature and one column per label, and 0 for all other pairs.
+
+        If `weights` has several axes, the last one has the pairs.
+        """
+        full = np.zeros((*weights.shape[:-1], self.n * self.n_labels), weights.dtype)
+        full[..., self._places] = weights
+        return full.reshape(*weights.shape[:-1], self.n, self.n_labels)
+
+    def pack(self, full: Array) -> Array:
+        """Return the entries of an array with one row per feature and one column per label that belong to pairs."""
+        return full.reshape(-1)[self._places]
+
+    def scores(self, columns: Array, values: Array, offsets: Array, weights: Array, s: Array) -> None:
+        """Add the scores of tokens to s, one row per token and one column per label.
+
+        columns, values, offsets : the features of the tokens, as in `Entries`.
+        """
+        _add_scores(columns, values, offsets, self.pointers, self.labels, weights, s)
+
+    def gradient(self, tokens: Array, values: Array, offsets: Array, R: Array, first: int, g: Array) -> None:
+        """Write the gradient with respect to the weights of consecutive features to their part of g.
+
+        tokens, values, offsets : for each of these features, the tokens in which it occurs, and its values there.
+        R : the gradient with respect to the scores, one row per token.
+        first : the first of these features.
+        """
+        _fill_gradient(tokens, values, offsets, self.pointers, self.labels, R, first, g)
+
+    @cached_property
+    def _places(self) -> Ints:
+        return np.repeat(np.arange(self.n) * self.n_labels, np.diff(self.pointers)) + self.labels
+
+
+def occurring(X: Inputs, allowed: Flags) -> Flags:
+    """Return one row per column of the CSR matrix X, which says with which labels this feature occurs.
+
+    allowed : the labels that each row of X may have, one column per label.
+    """
+    found = np.zeros((X.shape[1], allowed.shape[1]), bool)
+    _mark(X.indices, X.data, X.indptr, allowed, found)
+    return found
+
+
+@compiled
+def _mark(columns: Array, values: Array, offsets: Array, allowed: Flags, found: Flags) -> None:
+    for t in range(len(offsets) - 1):
+        for e in range(offsets[t], offsets[t + 1]):
+            if values[e] != 0:
+                for j in range(allowed.shape[1]):
+                    found[columns[e], j] |= allowed[t, j]
+
+
+@compiled
+def _add_scores(
+    columns: Array, values: Array, offsets: Array, pointers: Ints, labels: Labels, weights: Array, s: Array
+) -> None:
+    for t in range(len(s)):
+        for e in range(offsets[t], offsets[t + 1]):
+            f, x = columns[e], values[e]
+            if f >= 0:
+                for k in range(pointers[f], pointers[f + 1]):
+                    s[t, labels[k]] += x * weights[k]
+
+
+@compiled
+def _fill_gradient(
+    tokens: Array, values: Array, offsets: Array, pointers: Ints, labels: Labels, R: Array, first: int, g: Array
+) -> None:
+    for row in range(len(offsets) - 1):
+        low, high = pointers[first + row], pointers[first + row + 1]
+        for k in range(low, high):
+            g[k] = 0
+        for e in range(offsets[row], offsets[row + 1]):
+            t, x = tokens[e], values[e]
+            for k in range(low, high):
+                g[k] += x * R[t, labels[k]]

@@ -1,0 +1,143 @@
+"""all_possible_states and all_possible_transitions: weights of observed pairs in fits, answers, files and clusters."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import kernelcrf
+from clusters import two_workers
+from kernelcrf import ChainCRF
+from kernelcrf.distributed import DaskEngine
+from kernelcrf.persistence import ModelFileError
+from model_files import rewritten
+
+RNG = np.random.default_rng(0)
+X = [
+    [{"word": f"w{RNG.integers(20)}", "shape": f"s{RNG.integers(4)}", "bias": 1.0} for _ in range(T)]
+    for T in RNG.integers(1, 8, size=25)
+]
+Y = [[("a", "b", "c", "d")[RNG.choice(4, p=(0.5, 0.3, 0.15, 0.05))] for _ in x] for x in X]
+OBSERVED = {
+    (name, label) for x, y in zip(X, Y, strict=True) for t, label in zip(x, y, strict=True) for name in t.items()
+}
+STEPS = {pair for y in Y for pair in itertools.pairwise(y)}
+
+
+def fit(X=X, y=Y, *, C=1.0, tol=1e-8, **parameters):
+    return ChainCRF("linear", C=C, tol=tol, **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("solver", ["dual", "lbfgs", "newton-cg"])
+@pytest.mark.parametrize("transitions", [False, True])
+def test_only_observed_pairs_have_weights(solver, transitions):
+    crf = fit(solver=solver, all_possible_transitions=transitions)
+    assert crf.certificate_.status == "optimal"
+    names = crf.get_feature_names_out()
+    found = {(names[f], crf.classes_[j]) for f, j in np.argwhere(crf.coef_)}
+    assert found == {(f"{key}={value}" if key != "bias" else "bias", label) for (key, value), label in OBSERVED}
+    steps = {(crf.classes_[i], crf.classes_[j]) for i, j in np.argwhere(crf.transitions_)}
+    assert steps == STEPS if not transitions else steps >= STEPS
+    assert crf.model_.layout.size == len(found) + (16 if transitions else len(STEPS))
+
+
+def test_the_optimum_is_that_of_features_made_of_observed_pairs():
+    """The gradient of the whole problem, restricted to observed pairs, is zero at the optimum."""
+    every = fit(all_possible_states=True, tol=1e-12)
+    some = fit(tol=1e-12)
+    flags = some.model_.layout.terms[0].pairs.flags
+    assert some.certificate_.objective > every.certificate_.objective
+    tokens = np.concatenate(some.predict_proba(X))
+    own = (np.concatenate(Y)[:, None] == some.classes_).astype(float)
+    F = some.model_.reader.read(X)[0]
+    gradient = F.T @ (tokens - own) + some.coef_
+    assert np.abs(gradient[flags]).max() < 1e-4
+    assert np.abs(gradient[~flags]).max() > 0.1
+
+
+def test_dense_inputs_and_other_kernels_have_all_pairs():
+    arrays = [RNG.normal(size=(len(y), 2)) * (RNG.random((len(y), 2)) < 0.3) for y in Y]
+    assert fit(arrays).model_.layout.terms[0].pairs is None
+    sparse = [sp.csr_array(x) for x in arrays]
+    assert fit(sparse).model_.layout.terms[0].pairs is not None
+    assert ChainCRF("rbf", C=1.0, n_components=5).fit(sparse, Y).model_.layout.terms[0].pairs is None
+    assert fit(sparse, label_kernel="centred").model_.layout.terms[0].pairs is None
+
+
+def test_a_label_that_may_be_there_counts_as_observed():
+    y = [[None if t == 0 else label for t, label in enumerate(labels)] for labels in Y]
+    crf = fit(y=y, random_state=0, tol=1e-4)
+    flags = crf.model_.layout.terms[0].pairs.flags
+    F = crf.model_.reader.read(X)[0]
+    starts = np.cumsum([0, *map(len, X[:-1])])
+    assert flags[np.unique(F[starts].indices)].all()
+
+
+@pytest.mark.parametrize("posterior", ["exact", "sampled"])
+def test_posteriors_cover_the_weights_of_observed_pairs(posterior, monkeypatch):
+    if posterior == "sampled":
+        monkeypatch.setattr("kernelcrf.fitting.laplace.MOST_EXACT", 10)
+    crf = fit(laplace=True)
+    assert np.isfinite(crf.log_marginal_likelihood())
+    averaged = crf.predict_proba(X[:3], posterior="laplace")
+    for p, q in zip(averaged, crf.predict_proba(X[:3]), strict=True):
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+        assert np.abs(p - q).max() < 0.3
+    assert len(crf.select_for_labelling(X, 3, "information", random_state=0)) == 3
+
+
+def test_evidence_chooses_C():
+    crf = fit(C="evidence")
+    assert crf.C_ > 0
+    assert crf.model_.layout.terms[0].pairs is not None
+
+
+def test_a_warm_start_keeps_the_pairs():
+    crf = ChainCRF("linear", C=1.0, warm_start=True).fit(X[:20], Y[:20])
+    before = crf.model_.layout.size
+    crf.set_params(C=2.0).fit(X, Y)
+    assert crf.model_.layout.size == before
+
+
+def test_a_model_file_has_one_weight_per_pair(tmp_path):
+    crf = fit(all_possible_transitions=False)
+    crf.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.coef_, crf.coef_)
+    np.testing.assert_array_equal(loaded.transitions_, crf.transitions_)
+    for p, q in zip(loaded.predict_proba(X), crf.predict_proba(X), strict=True):
+        np.testing.assert_array_equal(p, q)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda counts, labels: (counts[:-1], labels),
+        lambda counts, labels: (counts, labels[:-1]),
+        lambda counts, labels: (counts, labels + np.uint8(1)),
+        lambda counts, labels: (counts, labels[::-1].copy()),
+        lambda counts, labels: (np.append(counts, 0).astype(np.uint8), labels),
+        lambda counts, labels: (np.append(counts[1:], counts[0]), labels),
+        lambda counts, labels: (counts.astype(np.float64), labels),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(tmp_path, change):
+    fit().save(tmp_path / "model")
+
+    def changed(arrays):
+        counts, labels = change(arrays["pairs.node.counts"], arrays["pairs.node.labels"])
+        return {**arrays, "pairs.node.counts": counts, "pairs.node.labels": labels}
+
+    rewritten(tmp_path / "model", change_arrays=changed)
+    with pytest.raises(ModelFileError):
+        kernelcrf.load(tmp_path / "model")
+
+
+def test_a_cluster_finds_the_pairs_of_all_parts():
+    here = fit(solver="lbfgs", all_possible_transitions=False)
+    with two_workers() as client:
+        there = fit(solver="lbfgs", all_possible_transitions=False, engine=DaskEngine(client))
+    np.testing.assert_array_equal(there.coef_ != 0, here.coef_ != 0)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-7)
