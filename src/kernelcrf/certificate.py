@@ -7,7 +7,9 @@ variance 1 / lam_k. P is strongly convex, so that every theta gives a lower boun
            = sum_i omega_i H(p_i) - sum_k |g_k - lam_k theta_k|^2 / (2 lam_k).
 
 `gradient_side` computes the first line, `entropy_side` the second. The second line is the dual objective: H(p_i) is the
-entropy of the labels of sample i, and omega_i is the weight of the sample. As the bound is valid at every theta, a fit
+entropy of the labels of sample i, and omega_i is the weight of the sample. With an L1 penalty l1 |theta|_1, g is the
+gradient of the rest of P, and |soft(g_k - lam_k theta_k, l1)|^2 takes the place of the square in the second line
+(`terms` has the formula for the first). As the bound is valid at every theta, a fit
 uses the greatest bound that it finds. Near the optimum, the bound one Newton step ahead of theta is close to the
 minimum.
 
@@ -40,6 +42,7 @@ from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.objective import Evaluation, Objective
+from kernelcrf.terms import soft, times_square
 
 GRAM_ROWS = 1024
 TEMPERED = "tempered"
@@ -113,7 +116,7 @@ def gradient_side(objective: Objective, at: Evaluation) -> float:
 
     The bound is computed from the value and the gradient of the objective at the point `at`.
     """
-    return at.value - 0.5 * sum(objective.layout.squared_dual_norms(at.gradient).values())
+    return at.value - objective.layout.gap(at.theta, at.gradient)
 
 
 def entropy_side(objective: Objective, at: Evaluation) -> float:
@@ -121,8 +124,10 @@ def entropy_side(objective: Objective, at: Evaluation) -> float:
 
     The dual objective is evaluated at the marginals that the model has at the point `at`.
     """
-    data = at.gradient - objective.layout.times_lam(at.theta)
-    return objective.entropy(at) - 0.5 * sum(objective.layout.squared_dual_norms(data).values())
+    layout = objective.layout
+    parts = layout.split(at.gradient - layout.times_lam(at.theta))
+    norms = (times_square(term.C, soft(parts[term.name].ravel(), term.l1)) for term in layout.terms)
+    return objective.entropy(at) - 0.5 * sum(norms)
 
 
 def look_ahead(objective: Objective, at: Evaluation, tol: float = 1e-3) -> float:

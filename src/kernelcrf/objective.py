@@ -12,7 +12,8 @@ the model has the parameters theta_k and the regularisation lam_k. log Z is the 
 labelings, and log Z(allowed) is the log-sum-exp over the labelings that agree with the observed labels. If all labels
 are observed, log Z(allowed) is the score of one labelling, and P is convex. If some labels are missing, P is not
 convex, and H omits the covariance under p(. | allowed). What remains is positive definite (Gauss-Newton). Solvers can
-use it, but it gives no bound on the distance to the minimum.
+use it, but it gives no bound on the distance to the minimum. With an L1 penalty (see `terms`), P has the further term
+sum_k l1_k |theta_k|_1, which g and H leave out.
 
 Scores have the precision of the features, and P is a difference of sums of scores. Its rounding error is estimated as
 
@@ -45,7 +46,7 @@ ROUNDING = 16
 class Evaluation:
     """The objective at one point theta.
 
-    value, gradient : the objective and its gradient.
+    value, gradient : the objective, and its gradient without the L1 penalty.
     lower_bound : a lower bound on the minimum of the objective; -inf if the objective is not convex.
     parts : the state of each partition of the data, with its scores and results of inference.
     """
@@ -80,7 +81,7 @@ class Ray:
         loss, slope = objective.sum(one)
         theta = self.start.theta + step * self.direction
         return (
-            float(loss) + 0.5 * layout.squared_norm(theta),
+            float(loss) + layout.penalty(theta),
             float(slope) + float(np.dot(layout.times_lam(theta), self.direction)),
         )
 
@@ -135,11 +136,11 @@ class Objective:
             return self.partitions[k].evaluate_at(self.layout, scores[k], n_jobs, curvature=curvature)
 
         sums, parts = self.engine.reduce(one, range(len(self.partitions)), self.costs)
-        value = sums.loss + 0.5 * self.layout.squared_norm(theta)
+        value = sums.loss + self.layout.penalty(theta)
         gradient = sums.gradient + self.layout.times_lam(theta)
-        return Evaluation(theta, value, gradient, self._lower_bound(value, gradient, sums.bound), tuple(parts))
+        return Evaluation(theta, value, gradient, self._lower_bound(theta, value, gradient, sums.bound), tuple(parts))
 
-    def _lower_bound(self, value: float, gradient: Floats, bound: LinearBound | None) -> float:
+    def _lower_bound(self, theta: Floats, value: float, gradient: Floats, bound: LinearBound | None) -> float:
         """Return a lower bound on the minimum of the objective, or -inf if the objective is not convex.
 
         The result is computed from `bound`, a linear lower bound on the loss. If `bound` is None, it is computed from
@@ -149,18 +150,19 @@ class Objective:
             return -np.inf
         constant, slope = (value, gradient) if bound is None else (bound.constant, bound.slope)
         # Far from the optimum both numbers are huge, and the rounding of their difference may exceed the optimum.
-        half = 0.5 * sum(self.layout.squared_dual_norms(slope).values())
-        return constant - half * (1 + ROUNDING * float(np.finfo(self.dtype).eps))
+        gap = self.layout.gap(theta, slope)
+        return constant - gap * (1 + ROUNDING * float(np.finfo(self.dtype).eps))
 
     def gap(self, at: Evaluation) -> float:
         """Return the objective minus its lower bound at an evaluated point.
 
         If the objective is not convex, it has no such bound, and the result is sum_k |g_k|^2 / (2 lam_k), where g_k is
-        the gradient and lam_k the regularisation of term k. This sum is zero at a stationary point.
+        the gradient and lam_k the regularisation of term k. This sum is zero at a stationary point. With an L1 penalty,
+        the formula in `terms` takes its place.
         """
         if self.is_convex:
             return at.value - at.lower_bound
-        return 0.5 * sum(self.layout.squared_dual_norms(at.gradient).values())
+        return self.layout.gap(at.theta, at.gradient)
 
     def noise(self, at: Evaluation) -> float:
         """Estimate the rounding error of the objective at an evaluated point by the formula in the module docstring."""

@@ -11,6 +11,13 @@ and weights W of shape (n, rank of A), the function is f = A (W' F). Since featu
 factored, the RKHS norm of f is the Euclidean norm of the weights. The negative log prior is therefore
 sum_k |theta_k|^2 / (2 C_k), where theta_k are the weights of term k. Solvers see the weights of all terms as one vector
 theta.
+
+A term may also have an L1 penalty l1 |theta_k|_1, which makes most weights zero (the elastic net). With lam = 1 / C and
+the gradient g of the loss with respect to the weights of the term, it adds to the gap of Lemma 9
+
+    <theta, g> + lam/2 |theta|^2 + l1 |theta|_1 + |soft(g, l1)|^2 / (2 lam),
+
+where soft(g, a) = sign(g) max(|g| - a, 0). For l1 = 0, this is |g + lam theta|^2 / (2 lam).
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ from kernelcrf.validation import either, real
 
 # For smaller C, 1 / C would be close to the largest float.
 LEAST_C = 1e-300
+L1 = either(real(least=0))
 PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a finite C for every term")
 
 # If |v|^2 is between these, entries of v whose squares underflow are negligible.
@@ -52,7 +60,7 @@ class Term:
 
     cliques : the kind of cliques: TOKENS or STEPS for a chain, the name of a template for a graph.
     k_y : the label kernel, which compares joint labelings of a clique.
-    C : the prior variance of the weights.
+    C, l1 : the prior variance of the weights, and the factor of their L1 penalty.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
     input : the name of the input that `kernel` compares, or None.
     n : the number of features of k_x; the weights have the shape (n, rank of k_y).
@@ -68,9 +76,11 @@ class Term:
     input: str | None = None
     n: int = 1
     pairs: Pairs | None = None
+    l1: float = 0.0
 
     def __post_init__(self) -> None:
         PRIOR_VARIANCE.check("C", self.C)
+        L1.check("l1", self.l1)
         object.__setattr__(self, "C", float(self.C))
         if (self.kernel is None) != (self.input is None):
             raise ValueError(
@@ -91,6 +101,19 @@ class Term:
     def size(self) -> int:
         """Return the number of weights."""
         return math.prod(self.shape)
+
+    def gap(self, theta: Floats, gradient: Floats) -> float:
+        """Return what the term adds to the gap of Lemma 9, given its weights and the gradient of loss + |theta|^2 / 2C.
+
+        The formula of the module docstring is computed as a sum of terms that are not negative.
+        """
+        if not self.l1:
+            return 0.5 * times_square(self.C, gradient)
+        decay = theta * (1.0 / self.C)
+        g = gradient - decay
+        pull = -soft(g, self.l1)
+        absolute = np.dot(theta, g + pull) + self.l1 * np.abs(theta).sum()
+        return 0.5 * times_square(self.C, decay - pull) + max(float(absolute), 0.0)
 
     def unpack(self, weights: Array) -> Array:
         """Return the weights as a matrix (n, rank of k_y), with 0 for pairs that have no weight.
@@ -118,6 +141,7 @@ def chain_terms(
     C_edge: float | None = 1.0,
     C_bias: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
+    l1: float = 0.0,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens, and optionally scores of transitions and biases of labels.
 
@@ -125,6 +149,7 @@ def chain_terms(
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, or None to leave biases out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
+    l1 : the factor of the L1 penalty of all weights.
     """
     pairs = LabelKernel("delta", n_labels**2)
     terms = [Term(TOKEN_TERM, TOKENS, LabelKernel.of(label_kernel, n_labels), C, kernel, TOKENS)]
@@ -134,7 +159,7 @@ def chain_terms(
         terms.append(Term(BIAS_TERM, TOKENS, LabelKernel("delta", n_labels), C_bias))
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
-    return terms
+    return [replace(term, l1=float(l1)) for term in terms]
 
 
 @dataclass(frozen=True)
@@ -179,8 +204,31 @@ class Layout:
         """Return the gradient of the penalty at v: the weights of each term, divided by its prior variance C."""
         return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
 
+    @cached_property
+    def has_l1(self) -> bool:
+        """Return whether a term has an L1 penalty, so that the objective is not differentiable."""
+        return any(term.l1 for term in self.terms)
+
+    @property
+    def l1(self) -> Floats:
+        """Return the factor of the L1 penalty of each weight."""
+        return np.repeat([term.l1 for term in self.terms], [term.size for term in self.terms])
+
+    def penalty(self, theta: Floats) -> float:
+        """Return the penalty at theta: the sum over terms of |weights|^2 / (2 C) + l1 |weights|_1."""
+        absolute = [term.l1 * float(np.abs(theta[self.slices[term.name]]).sum()) for term in self.terms if term.l1]
+        return 0.5 * self.squared_norm(theta) + sum(absolute)
+
+    def gap(self, theta: Floats, gradient: Floats) -> float:
+        """Return the gap of Lemma 9: how far the objective at theta is at most above its minimum.
+
+        gradient : the gradient of the objective without its L1 penalty.
+        """
+        slices = [(term, self.slices[term.name]) for term in self.terms]
+        return sum(term.gap(theta[own], gradient[own]) for term, own in slices)
+
     def squared_norm(self, theta: Floats) -> float:
-        """Return twice the penalty at theta: the sum over terms of |weights|^2 / C."""
+        """Return the sum over terms of |weights|^2 / C."""
         return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
 
     def squared_dual_norms(self, g: Floats) -> dict[str, float]:
@@ -217,6 +265,7 @@ class Layout:
                 "kernel": None if term.kernel is None else term.kernel.to_config(),
                 "n": term.n,
                 "C": term.C,
+                "l1": term.l1,
             }
             for term in self.terms
         ]
@@ -238,8 +287,15 @@ class Layout:
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
             cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
             n, own = int(one["n"]), pairs[one["name"]]
-            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, own))
+            # Files of earlier versions have no L1 penalty.
+            l1 = float(one.get("l1", 0.0))
+            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, own, l1))
         return cls(tuple(terms))
+
+
+def soft(v: Array, threshold: float) -> Array:
+    """Return the entries of v, moved towards zero by `threshold`; smaller entries become zero."""
+    return np.maximum(v - threshold, 0.0) + np.minimum(v + threshold, 0.0)
 
 
 def times_square(factor: float, v: Array) -> float:

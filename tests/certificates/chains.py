@@ -29,6 +29,8 @@ class ChainProblem(KernelProblem):
         self.checkpoint = pick("checkpoint", None, "resumed", "other data", "other weights", share=0.2)
         self.names = pick("labels", "numbers", "strings")
         self.more_classes = pick("classes", None, "more", share=0.15)
+        self.every_state = pick("all_possible_states", False, True, share=0.3)
+        self.every_step = pick("all_possible_transitions", True, False, share=0.3)
         super().draw()
         self.classes = self._classes()
         self.lengths = self._lengths("lengths")
@@ -207,6 +209,7 @@ class ChainProblem(KernelProblem):
     @property
     def parameters(self):
         parameters = super().parameters
+        parameters |= {"all_possible_states": self.every_state, "all_possible_transitions": self.every_step}
         if self.edge_kernel is not None:
             parameters["edge_kernel"] = self.edge_kernel
         if self.constraints == "BIO":
@@ -265,15 +268,34 @@ class ChainProblem(KernelProblem):
         """Whether each sequence has tokens."""
         return self.lengths > 0
 
+    def _kept(self):
+        """Return which weights of tokens, and of steps, the model has: those of pairs that may occur; None for all."""
+        rows, weights = self.rows, self.sequence_weights
+        if self.warm_start == "other data":
+            rows, weights = [x[::-1] for x in self._rows("other inputs")], self._sequence_weights(None)
+        L = len(self.classes)
+        states, steps = np.zeros((self.d, L), bool), np.zeros((1, L * L), bool)
+        for x, sets, weight in zip(rows, self.allowed, weights, strict=True):
+            for t in range(len(sets) if weight else 0):
+                for label in sets[t]:
+                    states[:, label] |= x[t] != 0
+                    for before in sets[t - 1] if t else ():
+                        steps[0, before * L + label] = True
+        plain = self.kernel == "linear" and self.is_sparse and self.label_kernel == "delta"
+        return states if plain and not self.every_state else None, None if self.every_step else steps
+
     def twin(self, model, *, exact):
         """Return the dense twin, on all functions or on those in the span of the model's landmarks."""
         X, L = np.vstack([x.reshape(-1, self.d) for x in self.rows]), len(self.classes)
-        options = {"exact": exact}
+        options, (states, steps) = {"exact": exact}, self._kept()
         terms = {
             "node": Term(
-                self.features(self.kernel, X, model.kernel_, model.landmarks_, **options), self.label_gram, model.C_
+                self.features(self.kernel, X, model.kernel_, model.landmarks_, **options),
+                self.label_gram,
+                model.C_,
+                states,
             ),
-            "edge": Term(np.ones((len(X), 1)), np.eye(L * L), model.C_),
+            "edge": Term(np.ones((len(X), 1)), np.eye(L * L), model.C_, steps),
         }
         if self.edge_kernel is not None:
             landmarks = getattr(model.model_.maps.get("steps"), "landmarks", None)

@@ -36,11 +36,15 @@ def whitened(K_xB, K_BB):
 
 @dataclass(frozen=True)
 class Term:
-    """A function of cliques and their joint labels: A (cliques, r) factors K, and k_y is (S, S)."""
+    """A function of cliques and their joint labels: A (cliques, r) factors K, and k_y is (S, S).
+
+    kept : flags (r, S) of the weights that there are, or None if there are all.
+    """
 
     A: np.ndarray
     k_y: np.ndarray
     C: float
+    kept: np.ndarray | None = None
 
     @property
     def B(self):
@@ -92,6 +96,9 @@ class Twin:
             rows, labels = sample.cliques[name]
             A, B = term.A[rows], self.factors[name]
             block = np.einsum("kx,nkr->nxr", A, B[labels])
+            if term.kept is not None:
+                # Weights that change no score are zero at the optimum.
+                block = block * (term.kept @ B)
             columns.append(np.sqrt(term.C) * block.reshape(len(sample.labellings), -1))
         return np.hstack(columns)
 

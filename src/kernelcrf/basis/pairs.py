@@ -87,23 +87,24 @@ class Pairs:
         return np.repeat(np.arange(self.n) * self.n_labels, np.diff(self.pointers)) + self.labels
 
 
-def occurring(X: Inputs, allowed: Flags) -> Flags:
-    """Return one row per column of the CSR matrix X, which says with which labels this feature occurs.
+def frequencies(X: Inputs, allowed: Flags) -> Array:
+    """Return how often each feature occurs with each label: one row per column of the CSR matrix X.
 
-    allowed : the labels that each row of X may have, one column per label.
+    An entry x of X counts |x| times. `allowed` are the labels that each row of X may have, one column per label.
     """
-    found = np.zeros((X.shape[1], allowed.shape[1]), bool)
-    _mark(X.indices, X.data, X.indptr, allowed, found)
+    found = np.zeros((X.shape[1], allowed.shape[1]), np.float32)
+    _count(X.indices, X.data, X.indptr, allowed, found)
     return found
 
 
 @compiled
-def _mark(columns: Array, values: Array, offsets: Array, allowed: Flags, found: Flags) -> None:
+def _count(columns: Array, values: Array, offsets: Array, allowed: Flags, found: Array) -> None:
     for t in range(len(offsets) - 1):
         for e in range(offsets[t], offsets[t + 1]):
-            if values[e] != 0:
-                for j in range(allowed.shape[1]):
-                    found[columns[e], j] |= allowed[t, j]
+            x = abs(values[e])
+            for j in range(allowed.shape[1]):
+                if allowed[t, j]:
+                    found[columns[e], j] += x
 
 
 @compiled

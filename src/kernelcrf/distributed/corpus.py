@@ -37,6 +37,7 @@ from kernelcrf.fitting.corpus import (
     atom_scores,
     can_omit_pairs,
     input_of,
+    observed_pairs,
     out_of_span,
     residual_of,
     size_of,
@@ -185,11 +186,11 @@ class DistributedSequences(Corpus):
             scores[term.name] = np.concatenate(self.cluster.fetch(self.cluster.each(_scores, ER, self.own, residual)))
         return WholeGap(value, shares, scores)
 
-    def observed(self, term: Term) -> Pairs | None:
+    def observed(self, term: Term, least: float) -> Pairs | None:
         if not can_omit_pairs(term, self.is_sparse):
             return None
-        # The sum of flags is their union.
-        return Pairs.of(self.cluster.sum(self.cluster.each(LabelledSequences.occurring, self.parts, shared=(term,))))
+        counts = self.cluster.each(LabelledSequences.frequencies, self.parts, shared=(term,))
+        return observed_pairs(self.cluster.sum(counts), least)
 
     def positions(self, term: Term, features: Features, engine: LocalEngine) -> Places | None:
         basis = features.basis

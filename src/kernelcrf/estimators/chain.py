@@ -24,8 +24,8 @@ from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.terms import TOKEN_TERM, TRANSITION_TERM
-from kernelcrf.validation import FLAG
+from kernelcrf.terms import L1, TOKEN_TERM, TRANSITION_TERM
+from kernelcrf.validation import FLAG, either, real
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -48,6 +48,8 @@ class ChainCRF(ChainAnswers):
         Prior variance of all weights, including transitions. CRFsuite's c2 is 1 / (2 C). "auto" chooses the power of 10
         with which held-out sequences, a fifth of about 10,000 tokens, are likeliest. "evidence" chooses the C that
         maximises the evidence, the probability of the training labels.
+    l1 : float
+        Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel, n_restarts_optimizer : bool, int
         Whether to maximise the evidence over the kernel's hyperparameters, starting from the given values, and the
         number of further searches from random values. A kernel of sklearn.gaussian_process has its own bounds; gamma
@@ -74,6 +76,8 @@ class ChainCRF(ChainAnswers):
         Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
         occur in the training data. The first is about sparse inputs of the linear kernel and label_kernel="delta"; in
         other models, all such pairs have weights. CRFsuite has the same parameters, both False by default.
+    min_freq : float
+        How often such a pair must occur in the training data to have a weight; 0 keeps all pairs that occur.
     hash_features : int or None
         Number of columns, a power of 2, into which feature dicts are hashed; None keeps a vocabulary.
     solver : "auto", "lbfgs", "dual", "newton-cg", "newton", "block-jacobi", "subspace" or a solver such as NewtonCG()
@@ -142,12 +146,14 @@ class ChainCRF(ChainAnswers):
     """
 
     C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
+    l1: Annotated[float, L1] = 0.0
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
     all_possible_states: Annotated[bool, FLAG] = False
     all_possible_transitions: Annotated[bool, FLAG] = True
+    min_freq: Annotated[float, either(real(least=0))] = 0.0
     engine: Annotated[Any, ENGINE] = None
 
     @releasing()
@@ -189,7 +195,14 @@ class ChainCRF(ChainAnswers):
         tags.input_tags.sparse = tags.input_tags.dict = True
         return tags
 
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.l1:
+            delta = isinstance(self.label_kernel, str) and self.label_kernel == "delta"
+            others = {"C": self._by_evidence, "laplace": bool(self.laplace), "label_kernel": not delta}
+            self._exclude("l1", others, "an L1 penalty needs label_kernel='delta', and has no evidence. Set l1=0")
+
     @property
     def _observed_only(self) -> Collection[str]:
         every = {TOKEN_TERM: self.all_possible_states, TRANSITION_TERM: self.all_possible_transitions}
-        return [name for name, has_all in every.items() if not has_all]
+        return [name for name, has_all in every.items() if self.min_freq or not has_all]

@@ -19,7 +19,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.base import KernelModel
 from kernelcrf.terms import chain_terms
-from kernelcrf.validation import COUNT, validated
+from kernelcrf.validation import COUNT, ParameterError, validated
 
 Chained = TypeVar("Chained", bound=KernelModel)
 
@@ -53,6 +53,12 @@ class KernelEstimator(InputEstimator[Chained]):
             kernels = {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
         else:
             kernels, start = dict(earlier.kernels), earlier.end
+        l1 = getattr(self, "l1", 0.0)
+        for name, own in kernels.items():
+            if l1 and not own.is_linear:
+                raise ParameterError(
+                    f"l1={l1!r} needs linear kernels, and {name} is {own.described}: pass {name}='linear', or l1=0"
+                )
         terms = chain_terms(
             n_labels,
             kernels["kernel"],
@@ -60,10 +66,11 @@ class KernelEstimator(InputEstimator[Chained]):
             C=C,
             C_edge=C if self._has_edges else None,
             label_kernel=self.label_kernel,
+            l1=l1,
         )
         problem = Problem(terms, data)
         if earlier is None:
-            problem = problem.only_observed(self._observed_only)
+            problem = problem.only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
         else:
             pairs = {term.name: term.pairs for term in earlier.layout.terms}
             problem = replace(problem, terms=[replace(term, pairs=pairs[term.name]) for term in terms])

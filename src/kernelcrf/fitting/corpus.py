@@ -99,8 +99,8 @@ class Corpus(ABC):
         out if all folds together would have more than `n_tokens` tokens.
         """
 
-    def observed(self, term: Term) -> Pairs | None:
-        """Return the pairs of a feature and a label of a term that occur in the data.
+    def observed(self, term: Term, least: float) -> Pairs | None:
+        """Return the pairs of a feature and a label of a term that occur in the data at least `least` times.
 
         Return None if every pair must have a weight, because features are dense or labels are not compared by "delta".
         """
@@ -133,9 +133,12 @@ class Problem:
         """Return a copy of the problem that has only the terms on the given kinds of cliques."""
         return replace(self, terms=[term for term in self.terms if term.cliques in cliques])
 
-    def only_observed(self, names: Collection[str]) -> Problem:
-        """Return a copy of the problem in which the named terms have weights for observed pairs only."""
-        pairs = {term.name: self.corpus.observed(term) for term in self.terms if term.name in names}
+    def only_observed(self, names: Collection[str], least: float = 0.0) -> Problem:
+        """Return a copy of the problem in which the named terms have weights for observed pairs only.
+
+        least : how often a pair must occur in the data.
+        """
+        pairs = {term.name: self.corpus.observed(term, least) for term in self.terms if term.name in names}
         return replace(self, terms=[replace(term, pairs=pairs.get(term.name, term.pairs)) for term in self.terms])
 
     def on(self, corpus: Corpus) -> Problem:
@@ -246,6 +249,11 @@ def can_omit_pairs(term: Term, sparse: bool) -> bool:
     sparse : whether the inputs of the term are sparse.
     """
     return term.k_y.is_identity and (term.kernel is None or (term.kernel.is_linear and sparse))
+
+
+def observed_pairs(counts: Array, least: float) -> Pairs:
+    """Return the pairs that occur at least `least` times, given how often each feature occurs with each label."""
+    return Pairs.of((counts > 0) & (counts >= least))
 
 
 def sharing_inputs(terms: Iterable[Term]) -> list[list[Term]]:

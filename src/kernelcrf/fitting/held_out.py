@@ -87,7 +87,7 @@ class _Fold:
         fitted = solve(self.training.changed(free, C=C), self.features, settings, self.latest)
         self.latest = Start(weights=fitted.weights)
         objective = objective_of(self.held_out.changed(free, C=C), self.own, settings.engine)
-        return 0.5 * objective.layout.squared_norm(fitted.theta) - objective.evaluate(fitted.theta).value
+        return objective.layout.penalty(fitted.theta) - objective.evaluate(fitted.theta).value
 
 
 def highest(likelihood: Callable[[int], float]) -> int:

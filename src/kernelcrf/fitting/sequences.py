@@ -21,9 +21,19 @@ import numpy.typing as npt
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData, is_sparse
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
-from kernelcrf.basis.pairs import Pairs, occurring
+from kernelcrf.basis.pairs import Pairs, frequencies
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.fitting.corpus import FEW, HELD_OUT, CliqueFeatures, Corpus, LocalCorpus, can_omit_pairs, folds, input_of
+from kernelcrf.fitting.corpus import (
+    FEW,
+    HELD_OUT,
+    CliqueFeatures,
+    Corpus,
+    LocalCorpus,
+    can_omit_pairs,
+    folds,
+    input_of,
+    observed_pairs,
+)
 from kernelcrf.fitting.digest import Words, digest_texts, digest_words
 from kernelcrf.graphs.structure import EDGE, Chains, Legal
 from kernelcrf.kernels.gamma import gamma_by_scale
@@ -121,19 +131,19 @@ class LabelledSequences(LocalCorpus):
         """
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
-    def observed(self, term: Term) -> Pairs | None:
-        return Pairs.of(self.occurring(term)) if can_omit_pairs(term, is_sparse(self.X)) else None
+    def observed(self, term: Term, least: float) -> Pairs | None:
+        return observed_pairs(self.frequencies(term), least) if can_omit_pairs(term, is_sparse(self.X)) else None
 
-    def occurring(self, term: Term) -> Flags:
-        """Return one row of flags per feature of a term: True for the labels that occur, or may occur, with it.
+    def frequencies(self, term: Term) -> Array:
+        """Return how often each feature of a term occurs, or may occur, with each label: one row per feature.
 
-        If the term scores transitions, the single row has one flag for each pair of labels.
+        If the term scores transitions, the single row has one number for each pair of labels.
         """
         allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
         if term.cliques == TOKENS:
-            return occurring(self.X, allowed)
+            return frequencies(self.X, allowed)
         before, into = self.chains.cliques(EDGE).T
-        return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into] > 0).reshape(1, -1)
+        return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into]).reshape(1, -1)
 
     def partition(self, tokens: Mapping[str, TokenFeatures]) -> ChainPartition:
         """Return all sequences as one partition, with the token features of the terms that have inputs."""

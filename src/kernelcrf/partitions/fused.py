@@ -172,9 +172,9 @@ class FusedChains:
             if term is self.term:
                 W = term.k_y.expand(part)
             elif term.cliques == TOKENS:
-                bias = bias + term.k_y.expand(part[0])
+                bias = bias + term.k_y.expand(term.unpack(part)[0])
             else:
-                w = w + term.k_y.expand(part[0]).reshape(w.shape)
+                w = w + term.k_y.expand(term.unpack(part)[0]).reshape(w.shape)
         return np.ascontiguousarray(W, dtype), bias.astype(dtype), w.astype(dtype)
 
     def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
@@ -187,6 +187,6 @@ class FusedChains:
         def gradient(term: Term) -> Array:
             if term is self.term:
                 return term.k_y.adjoint(G)
-            return term.k_y.adjoint((nodes if term.cliques == TOKENS else steps).reshape(1, -1))
+            return term.pack(term.k_y.adjoint((nodes if term.cliques == TOKENS else steps).reshape(1, -1)))
 
         return self.layout.join({term.name: gradient(term) for term in self.layout.terms})

@@ -14,7 +14,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
-from kernelcrf.terms import Layout
+from kernelcrf.terms import Layout, soft
 
 FIRST_ETA = 0.5
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
@@ -29,6 +29,7 @@ class Ascent:
     alpha is a distribution over the labellings of each sequence.
 
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
+    V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
     kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others.
     a, b : the scores that define alpha: token scores, one row per token, and one matrix of transition scores per
         sequence.
@@ -42,7 +43,9 @@ class Ascent:
     """
 
     objective: Objective
+    V: Floats
     W: Floats
+    v: Floats
     w: Floats
     kept: tuple[Array, Array]
     a: Floats
@@ -86,11 +89,13 @@ class Ascent:
         ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
         parts = zip(layout.terms, layout.split(ascent).values(), strict=True)
         node, *edges = (term.C * term.unpack(part) for term, part in parts)
-        W = np.zeros((len(node), width))
-        W[:, :n_labels] = node
-        edge = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
+        V = np.zeros((len(node), width))
+        V[:, :n_labels] = node
+        v = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
+        states, transitions = layout.terms[0], layout.terms[-1]
+        W, w = soft(V, states.l1 * states.C) if states.l1 else V, soft(v, transitions.l1 * transitions.C)
         kept = _kept(layout, width, steps.shape)
-        return cls(objective, W, edge, kept, a, b, p, q, entropies, np.full(len(b), FIRST_ETA), np.zeros(len(b)))
+        return cls(objective, V, W, v, w, kept, a, b, p, q, entropies, np.full(len(b), FIRST_ETA), np.zeros(len(b)))
 
     @property
     def value(self) -> float:
@@ -134,10 +139,10 @@ class Ascent:
         features = partition.features[terms[0].name]
         rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
         sparse = features.F.indptr, features.F.indices, features.F.data
-        lams = 1.0 / terms[0].C, 1.0 / terms[-1].C
+        penalties = 1.0 / terms[0].C, 1.0 / terms[-1].C, terms[0].l1, terms[-1].l1
         weights, legal = _weights(partition), _legality(self.objective)
-        data = (partition.chains.offsets, rows, *sparse, weights, legal, *lams, *self.kept)
-        state = (self.W, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
+        data = (partition.chains.offsets, rows, *sparse, weights, legal, *penalties, *self.kept)
+        state = (self.V, self.W, self.v, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
         loops.visit(order, measure, *data, *state)
 
     def report(self, progress: Progress) -> None:

@@ -150,10 +150,45 @@ def moments(offsets, width, legal, a, b, p, q, entropies):
     return n_failed
 
 
+@inlined
+def shrunk(value, threshold):
+    """Move a number towards zero by `threshold`; smaller numbers become zero."""
+    return max(value - threshold, 0.0) + min(value + threshold, 0.0)
+
+
+@compiled
+def move(rows, low, T, pointers, columns, values, sign, step, kept, threshold, V, W, change):
+    """Add the product of the features of one sequence and `sign * step` to V, and shrink the sums by `threshold` to W.
+
+    The sequence has the tokens low to low + T - 1. The changes of the squares of W are added up in `change`, one sum
+    per column. If `threshold` is 0, V is not used.
+    """
+    width, every = W.shape[1], 0 if len(kept) == 1 else 1
+    for t in range(T):
+        row = rows[low + t]
+        for k in range(pointers[row], pointers[row + 1]):
+            x, column = sign * values[k], columns[k]
+            own = every * column
+            if threshold > 0:
+                for j in range(width):
+                    before = W[column, j]
+                    after = V[column, j] + kept[own, j] * (x * step[t, j])
+                    V[column, j] = after
+                    after = shrunk(after, threshold)
+                    change[j] += (after - before) * (after + before)
+                    W[column, j] = after
+            else:
+                for j in range(width):
+                    before = W[column, j]
+                    after = before + kept[own, j] * (x * step[t, j])
+                    change[j] += (after - before) * (after + before)
+                    W[column, j] = after
+
+
 @compiled
 def visit(
-    order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge, kept, kept_edge,
-    W, w, a, b, p, q, entropies, etas, gaps,
+    order, measure, offsets, rows, pointers, columns, values, weights, legal, lam, lam_edge, l1, l1_edge,
+    kept, kept_edge, V, W, v, w, a, b, p, q, entropies, etas, gaps,
 ):  # fmt: skip
     """Take one ascent step for each sequence in `order`, and write the duality gap of each sequence i to gaps[i].
 
@@ -163,9 +198,10 @@ def visit(
 
     kept, kept_edge : 1 for the entries of W and w that are weights, and 0 for those that stay 0. If `kept` has one row,
         it applies to all rows of W.
+    V, v : W and w before they are shrunk towards zero by l1 / lam; without an L1 penalty, V and W are the same array.
     """
     n_labels, width, n_steps = p.shape[1], W.shape[1], len(w)
-    every = 0 if len(kept) == 1 else 1
+    threshold, threshold_edge = l1 / lam, l1_edge / lam_edge
     work = memory(offsets, width, n_steps)
     _, _, _, e, _, u, _, log_z, failed = work
     s, step, step_edge, change = np.empty_like(u), np.zeros_like(u), np.empty_like(w), np.empty(width)
@@ -209,22 +245,16 @@ def visit(
                     step_edge[k, j] = kept_edge[k, j] * scale_edge * (q[i, k, j] - new_q[k, j])
             for j in range(width):
                 change[j] = 0
-            for t in range(T):
-                row = rows[low + t]
-                for k in range(pointers[row], pointers[row + 1]):
-                    x, column = values[k], columns[k]
-                    for j in range(width):
-                        before = W[column, j]
-                        after = before + kept[every * column, j] * (x * step[t, j])
-                        change[j] += (after - before) * (after + before)
-                        W[column, j] = after
+            move(rows, low, T, pointers, columns, values, 1.0, step, kept, threshold, V, W, change)
             norms, norms_edge = 0.0, 0.0
             for j in range(width):
                 norms += change[j]
             for k in range(n_steps):
                 for j in range(n_steps):
-                    norms_edge += step_edge[k, j] * (2 * w[k, j] + step_edge[k, j])
-                    w[k, j] += step_edge[k, j]
+                    before = w[k, j]
+                    v[k, j] += step_edge[k, j]
+                    w[k, j] = shrunk(v[k, j], threshold_edge)
+                    norms_edge += (w[k, j] - before) * (w[k, j] + before)
             gain = weights[i] * (entropy - entropies[i]) - 0.5 * (lam * norms + lam_edge * norms_edge)
             if gain >= 0:
                 for t in range(T):
@@ -238,14 +268,10 @@ def visit(
                     gaps[i] = gain / eta
                 eta = min(GROWTH * eta, 1.0)
                 break
-            for t in range(T):
-                row = rows[low + t]
-                for k in range(pointers[row], pointers[row + 1]):
-                    x, column = values[k], columns[k]
-                    for j in range(width):
-                        W[column, j] -= kept[every * column, j] * (x * step[t, j])
+            move(rows, low, T, pointers, columns, values, -1.0, step, kept, threshold, V, W, change)
             for k in range(n_steps):
                 for j in range(n_steps):
-                    w[k, j] -= step_edge[k, j]
+                    v[k, j] -= step_edge[k, j]
+                    w[k, j] = shrunk(v[k, j], threshold_edge)
             eta *= 0.5
         etas[i] = eta

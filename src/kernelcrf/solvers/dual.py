@@ -25,6 +25,9 @@ An ascent step of size eta increases D by about eta gap_i, so that a pass over a
 is large, a few sequences soon have most of the gap. Each pass is therefore followed by further visits of the sequences
 with the largest gaps, which measure the gap of each sequence before its step.
 
+With an L1 penalty l1 |theta|_1, theta_k = soft(v_k, l1) / lam_k, where v_k is the sum above without the division, and
+soft(v, a) = sign(v) max(|v| - a, 0). D has the same formula.
+
 L-BFGS takes over at the current theta if D no longer increases, or if the gap shrinks so slowly that many more passes
 would be needed. It is used from the beginning if the messages of inference would underflow.
 

@@ -8,18 +8,22 @@ M is computed from the variances p (1 - p) of labels at theta = 0, where p are t
 divided by four, because in a fitted model the probabilities are closer to 0 and 1. M is not computed at the weights of
 an earlier fit: most variances are tiny there, and would hide which weights the data determine. If labels are missing,
 M is computed at the starting point.
+
+With an L1 penalty l1 |theta|_1, the objective is not differentiable. L-BFGS then minimises over theta = theta+ - theta-
+with theta+, theta- >= 0, and the penalty is l1 times the sum of all theta+ and theta-. At the minimum, one of each two
+is zero. M is diagonal, so that the bounds stay bounds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from kernelcrf.arrays import Floats
-from kernelcrf.objective import Evaluation
+from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.solvers.loop import OPTIMAL, OUT_OF_ITERATIONS, STALLED, Progress, Solver
 from kernelcrf.solvers.preconditioners import Preconditioner, Preconditioning
 from kernelcrf.validation import COUNT, FLAG, check_parameters
@@ -51,6 +55,9 @@ class LBFGS(Solver):
     def __post_init__(self) -> None:
         check_parameters(vars(self), {"memory": COUNT, "precondition": FLAG})
 
+    def check(self, objective: Objective) -> None:
+        return
+
     def solve(self, start: Floats, progress: Progress) -> str:
         objective = progress.objective
         latest = objective.evaluate(start)
@@ -58,15 +65,14 @@ class LBFGS(Solver):
         progress.observe(latest, 0.0)
         if progress.solved:
             return OPTIMAL
-        M = self._preconditioner(latest, progress) if self.precondition else None
+        variables = self._variables(latest, progress)
 
         def evaluate(phi: Floats) -> tuple[float, Floats]:
             nonlocal latest
-            theta = objective.layout.project(start + (phi if M is None else M.back(phi)))
-            if np.any(phi):
+            if np.any(phi != variables.first):
                 progress.passes += 1
-                latest = objective.evaluate(theta)
-            return latest.value, latest.gradient if M is None else M.forward(latest.gradient)
+                latest = objective.evaluate(objective.layout.project(variables.theta(phi)))
+            return variables.derivative(phi, latest)
 
         status = OUT_OF_ITERATIONS if progress.out_of_iterations else STALLED
 
@@ -79,14 +85,71 @@ class LBFGS(Solver):
 
         pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
         options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
-        minimize(evaluate, np.zeros(len(start)), jac=True, method="L-BFGS-B", callback=report, options=options)
+        first, bounds = variables.first, variables.bounds
+        minimize(evaluate, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=report, options=options)
         return status
 
-    @staticmethod
-    def _preconditioner(start: Evaluation, progress: Progress) -> Preconditioner:
-        """Return the preconditioner for theta = 0 if the objective is convex, otherwise for the starting point."""
+    def _variables(self, start: Evaluation, progress: Progress) -> _Whole | _Halves:
+        """Return the variables over which L-BFGS minimises, given the starting point.
+
+        The preconditioner is computed at theta = 0 if the objective is convex, otherwise at the starting point.
+        """
         objective, at = progress.objective, start
-        if objective.is_convex and np.any(start.theta):
+        layout = objective.layout
+        if self.precondition and objective.is_convex and np.any(start.theta):
             at = objective.evaluate(np.zeros_like(start.theta))
             progress.passes += 1
-        return Preconditioning.of(objective).at(at, SHARE)
+        if not layout.has_l1:
+            return _Whole(start.theta, Preconditioning.of(objective).at(at, SHARE) if self.precondition else None)
+        diagonal = Preconditioning(objective, {}).diagonal(at, SHARE) if self.precondition else np.ones(layout.size)
+        return _Halves(start.theta, 1 / np.sqrt(diagonal), layout.l1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """Variables phi that determine theta = start + E^-T phi, with the preconditioner M = E E'."""
+
+    start: Floats
+    M: Preconditioner | None
+    bounds: ClassVar[Bounds | None] = None
+
+    @property
+    def first(self) -> Floats:
+        return np.zeros(len(self.start))
+
+    def theta(self, phi: Floats) -> Floats:
+        return np.asarray(self.start + (phi if self.M is None else self.M.back(phi)))
+
+    def derivative(self, phi: Floats, at: Evaluation) -> tuple[float, Floats]:
+        return at.value, at.gradient if self.M is None else self.M.forward(at.gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class _Halves:
+    """Variables phi = (phi+, phi-) >= 0 that determine theta = scale * (phi+ - phi-), for an L1 penalty.
+
+    l1 : the factor of the L1 penalty of each weight.
+    """
+
+    start: Floats
+    scale: Floats
+    l1: Floats
+
+    @property
+    def bounds(self) -> Bounds:
+        # SciPy changes the shape of this object, so that it cannot be used twice.
+        return Bounds(0.0, np.inf)
+
+    @property
+    def first(self) -> Floats:
+        return np.concatenate([np.maximum(self.start, 0.0), np.maximum(-self.start, 0.0)]) / np.tile(self.scale, 2)
+
+    def theta(self, phi: Floats) -> Floats:
+        positive, negative = np.split(phi, 2)
+        return np.asarray(self.scale * (positive - negative))
+
+    def derivative(self, phi: Floats, at: Evaluation) -> tuple[float, Floats]:
+        positive, negative = np.split(phi, 2)
+        # at.value has |theta|_1 instead of the sum of both halves.
+        value = at.value + 2 * float(np.dot(self.l1 * self.scale, np.minimum(positive, negative)))
+        return value, np.concatenate([self.scale * (self.l1 + at.gradient), self.scale * (self.l1 - at.gradient)])

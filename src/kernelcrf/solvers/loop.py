@@ -170,7 +170,8 @@ class Progress:
             raise ValueError(
                 f"the objective is {at.value:.3g}, its lower bound {at.lower_bound:.3g} and its largest derivative "
                 f"{np.abs(at.gradient).max(initial=0.0):.3g}, which overflows: expected smaller numbers; scale the "
-                "inputs, for example with sklearn.preprocessing.StandardScaler, lower C (and C_label), or use another kernel"
+                "inputs, for example with sklearn.preprocessing.StandardScaler, lower C and C_label, or use another "
+                "kernel"
             )
 
     @property
@@ -224,8 +225,8 @@ class Solver(Protocol):
     """
 
     def check(self, objective: Objective) -> None:
-        """Raise an error if this solver cannot minimise the objective. By default, every objective is accepted."""
-        return
+        """Raise an error if this solver cannot minimise the objective. By default, l1 > 0 is refused."""
+        refuse_l1(objective)
 
     def solve(self, start: Floats, progress: Progress) -> str:
         """Minimise the objective from the parameters `start`, and return the status.
@@ -233,6 +234,15 @@ class Solver(Protocol):
         Each point is reported to `progress`, which also has the objective.
         """
         ...
+
+
+def refuse_l1(objective: Objective) -> None:
+    """Raise ValueError if the objective has an L1 penalty."""
+    if objective.layout.has_l1:
+        raise ValueError(
+            "l1 > 0 makes the objective not differentiable, which this solver needs: use solver='auto', 'dual' or "
+            "'lbfgs', or set l1=0"
+        )
 
 
 def first_point(objective: Objective, random_state: Seed = None) -> Floats:

@@ -131,10 +131,20 @@ class Preconditioning:
         layout = self.objective.layout
         return _join([(layout.slices[term.name], self._of_term(term, at, share)) for term in layout.terms])
 
-    def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
+    def diagonal(self, at: Evaluation, share: float) -> Floats:
+        """Return the diagonal form of the preconditioner for the point `at`, as a vector."""
+        return np.concatenate([self._diagonal(term, at, share) for term in self.objective.layout.terms])
+
+    def _diagonal(self, term: Term, at: Evaluation, share: float) -> Floats:
         objective, lam = self.objective, 1.0 / term.C
         if term.cliques == STEPS:
-            return _diagonal(np.full(term.size, _mass(objective, term) / max(term.size, 1) + lam))
+            return np.full(term.size, _mass(objective, term) / max(term.size, 1) + lam)
+        function = _spread_squares if term.name in objective.partitions[0].features else _spread
+        spread = share * _sum_partitions(objective, at, function, term)
+        return np.asarray(_over_weights(term, spread).ravel() + lam)
+
+    def _of_term(self, term: Term, at: Evaluation, share: float) -> Preconditioner:
+        objective, lam = self.objective, 1.0 / term.C
 
         def total(function: Callable[..., Floats], *arguments: int) -> Floats:
             return np.asarray(share * _sum_partitions(objective, at, function, term, *arguments))
@@ -143,13 +153,11 @@ class Preconditioning:
             values, vectors = self.spectra[term.name]
             mean = _over_weights(term, total(_spread)) / max(_mass(objective, term), np.finfo(np.float64).tiny)
             return _kronecker(vectors, np.outer(values, mean) + lam)
-        if term.name not in objective.partitions[0].features:
-            return _diagonal(_over_weights(term, total(_spread)) + lam)
-        if term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
+        if term.cliques != STEPS and term.n <= PER_LABEL_UP_TO and term.k_y.is_identity and _is_dense(objective, term):
             ridge = np.eye(term.n) / term.C
             blocks = (total(_spread_gram, label) + ridge for label in range(term.k_y.L))
             return _per_label([lower_factor(block, objective.dtype) for block in blocks])
-        return _diagonal(_over_weights(term, total(_spread_squares)).ravel() + lam)
+        return _diagonal(self._diagonal(term, at, share))
 
 
 def _over_weights(term: Term, of_labels: Floats) -> Floats:
