@@ -39,7 +39,7 @@ STUDIES = {
         "chain_inference missing_labels | solvers basis cluster commits"
     ),
     "reliability": (
-        "findings numerics concurrency interruption files compatibility mutation branches | fuzz"
+        "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"
     ),
 }  # fmt: skip
 PAGES = {"accuracy": "results.md", "speed": "benchmarks.md", "reliability": "reliability.md"}

@@ -45,7 +45,9 @@ from kernelcrf.objective import Evaluation, Objective
 from kernelcrf.terms import soft, times_square
 
 GRAM_ROWS = 1024
-TEMPERED = "tempered"
+TEMPERED, IMPORTED = "tempered", "imported"
+# Statuses of weights that are not the result of a fit by this library, so that they have no objective.
+NOT_FITTED = (TEMPERED, IMPORTED)
 ROUNDING = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 
@@ -55,13 +57,15 @@ class Certificate:
 
     The fit searches the functions that its basis spans. They are a part of the kernel's whole function space.
 
-    objective : the negative log posterior of the fitted weights; NaN if `TemperatureScaling` changed the weights later.
+    objective : the negative log posterior of the fitted weights; NaN if `TemperatureScaling` changed the weights later,
+        or if another library fitted them.
     lower_bound : a lower bound on the objective of all functions in the span of the basis; -inf if labels are missing,
         because no bound is known then.
     gap_full : a bound on how far `objective` is above the minimum over the kernel's whole function space; None if it
         was not computed.
     status : how the fit ended. "optimal" means that the certified gap is at most `tol`. If labels are missing, there is
-        no certified gap, and "stationary" means that the gradient is small enough.
+        no certified gap, and "stationary" means that the gradient is small enough. "tempered" means that
+        `TemperatureScaling` changed the weights, and "imported" that they were read from a file of another library.
     rounding : the possible rounding error of `objective` and of the bounds, divided by max(1, |objective|).
 
     Examples
@@ -94,7 +98,7 @@ class Certificate:
 
         It is the certified gap or, if labels are missing, the size of the gradient.
         """
-        missing = self.lower_bound == -np.inf and self.status != TEMPERED
+        missing = self.lower_bound == -np.inf and self.status not in NOT_FITTED
         return "size of the gradient" if missing else "certified gap"
 
     @property

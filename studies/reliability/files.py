@@ -95,7 +95,7 @@ def read_bombs() -> Trial:
     """Read each bomb in a separate process and measure its memory."""
     trial, peaks = Trial(BOMBS, ""), list[float]()
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("lines.txt.gz", "line.txt.gz", "sequence.crfsuite.gz", "lines.jsonl.gz", "zeros.npz"):
+        for name in ("lines.txt.gz", "line.txt.gz", "sequence.items.gz", "lines.jsonl.gz", "zeros.npz"):
             path = Path(folder) / name
             make_bomb(path)
             code = (
@@ -128,7 +128,7 @@ def make_bomb(path: Path) -> None:
     line = {
         "lines.txt.gz": b"w" * 1020 + b" L\n\n",
         "line.txt.gz": b"w" * 1024,
-        "sequence.crfsuite.gz": b"L\t" + b"w" * 1021 + b"\n",
+        "sequence.items.gz": b"L\t" + b"w" * 1021 + b"\n",
         "lines.jsonl.gz": b'{"tokens": ["' + b"w" * 1008 + b'"]}\n',
     }[path.name]
     member = gzip.compress(line * 1024)

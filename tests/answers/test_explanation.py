@@ -87,10 +87,10 @@ def test_features_of_dicts_have_their_names(dicts):
     check(model, X[2], 1e-8)
     found = model.explain(X[0], 1)
     assert found.label == "N"
-    assert set(found.terms) == {"w=cat", "n"}
-    assert dict(zip(found.terms, found.values.tolist(), strict=True)) == {"w=cat": 1.0, "n": 3.0}
-    row = dict(zip(found.terms, found.weights, strict=True))["w=cat"]
-    coef = model.coef_[model.model_.reader.feature_names.index("w=cat")]
+    assert set(found.terms) == {"w:cat", "n"}
+    assert dict(zip(found.terms, found.values.tolist(), strict=True)) == {"w:cat": 1.0, "n": 3.0}
+    row = dict(zip(found.terms, found.weights, strict=True))["w:cat"]
+    coef = model.coef_[model.model_.reader.feature_names.index("w:cat")]
     assert row == pytest.approx(coef[model.classes_.tolist().index("N")] - coef.mean())
     hashed = ChainCRF("linear", hash_features=64, C=1.0).fit(X, y)
     assert all(term.startswith("x") for term in hashed.explain(X[0], 0).terms)
@@ -241,9 +241,9 @@ def test_a_feature_of_a_dict_is_compared_with_its_absence(dicts):
     X, y = dicts
     model = ChainCRF("rbf", C=10.0).fit(X, y)
     found = model.explain(X[0], 2)
-    assert {(effect.column, effect.reference) for effect in found.columns} == {("w=sat", 0), ("n", 0), ("last", 0)}
+    assert {(effect.column, effect.reference) for effect in found.columns} == {("w:sat", 0), ("n", 0), ("last", 0)}
     without = [*X[0][:2], {"n": 3.0, "last": True}]
-    effect = {effect.column: effect.effect for effect in found.columns}["w=sat"]
+    effect = {effect.column: effect.effect for effect in found.columns}["w:sat"]
     expected = centred_score(model, X[0], 2, found.label) - centred_score(model, without, 2, found.label)
     assert effect == pytest.approx(expected, abs=1e-8)
     assert model.explain([{"w": "unseen"}], 0).columns == ()

@@ -17,7 +17,7 @@ TAGS = [["D", "N"], ["D", "N"]]
 
 def test_rows_of_coef_have_names():
     text = ChainCRF("linear", C=1.0).fit(TEXT, TAGS)
-    assert text.get_feature_names_out().tolist() == ["n", "word=a", "word=cat", "word=dog", "word=the"]
+    assert text.get_feature_names_out().tolist() == ["n", "word:a", "word:cat", "word:dog", "word:the"]
     arrays = ChainCRF("linear", C=1.0).fit(X, Y)
     assert arrays.get_feature_names_out().tolist() == ["x0", "x1", "x2"]
     assert arrays.get_feature_names_out(["p", "q", "r"]).tolist() == ["p", "q", "r"]

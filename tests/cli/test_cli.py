@@ -304,7 +304,7 @@ def test_swapped_arguments_and_folders_are_named(folder, tmp_path):
     data.mkdir()
     for command, name in (("tag", folder / "test.txt"), ("evaluate", folder / "test.txt"), ("tag", packed)):
         line = fails(run(command, name, folder / "chunks.kcrf"))
-        assert f"{name}: this is not a kernelcrf model: expected a file written by fit; check that model and" in line
+        assert f"{name}: this is not a kernelcrf model: expected a file written by fit, or a model of" in line
     for arguments in (
         ("tag", folder / "chunks.kcrf", data),
         ("evaluate", folder / "chunks.kcrf", data, "--format", "jsonl"),
@@ -322,7 +322,7 @@ def test_swapped_arguments_and_folders_are_named(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [("a.txt", "line 5"), ("a.crfsuite", "line 5"), ("a.jsonl", "line 2"), ("a.parquet", "row 1")]
+    ("name", "place"), [("a.txt", "line 5"), ("a.items", "line 5"), ("a.jsonl", "line 2"), ("a.parquet", "row 1")]
 )
 def test_labels_that_break_constraints_are_found_by_file_and_line(tmp_path, name, place):
     (tmp_path / "a.txt").write_text("the B-NP\ndog I-NP\n\nit O\nbarks I-VP\nloud O\n")
@@ -527,14 +527,14 @@ def test_conversions_there_and_back(folder, tmp_path):
     assert run("convert", tmp_path / "a.jsonl.gz", tmp_path / "a.parquet").exit_code == 0
     assert run("convert", tmp_path / "a.parquet", tmp_path / "a.txt").exit_code == 0
     assert (tmp_path / "a.txt").read_text() == (folder / "train.txt").read_text().replace(" ", "\t")
-    assert run("convert", folder / "train.txt", tmp_path / "a.crfsuite").exit_code == 0
+    assert run("convert", folder / "train.txt", tmp_path / "a.items").exit_code == 0
     (tmp_path / "t").write_text(default_templates(2).text)
-    run("convert", folder / "train.txt", tmp_path / "b.crfsuite", "--templates", tmp_path / "t")
-    assert (tmp_path / "a.crfsuite").read_bytes() == (tmp_path / "b.crfsuite").read_bytes()
-    result = run("fit", tmp_path / "a.crfsuite", tmp_path / "m.kcrf", "--set", "solver=lbfgs")
+    run("convert", folder / "train.txt", tmp_path / "b.items", "--templates", tmp_path / "t")
+    assert (tmp_path / "a.items").read_bytes() == (tmp_path / "b.items").read_bytes()
+    result = run("fit", tmp_path / "a.items", tmp_path / "m.kcrf", "--set", "solver=lbfgs")
     assert result.exit_code == 0
-    run("convert", folder / "test.txt", tmp_path / "test.crfsuite")
-    labels = last_column(run("tag", tmp_path / "m.kcrf", tmp_path / "test.crfsuite").stdout)
+    run("convert", folder / "test.txt", tmp_path / "test.items")
+    labels = last_column(run("tag", tmp_path / "m.kcrf", tmp_path / "test.items").stdout)
     assert labels == last_column(run("tag", folder / "chunks.kcrf", folder / "test.txt").stdout)
     piped = run("convert", "-", "-", "--to", "jsonl", "--no-labels", data="a b\n").stdout
     assert json.loads(piped) == {"tokens": [["a", "b"]]}
@@ -546,8 +546,8 @@ def test_crfsuite_reads_the_same_features(folder, tmp_path):
     """The features of a converted file, given to CRFsuite, and those of the templates are the same model to it."""
     import sklearn_crfsuite
 
-    run("convert", folder / "train.txt", tmp_path / "a.crfsuite")
-    records, text = list(read(tmp_path / "a.crfsuite")), list(read(folder / "train.txt"))
+    run("convert", folder / "train.txt", tmp_path / "a.items")
+    records, text = list(read(tmp_path / "a.items")), list(read(folder / "train.txt"))
     X, y = default_templates(2).features([one.x for one in text]), [one.labels for one in text]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -725,7 +725,7 @@ def test_templates_go_with_text_alone(folder, tmp_path):
     (tmp_path / "t").write_text("U:w=%x[0,0]\n")
     (tmp_path / "a.jsonl").write_text('{"features": [["a"], ["b"]], "labels": ["X", "Y"]}\n' * 2)
     for arguments in (
-        ("convert", tmp_path / "a.jsonl", tmp_path / "b.crfsuite", "--templates", tmp_path / "t"),
+        ("convert", tmp_path / "a.jsonl", tmp_path / "b.items", "--templates", tmp_path / "t"),
         ("fit", tmp_path / "a.jsonl", tmp_path / "m.kcrf", "--templates", tmp_path / "t"),
     ):
         assert "--templates needs text: omit --templates" in fails(run(*arguments))
@@ -746,7 +746,7 @@ def test_text_for_a_model_of_features_is_refused(folder, tmp_path):
     (tmp_path / "wide.jsonl").write_text('{"tokens": [["a", "b", "c"]]}\n')
     (tmp_path / "a.txt").write_text("a X\n")
     line = fails(run("tag", tmp_path / "m.kcrf", tmp_path / "a.txt"))
-    assert line.endswith("pass a .jsonl or .crfsuite file with the features that the model was fitted to")
+    assert line.endswith("pass a .jsonl or .items file with the features that the model was fitted to")
     assert "tokens have 3 cells: expected 2" in fails(run("tag", folder / "chunks.kcrf", tmp_path / "wide.jsonl"))
     (tmp_path / "bare.jsonl").write_text('{"tokens": [["a", "b"]]}\n')
     assert "expected the true labels" in fails(run("evaluate", folder / "chunks.kcrf", tmp_path / "bare.jsonl"))

@@ -87,7 +87,7 @@ def test_only_models_and_reports_are_replaced(copies, monkeypatch):
     save_file({"a": np.ones(3)}, "other.safetensors")
     (copies / "empty").touch()
     for command, targets, kind in (
-        (fit, ("templates", "notes.jsonl", "other.safetensors"), "a kernelcrf model"),
+        (fit, ("templates", "notes.jsonl", "other.safetensors"), "a model"),
         (report, ("templates", "notes.jsonl", "other.safetensors"), "HTML"),
     ):
         for target in targets:
@@ -98,7 +98,7 @@ def test_only_models_and_reports_are_replaced(copies, monkeypatch):
     for arguments in ((*fit, "m.kcrf"), (*fit, "empty"), (*report, "a.html"), (*report, "a.html")):
         assert run(*arguments).exit_code == 0
     assert "is not HTML" in fails(run(*report, "empty"))
-    assert "is not a kernelcrf model" in fails(run(*fit, "a.html"))
+    assert "is not a model" in fails(run(*fit, "a.html"))
 
 
 def test_convert_and_tag_replace_no_file_with_content(copies, monkeypatch):

@@ -13,8 +13,8 @@ import pytest
 
 from kernelcrf import ModelFileError
 from kernelcrf.crfsuite import CRFsuiteModel, StateWeights, TransitionWeights, read_model, write_model
-from kernelcrf.crfsuite.model_file import CHUNK, FEATURE, HEADER, model_bytes
-from kernelcrf.crfsuite.names import FIRST_RECORD
+from kernelcrf.persistence.crfsuite.model_file import CHUNK, FEATURE, HEADER, model_bytes
+from kernelcrf.persistence.crfsuite.names import FIRST_RECORD
 
 LONGEST_NAME = 40
 SETTINGS = {

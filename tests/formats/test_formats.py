@@ -87,8 +87,8 @@ def test_the_number_of_columns_says_whether_there_are_labels(tmp_path):
         ("a.jsonl", b'{"features": [{"v": [1, 2]}]}\n', r"one feature per entry, such as 'v\[0\]'"),
         ("a.jsonl", b'{"tokens": ["a"], "weight": -1}\n', "weight is -1: expected a number >= 0"),
         ("a.jsonl", b'{"tokens": ["a"], "labels": [{}]}\n', "a label is {}: expected"),
-        ("a.crfsuite", b"A\tx:y\n", "line 1: got 'y' after a colon: expected a finite number"),
-        ("a.crfsuite", b"A\tx\nB\tx\\\n", "line 2: .* ends in a single backslash"),
+        ("a.items", b"A\tx:y\n", "line 1: got 'y' after a colon: expected a finite number"),
+        ("a.items", b"A\tx\nB\tx\\\n", "line 2: .* ends in a single backslash"),
         ("a.parquet", b"PAR1", "expected a complete Parquet file"),
         ("a.npz", b"PK", "expected an .npz file"),
         ("a.doc", b"", r"the extension '.doc' is not known"),
@@ -119,7 +119,7 @@ def as_numbers(token):
     """A token as CRFsuite has it: numbers by name."""
     if isinstance(token, list):
         return sorted(token)
-    pairs = [(f"{k}={v}", 1.0) if isinstance(v, str) else (k, float(v)) for k, v in token.items()]
+    pairs = [(f"{k}:{v}", 1.0) if isinstance(v, str) else (k, float(v)) for k, v in token.items()]
     names = {name for name, _ in pairs}
     if all(value == 1 for _, value in pairs):
         return sorted(name for name, _ in pairs)
@@ -135,30 +135,30 @@ def test_crfsuites_text_goes_there_and_back(tmp_path_factory, sequences):
     )
     if tabs:
         with pytest.raises(FormatError, match="cannot be written as a line"):
-            write(folder / "a.crfsuite", records)
+            write(folder / "a.items", records)
         return
     # A token without a label whose only name is empty or blank is an empty line to CRFsuite.
     if any(
         label.strip(" ") == "" or (label, t) == ("@weight", 0) for one in sequences for t, (label, _) in enumerate(one)
     ):
         return
-    write(folder / "a.crfsuite", records)
-    back = list(read(folder / "a.crfsuite"))
+    write(folder / "a.items", records)
+    back = list(read(folder / "a.items"))
     assert [one.labels for one in back] == [one.labels for one in records]
     assert [[as_numbers(t) for t in one.x] for one in back] == [[as_numbers(t) for t in one.x] for one in records]
-    write(folder / "b.crfsuite", back)
-    assert (folder / "b.crfsuite").read_bytes() == (folder / "a.crfsuite").read_bytes()
+    write(folder / "b.items", back)
+    assert (folder / "b.items").read_bytes() == (folder / "a.items").read_bytes()
 
 
 def test_crfsuites_text_by_hand(tmp_path):
     text = "@weight:2.5\nB-NP\tw=the\tlen:3.0\tt\\:x\\\\\nO:\\\n".replace("O:\\", "O\\:\tw=dog") + "\nA\tx\n\n"
-    (tmp_path / "a.crfsuite").write_text(text)
-    first, second = read(tmp_path / "a.crfsuite")
+    (tmp_path / "a.items").write_text(text)
+    first, second = read(tmp_path / "a.items")
     assert first.x == [{"w=the": 1.0, "len": 3.0, "t:x\\": 1.0}, ["w=dog"]]
     assert (first.labels, first.weight) == (["B-NP", "O:"], 2.5)
     assert (second.x, second.labels, second.weight) == ([["x"]], ["A"], 1.0)
-    write(tmp_path / "b.crfsuite", [first, second])
-    assert (tmp_path / "b.crfsuite").read_text() == text
+    write(tmp_path / "b.items", [first, second])
+    assert (tmp_path / "b.items").read_text() == text
 
 
 RECORDS = {
@@ -185,7 +185,7 @@ RECORDS = {
         ("a.txt", ["text"]),
         ("a.jsonl", ["text", "names", "dicts", "vectors", "sparse"]),
         ("a.jsonl.gz", ["text", "vectors"]),
-        ("a.crfsuite.gz", ["dicts"]),
+        ("a.items.gz", ["dicts"]),
         ("a.parquet", ["text", "names", "dicts", "vectors", "sparse"]),
         ("a.npz", ["vectors", "sparse"]),
     ],
@@ -195,7 +195,7 @@ def test_formats_hold_what_they_are_given(tmp_path, name, kinds):
         if kind in kinds:
             write(tmp_path / name, records)
             back = list(map(plain, read(tmp_path / name)))
-            if name.startswith("a.crfsuite"):
+            if name.startswith("a.items"):
                 back = [(k, [t if isinstance(t, dict) else dict.fromkeys(t, 1.0) for t in x], *r) for k, x, *r in back]
             assert back == list(map(plain, records))
         elif name in ("a.txt", "a.npz"):

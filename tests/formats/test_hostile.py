@@ -135,20 +135,20 @@ def test_pairs_of_surrogates_are_characters(tmp_path):
     "text", ["A\tx:nan\n", "A\tx:1e999\n", "@weight:nan\nA\tx\n", "@weight:inf\nA\tx\n", "@weight:-1\nA\tx\n"]
 )
 def test_crfsuites_numbers_are_finite_and_weights_not_negative(tmp_path, text):
-    (tmp_path / "a.crfsuite").write_text(text)
+    (tmp_path / "a.items").write_text(text)
     with pytest.raises(FormatError, match=r"line 1: .*(expected a finite number|expected a number >= 0)"):
-        list(read(tmp_path / "a.crfsuite"))
+        list(read(tmp_path / "a.items"))
 
 
 def test_what_would_be_read_back_as_something_else_is_not_written(tmp_path):
     blank = Record("features", [["x"], []], ["A", " "], None, "here")
     with pytest.raises(FormatError, match=r"here: the label and attributes .* cannot be written as a line"):
-        write(tmp_path / "a.crfsuite", [blank])
+        write(tmp_path / "a.items", [blank])
     for ending in ("\r", "a\rb"):
         with pytest.raises(FormatError, match="line ends"):
             write(tmp_path / "a.txt", [Record("text", [["w"]], [ending], None, "here")])
         with pytest.raises(FormatError, match="line ends"):
-            write(tmp_path / "a.crfsuite", [Record("features", [[ending]], ["A"], None, "here")])
+            write(tmp_path / "a.items", [Record("features", [[ending]], ["A"], None, "here")])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -55,7 +55,7 @@ def counts(token):
     found = {}
     for name, value in token.items() if isinstance(token, dict) else [(name, 1.0) for name in token]:
         for part in value if isinstance(value, list) else [value]:
-            column = f"{name}={part}" if isinstance(part, str) else name
+            column = f"{name}:{part}" if isinstance(part, str) else name
             found[column] = found.get(column, 0) + (1 if isinstance(part, str) else part)
     return found
 
@@ -73,7 +73,7 @@ def meaning(record, text_labels, tokens):
     return record.kind, x, labels, record.weight, list(record.tokens) if tokens and record.tokens else None
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.crfsuite", "a.parquet", "a.npz"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.items", "a.parquet", "a.npz"])
 @settings(max_examples=60)
 @given(records=files())
 def test_a_file_says_what_was_written_or_is_refused(tmp_path_factory, name, records):
@@ -87,11 +87,11 @@ def test_a_file_says_what_was_written_or_is_refused(tmp_path_factory, name, reco
         assert "\n" not in refused
         assert not path.exists()
         return
-    as_text = name in ("a.txt", "a.crfsuite")
+    as_text = name in ("a.txt", "a.items")
     options = {"labels": records[0].labels is not None} if name == "a.txt" else {}
     again = list(read(path, **options))
-    expected = [meaning(record, as_text, name != "a.crfsuite") for record in records]
-    assert [meaning(record, as_text, name != "a.crfsuite") for record in again] == expected
+    expected = [meaning(record, as_text, name != "a.items") for record in records]
+    assert [meaning(record, as_text, name != "a.items") for record in again] == expected
     if as_text:
         seen = {label for record in records for label in record.labels or ()}
         assert len(set(map(str, seen))) == len(seen)
@@ -118,9 +118,9 @@ VECTOR, CELL, NAME = np.ones((1, 2)), [["w"]], [["x"]]
         ("a.parquet", [one("features", [{"a": 2**53 + 1}])]),
         ("a.parquet", [one("text", CELL, [2**63], ["w"])]),
         ("a.parquet", [one("text", CELL, ["a"], ["w"])] * 1024 + [one("text", CELL, ["a"], ["w"], 2.0)]),
-        ("a.crfsuite", [one("features", [{"a": 2**53 + 1}], ["A"])]),
-        ("a.crfsuite", [one("features", NAME * 2, [1, "1"])]),
-        ("a.crfsuite", [one("features", NAME * 2, [1, 1.0])]),
+        ("a.items", [one("features", [{"a": 2**53 + 1}], ["A"])]),
+        ("a.items", [one("features", NAME * 2, [1, "1"])]),
+        ("a.items", [one("features", NAME * 2, [1, 1.0])]),
         ("a.txt", [one("text", [["New York"]], None, ["New York"])]),
         ("a.txt", [one("text", [["w "]], None, ["w "])]),
         ("a.txt", [one("text", CELL, [{"a", "b"}], ["w"])]),
@@ -143,7 +143,7 @@ def test_what_was_changed_without_a_word_is_refused(tmp_path, name, records):
         ([0.0, -0.0], "the labels -0.0 and 0.0 are equal and have different texts"),
     ],
 )
-@pytest.mark.parametrize("name", ["a.txt", "a.crfsuite"])
+@pytest.mark.parametrize("name", ["a.txt", "a.items"])
 def test_labels_that_text_would_confuse_are_named(tmp_path, name, labels, message):
     record = one("text", CELL * 2, labels, ["w"] * 2) if name == "a.txt" else one("features", NAME * 2, labels)
     with pytest.raises(FormatError, match=message):
@@ -161,16 +161,16 @@ def test_wide_sparse_vectors_are_written_in_little_memory(tmp_path):
 
 
 def test_names_that_become_equal_are_added_up(tmp_path):
-    token = {"a": "b", "a=b": 1.5}
-    for name in ("a.crfsuite", "a.parquet"):
+    token = {"a": "b", "a:b": 1.5}
+    for name in ("a.items", "a.parquet"):
         write(tmp_path / name, [one("features", [token, ["x", "x"]], ["A", "B"])])
         (record,) = read(tmp_path / name)
-        assert list(map(counts, record.x)) == [{"a=b": 2.5}, {"x": 2}]
+        assert list(map(counts, record.x)) == [{"a:b": 2.5}, {"x": 2}]
 
 
 def test_a_sequence_without_labels_comes_back_without_labels(tmp_path):
-    write(tmp_path / "a.crfsuite", [one("features", NAME), one("features", NAME, ["A"])])
-    assert [record.labels for record in read(tmp_path / "a.crfsuite")] == [None, ["A"]]
+    write(tmp_path / "a.items", [one("features", NAME), one("features", NAME, ["A"])])
+    assert [record.labels for record in read(tmp_path / "a.items")] == [None, ["A"]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from kernelcrf import ChainCRF
 from kernelcrf.readers.feature_dicts import new_vectorizer, vectorize
 
-NAMES = st.sampled_from(["w", "p", "w=a", "x"])
+NAMES = st.sampled_from(["w", "p", "w:a", "x"])
 PLAIN = st.one_of(st.sampled_from(["a", "b", ""]), st.booleans(), st.integers(-2, 2), st.floats(-3, 3))
 TOKENS = st.lists(st.dictionaries(NAMES, PLAIN, max_size=4), min_size=1, max_size=8)
 
@@ -26,7 +26,7 @@ def rows_by_name(tokens):
 
 @given(TOKENS.filter(any), TOKENS)
 def test_dicts_equal_those_of_dict_vectorizer(tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer()
+    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":")
     X = vectorize(tokens, ours, fit=True).to_csr()
     np.testing.assert_allclose(X.toarray(), theirs.fit_transform(tokens).toarray(), atol=1e-12)
     assert ours.feature_names_ == theirs.feature_names_
@@ -38,12 +38,12 @@ def test_dicts_equal_those_of_dict_vectorizer(tokens, more):
 
 
 STRINGS = st.lists(st.dictionaries(NAMES, st.sampled_from(["a", "b", ""]), max_size=4), min_size=1, max_size=8)
-LISTS = st.lists(st.lists(st.sampled_from(["w", "p", "w=a", "x", ""]), max_size=5), min_size=1, max_size=8)
+LISTS = st.lists(st.lists(st.sampled_from(["w", "p", "w:a", "x", ""]), max_size=5), min_size=1, max_size=8)
 
 
 @given(STRINGS.filter(any), STRINGS)
 def test_dicts_of_strings_equal_those_of_dict_vectorizer(tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer().fit(tokens)
+    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":").fit(tokens)
     vectorize(tokens, ours, fit=True)
     assert ours.vocabulary_ == theirs.vocabulary_
     np.testing.assert_array_equal(vectorize(more, ours, fit=False).to_csr().toarray(), theirs.transform(more).toarray())
@@ -52,7 +52,7 @@ def test_dicts_of_strings_equal_those_of_dict_vectorizer(tokens, more):
 @pytest.mark.parametrize("collection", [list, tuple])
 @given(tokens=LISTS.filter(any), more=LISTS)
 def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more):
-    ours, theirs = new_vectorizer(None), DictVectorizer()
+    ours, theirs = new_vectorizer(None), DictVectorizer(separator=":")
     X = vectorize([collection(token) for token in tokens], ours, fit=True)
     np.testing.assert_array_equal(X.to_csr().toarray(), theirs.fit_transform(map(Counter, tokens)).toarray())
     assert ours.feature_names_ == theirs.feature_names_
@@ -63,14 +63,14 @@ def test_lists_of_names_equal_counts_by_dict_vectorizer(collection, tokens, more
 @pytest.mark.parametrize(
     "tokens",
     [
-        [["w=the", "unseen"], [], ["cap", "cap"]],
+        [["w:the", "unseen"], [], ["cap", "cap"]],
         [{"w": "the"}, {"w": "unseen", "cap": True}, {}],
         [{"w": "the", "v": 2.5}, {"v": -1, "u": 3}],
         [{"w": ["the", "unseen"], "v": {"deep": 2}}, ["cap"]],
         [OrderedDict(w="the", v=2.5)],
         [{"w": np.str_("the"), "v": np.float32(2.5), "cap": np.bool_(True)}],
-        [{"w=the": 1}, {"w": "the", "w=the": 2}],
-        [set(), {"w=the", "unseen"}],
+        [{"w:the": 1}, {"w": "the", "w:the": 2}],
+        [set(), {"w:the", "unseen"}],
         [[], []],
     ],
 )
@@ -93,24 +93,24 @@ def test_hashed_dicts_equal_those_of_feature_hasher(tokens):
 @pytest.mark.parametrize("collection", [list, tuple, set, frozenset])
 def test_collections_of_strings_are_columns(collection):
     tokens = [{"w": "the", "suffix": collection(["e", "he"])}, {"w": "a"}, {}]
-    assert rows_by_name(tokens) == [{"w=the": 1, "suffix=e": 1, "suffix=he": 1}, {"w=a": 1}, {}]
-    assert rows_by_name([collection(["w=the", "cap"]), collection(["cap"])]) == [{"w=the": 1, "cap": 1}, {"cap": 1}]
+    assert rows_by_name(tokens) == [{"w:the": 1, "suffix:e": 1, "suffix:he": 1}, {"w:a": 1}, {}]
+    assert rows_by_name([collection(["w:the", "cap"]), collection(["cap"])]) == [{"w:the": 1, "cap": 1}, {"cap": 1}]
 
 
 def test_nested_dicts_are_written_out():
     tokens = [{"w": {"low": "the", "len": 3, "deep": {"s": ["e"]}}, "cap": True}, {"w": "the"}]
-    assert rows_by_name(tokens) == [{"w=low=the": 1, "w=len": 3, "w=deep=s=e": 1, "cap": 1}, {"w=the": 1}]
+    assert rows_by_name(tokens) == [{"w:low:the": 1, "w:len": 3, "w:deep:s:e": 1, "cap": 1}, {"w:the": 1}]
 
 
 def test_dicts_and_lists_of_names_may_meet_and_repeated_names_count():
-    assert rows_by_name([{"w": "the"}, ["w=the", "cap", "cap"]]) == [{"w=the": 1}, {"w=the": 1, "cap": 2}]
+    assert rows_by_name([{"w": "the"}, ["w:the", "cap", "cap"]]) == [{"w:the": 1}, {"w:the": 1, "cap": 2}]
     assert rows_by_name([["a", "a"], []]) == [{"a": 2}, {}]
-    assert rows_by_name([{"w": ["a", "a"]}]) == [{"w=a": 2}]
+    assert rows_by_name([{"w": ["a", "a"]}]) == [{"w:a": 2}]
 
 
 def test_numpy_scalars_are_numbers():
     assert rows_by_name([{"a": np.float32(2), "b": np.bool_(True), "c": np.int8(3), "d": np.str_("x")}]) == [
-        {"a": 2, "b": 1, "c": 3, "d=x": 1}
+        {"a": 2, "b": 1, "c": 3, "d:x": 1}
     ]
 
 
@@ -129,7 +129,7 @@ def test_numpy_scalars_are_numbers():
             r"value \[1, 2\] of type list for feature 'w'.*one feature per entry, such as 'w\[0\]'",
         ),
         ({"w": (0.5, 1.5)}, TypeError, r"of type tuple for feature 'w'.*one feature per entry"),
-        ({"w": {"v": np.ones(2)}}, TypeError, r"of type ndarray for feature 'w=v'.*or pass arrays of numbers"),
+        ({"w": {"v": np.ones(2)}}, TypeError, r"of type ndarray for feature 'w:v'.*or pass arrays of numbers"),
         (["w", 3], TypeError, r"feature name 3 of type int"),
         (7, TypeError, r"token 7 of type int among feature dicts"),
         ("the", TypeError, r"token 'the' of type str among feature dicts"),
@@ -146,7 +146,7 @@ def test_what_cannot_be_a_feature_is_named(token, error, message):
         ({"w": None}, "value None of type NoneType for feature 'w' in sequence 2, token 1: expected a string"),
         ({"w": np.nan}, "value nan for feature 'w' in sequence 2, token 1: expected finite numbers; leave out"),
         ({"w": np.inf}, "value inf for feature 'w' in sequence 2, token 1: expected finite numbers; remove or clip"),
-        ({"w": {"v": None}}, "value None of type NoneType for feature 'w=v' in sequence 2, token 1"),
+        ({"w": {"v": None}}, "value None of type NoneType for feature 'w:v' in sequence 2, token 1"),
         ({"w": [1]}, "for feature 'w' in sequence 2, token 1"),
         ({3: "a"}, "feature name 3 of type int in sequence 2, token 1"),
         (7, "token 7 of type int among feature dicts in sequence 2, token 1"),

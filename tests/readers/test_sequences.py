@@ -94,12 +94,12 @@ def test_dicts_read_the_same_cut_or_flat(hash_features):
     assert flat.shape == (6, reader.n_features)
     np.testing.assert_array_equal(flat.toarray(), again.toarray())
     np.testing.assert_array_equal(chains.offsets, chains_again.offsets)
-    names = None if hash_features else ["cap", "n", "w=dog", "w=ran", "w=the"]
+    names = None if hash_features else ["cap", "n", "w:dog", "w:ran", "w:the"]
     assert reader.feature_names == names
 
 
 def test_features_that_fit_did_not_see_are_left_out():
-    reader, _, _ = SequenceReader.fit([[{"w": "the"}], [["w=dog"]]])
+    reader, _, _ = SequenceReader.fit([[{"w": "the"}], [["w:dog"]]])
     np.testing.assert_array_equal(reader.read([[{"w": "cat"}, {"w": "dog", "new": 1}]])[0].toarray(), [[0, 0], [1, 0]])
     assert reader.read([[{}, {}]])[0].shape == (2, 2)
 
@@ -183,7 +183,7 @@ INFINITE[2].data[0] = np.inf
         (np.ones((4, 2)), [[4]], ValueError, r"lengths=.*1-D"),
         ([], [], ValueError, r"X has no sequences"),
         (["the dog", "ran"], None, TypeError, r"X\[0\] is the string 'the dog'.*write a dict"),
-        ([["the", "dog"]], None, TypeError, r"X\[0\] has the string 'the' as a token.*\[\"word=the\"\]"),
+        ([["the", "dog"]], None, TypeError, r"X\[0\] has the string 'the' as a token.*\[\"word:the\"\]"),
         ([np.array(["the", "dog"])], None, TypeError, r"the string 'the' as a token"),
         (["the", "dog"], [2], TypeError, r"X has the string 'the' as a token"),
         ("the dog", None, TypeError, r"X is 'the dog' of type str"),

@@ -110,7 +110,7 @@ class Explanation:
     >>> crf = ChainCRF("linear", C=10.0).fit(X, [["DET", "NOUN"], ["DET", "NOUN"]])
     >>> why = crf.explain(X[0], 1)
     >>> why.label, why.terms, bool(why.p > why.p_alone)  # "dog" itself, and its place after "the"
-    ('NOUN', ('word=dog',), True)
+    ('NOUN', ('word:dog',), True)
     """
 
     t: int

@@ -31,7 +31,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     found: dict[str, Any] = {
         "kernel": str(crf.kernel_.kernel),
-        "C": float(crf.C_),
+        "C": float(crf.C_) if np.isfinite(crf.C_) else None,
         **_choice_of_C(crf),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
@@ -42,7 +42,7 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "certified gap": certificate.relative_gap if certificate.is_certified else None,
         "full gap": None if certificate.gap_full is None else certificate.gap_full / abs(certificate.objective),
         "iterations": crf.n_iter_,
-        "solver seconds": float(crf.gap_curve_[-1, 2]),
+        "solver seconds": float(crf.gap_curve_[-1, 2]) if len(crf.gap_curve_) else None,
         "settings": {name: _plain(value) for name, value in changed.items()},
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -77,7 +77,11 @@ def describe_C(facts: dict[str, Any]) -> str:
 
 
 def _choice_of_C(crf: BaseEstimator) -> dict[str, str]:
-    """Return the entry of the summary that says how C was chosen, or why it was not; it is empty if C was given."""
+    """Return the entry of the summary that says how C was chosen, or why it was not; it is empty if C was given or is
+    not known.
+    """
+    if np.isnan(crf.C_):
+        return {}
     kept = crf.metadata_.get(CHOICE_OF_C)
     # A later fit in Python may have had another C.
     noted = kept if isinstance(kept, dict) and kept.get("C") == crf.C_ else {}

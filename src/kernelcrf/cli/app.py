@@ -97,7 +97,7 @@ def about(
     """Label sequences with conditional random fields and kernels.
 
     Files are column files (.txt .conll .tsv ...), JSON lines (.jsonl), CRFsuite's
-    text (.crfsuite), .parquet or .npz. Text may be gzipped (.txt.gz). A dash (-)
+    text (.items), .parquet or .npz. Text may be gzipped (.txt.gz). A dash (-)
     means standard input.
     """
 
@@ -106,7 +106,9 @@ def about(
 @run_by("training")
 def fit(
     data: DataFile,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="File to write.", show_default=False)],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="File to write, .kcrf or .crfsuite.", show_default=False)
+    ],
     format: FormatOption = None,
     templates: Annotated[str | None, typer.Option(metavar="FILE", help="Templates for text, as in CRF++.")] = None,
     kernel: Annotated[
@@ -263,5 +265,5 @@ def convert(
     TARGET. Text is turned into features by templates if --templates is given or
     if the new format is CRFsuite's.
 
-    Example: kernelcrf convert train.txt train.crfsuite
+    Example: kernelcrf convert train.txt train.items
     """

@@ -26,6 +26,7 @@ from kernelcrf.formats import FormatError, Record, Templates, default_templates,
 from kernelcrf.formats.streams import STDIN, display_name
 from kernelcrf.formats.templates import TemplateColumns
 from kernelcrf.persistence import begins_like_model, check_target
+from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite
 from kernelcrf.preprocessing.files import split_pipeline, transform_inputs
 
 
@@ -45,10 +46,10 @@ class Model:
     @classmethod
     def load(cls, path: str) -> Model:
         """Load a model file; raise unless the model is a ChainCRF, or a Pipeline that ends with a ChainCRF."""
-        if Path(path).is_file() and not begins_like_model(path):
+        if Path(path).is_file() and not is_model(path):
             raise kernelcrf.ModelFileError(
-                f"{path}: this is not a kernelcrf model: expected a file written by fit; check that model and data are "
-                "not swapped"
+                f"{path}: this is not a kernelcrf model: expected a file written by fit, or a model of CRFsuite; check "
+                "that model and data are not swapped"
             )
         estimator = kernelcrf.load(path)
         crf = split_pipeline(estimator)[1]
@@ -81,7 +82,7 @@ class Model:
         n_columns = None
         if format_of(path, format) == "columns":
             if self.templates is None:
-                data = "a .jsonl or .crfsuite file with the features"
+                data = "a .jsonl or .items file with the features"
                 if self.crf.model_.reader.vectorizer is None:
                     data = "an .npz or .jsonl file with the vectors"
                 raise FormatError(
@@ -107,6 +108,11 @@ class Model:
     def _inputs(self, records: Sequence[Record]) -> list[Any]:
         # The steps of a pipeline may fill in missing values.
         return inputs(records, self.templates, finite=self.estimator is self.crf)
+
+
+def is_model(path: str) -> bool:
+    """Return whether the first bytes of a file are those of a model of this library or of CRFsuite."""
+    return begins_like_model(path) or begins_like_crfsuite(path)
 
 
 def labels_of(records: Sequence[Record], expected: str) -> list[Sequence[object]]:

@@ -19,7 +19,7 @@ import typer
 from kernelcrf import ChainCRF
 from kernelcrf.answers.summary import CHOICE_OF_C, describe_C, summarise, text_of
 from kernelcrf.arrays import UserData, is_sparse
-from kernelcrf.cli.files import check_apart, check_overwrite, inputs, labels_of, place_of, read_templates
+from kernelcrf.cli.files import check_apart, check_overwrite, inputs, is_model, labels_of, place_of, read_templates
 from kernelcrf.cli.outcome import echo
 from kernelcrf.fitting.corpus import HELD_OUT
 from kernelcrf.fitting.sequences import PIECE
@@ -27,9 +27,10 @@ from kernelcrf.formats import FormatError, Record, format_of, read
 from kernelcrf.formats.streams import display_name
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.gamma import resolve_kernel
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.named import NAMED
 from kernelcrf.metrics import are_spans, span_f1
-from kernelcrf.persistence import begins_like_model
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX
 from kernelcrf.readers.constraints import ConstraintError, check_legal, legal_labelings
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.solvers.loop import INTERRUPTED
@@ -66,12 +67,14 @@ def fit(
     started = time.perf_counter()
     check_apart(model, [data, templates, dev])
     format_of(data, format)
-    check_overwrite(model, begins_like_model, "a kernelcrf model")
+    check_overwrite(model, is_model, "a model")
     records = list(read(data, format))
     y = labels_of(records, "labels for training")
     made = read_templates(records[0], templates)
     parameters = named | _read_settings(settings or [])
     _check_kernels(parameters, records[0])
+    if model.endswith(SUFFIX):
+        _check_for_crfsuite(model, parameters, records[0])
     crf = ChainCRF().set_params(**{"verbose": int(sys.stderr.isatty())} | parameters)
     weights = [record.weight for record in records]
     train = inputs(records, made), y, None if set(weights) == {1.0} else weights
@@ -97,6 +100,12 @@ def fit(
         made.attach(crf)
     # verbose is reset, so that the model file is the same with and without a terminal.
     crf.set_params(verbose=parameters.get("verbose", 0)).save(model)
+    if made is not None and model.endswith(SUFFIX):
+        warnings.warn(
+            f"{model}: models of CRFsuite cannot store templates: pass files of features to kernelcrf tag, made by "
+            "kernelcrf convert with the same templates",
+            stacklevel=1,
+        )
     for warning in caught:
         warnings.warn(f"{model}: {_for_shell(str(warning.message))}", warning.category, stacklevel=1)
     width = "features" if crf.landmarks_ is None else "landmarks"
@@ -140,6 +149,23 @@ def _check_kernels(parameters: Mapping[str, object], record: Record) -> None:
             f"--gamma {parameters['gamma']} has no effect, because the kernel is {names[0]}: omit --gamma, or choose "
             f"--kernel {' or '.join(name for name, kernel in NAMED.items() if kernel.reads_gamma)}"
         )
+
+
+def _check_for_crfsuite(model: str, parameters: Mapping[str, object], record: Record) -> None:
+    """Raise before a fit if its result could not be written as a model of CRFsuite."""
+    kernel = resolve_kernel(parameters["kernel"], record.kind != "vectors")
+    reasons = {
+        f"--kernel {kernel}": not InputKernel(kernel).is_linear,
+        "--constraints": parameters["constraints"] is not None,
+        "--set edge_kernel": parameters.get("edge_kernel") is not None,
+        "--set hash_features": parameters.get("hash_features") is not None,
+        "vectors": record.kind == "vectors",
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise typer.BadParameter(
+                f"{model}: models of CRFsuite cannot store {reason}: pass the name of a .kcrf file, or omit {reason}"
+            )
 
 
 @contextmanager

@@ -168,7 +168,9 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         """Return the prior variance C at the start of a fit, before a search changes it."""
         if not isinstance(self.C, str):
             return float(self.C)
-        return FIRST_C if self._earlier is None or not self._by_evidence else float(self.C_)
+        earlier = self._earlier
+        # A model that was read from a file of another library has no C.
+        return FIRST_C if earlier is None or not self._by_evidence or np.isnan(earlier.C) else float(earlier.C)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

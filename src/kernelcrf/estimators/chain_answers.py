@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.models.crfsuite import from_crfsuite, to_crfsuite
+from kernelcrf.persistence import PathLike
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX, read_model, write_model
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.validation import COUNT, SEED, SIZE, either, one_of, validated
+from kernelcrf.validation import COUNT, PATH, SEED, SIZE, either, one_of, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -45,6 +49,26 @@ class ChainAnswers(KernelEstimator[ChainModel]):
     @metadata_.setter
     def metadata_(self, metadata: dict[str, Any]) -> None:
         self.model_ = replace(self._model, metadata=metadata)
+
+    @validated(path=PATH)
+    def save(self, path: PathLike) -> None:
+        """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
+
+        If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
+        labels, the features and their weights, but not the parameters, the certificate and `metadata_`. Only models
+        with the linear kernel on feature dicts, without `edge_kernel` and `constraints`, can be written to such a file.
+        """
+        if os.fspath(path).endswith(SUFFIX):
+            write_model(to_crfsuite(self._model), path)
+        else:
+            super().save(path)
+
+    @classmethod
+    def from_crfsuite(cls, source: PathLike | bytes) -> Self:
+        """Return the ChainCRF of a model file of CRFsuite, or of its bytes; `kernelcrf.load` reads such files too."""
+        crf = cls("linear")
+        crf.model_ = from_crfsuite(read_model(source))
+        return crf
 
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence."""

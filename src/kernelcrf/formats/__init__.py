@@ -24,12 +24,12 @@ from kernelcrf.validation import PATH, shown
 EXTENSIONS = {
     "columns": (".txt", ".conll", ".tsv", ".iob", ".iob2", ".bio", ".data"),
     "jsonl": (".jsonl", ".ndjson"),
-    "crfsuite": (".crfsuite", ".crfs"),
+    "crfsuite": (".items", ".crfs"),
     "parquet": (".parquet",),
     "npz": (".npz",),
 }
 # Files that commands write, which users may pass in the place of the data by mistake.
-OUTPUTS = {".kcrf": "model", ".html": "report"}
+OUTPUTS = {".kcrf": "model", ".crfsuite": "model", ".html": "report"}
 BINARY = ("parquet", "npz")
 # The only kind of record that a format can store; formats that are not listed can store every kind.
 KINDS = {"columns": "text", "crfsuite": "features", "npz": "vectors"}

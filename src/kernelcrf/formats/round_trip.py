@@ -57,7 +57,7 @@ def is_line(line: str) -> bool:
 def feature_counts(token: object, place: str) -> dict[str, float]:
     """Return the features of a token as a dict from names to numbers; the values of equal names are added up.
 
-    A feature `name` with the string "v" as its value becomes the feature "name=v" with the value 1.
+    A feature `name` with the string "v" as its value becomes the feature "name:v" with the value 1.
     """
     counts: dict[str, float] = {}
     for name, value in flat_items(token):

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from kernelcrf.arrays import Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.basis.features import FeatureMap, WhitenedMap
 from kernelcrf.basis.folded import PairWeights, Weights, fold
-from kernelcrf.certificate import TEMPERED, Certificate
+from kernelcrf.certificate import IMPORTED, TEMPERED, Certificate
 from kernelcrf.fitting.digest import digest_array, digest_value
 from kernelcrf.fitting.fit import Start
 from kernelcrf.fitting.laplace import Laplace
@@ -45,7 +45,8 @@ class FittedModel:
     """Base class of fitted models, which estimators use to predict.
 
     certificate : the objective at the end of the fit, a lower bound on its minimum, and how the fit ended.
-    C : the prior variance of the weights of input features, or of all weights if the model has no inputs.
+    C : the prior variance of the weights of input features, or of all weights if the model has no inputs; NaN if the
+        weights were not fitted by this library.
     laplace : the evidence and the posterior of the weights by Laplace's approximation; None if they were not computed.
     kernels : the kernels of the inputs; each key is the name of the estimator's parameter that sets the kernel.
     """
@@ -92,11 +93,13 @@ class FittedModel:
         theta : the weights of the model, which are the mode of this posterior.
         """
         # Files of earlier versions may have C among the parameters only.
-        C = read_number(config if "C" in config else config["parameters"], "C")
+        certificate = parts.certificate_from_config(config["certificate"])
+        imported = certificate.status == IMPORTED
+        C = read_number(config if "C" in config else config["parameters"], "C", finite=not imported)
         if C <= 0:
             raise ModelFileError(f"the model file has C={C:g}: expected a number above 0. Save the model again")
         return {
-            "certificate": parts.certificate_from_config(config["certificate"]),
+            "certificate": certificate,
             "n_iter": read_count(config, "n_iter"),
             "C": C,
             "laplace": parts.read_laplace(config["laplace"], posterior, theta),
@@ -279,7 +282,7 @@ class KernelModel(FittedModel):
             "layout": layout,
             "theta": theta,
             "maps": maps,
-            "objective_curve": read_array(arrays, "objective_curve", (shared["n_iter"] + 1,), "f"),
+            "objective_curve": read_array(arrays, "objective_curve", (parts.n_records(shared),), "f"),
         }
 
 

@@ -234,6 +234,6 @@ class ChainModel(KernelModel):
             labels=labels,
             legal=legal,
             landmark_positions=positions,
-            gap_curve=read_array(arrays, "gap_curve", (shared["n_iter"] + 1, 3), "f"),
+            gap_curve=read_array(arrays, "gap_curve", (parts.n_records(shared), 3), "f"),
             metadata=config["metadata"],
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config
 from kernelcrf.basis.pairs import Pairs
-from kernelcrf.certificate import ROUNDING, TEMPERED, Certificate
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, ROUNDING, Certificate
 from kernelcrf.fitting.laplace import FactoredPosterior, Laplace, PartialPosterior, Posterior, SampledPosterior
 from kernelcrf.fitting.structure_search import Candidate, Round, Search
 from kernelcrf.persistence import ModelFileError
@@ -19,7 +19,7 @@ from kernelcrf.persistence.checks import check_factor, read_array, read_number, 
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, OUT_OF_ITERATIONS, STALLED, STATIONARY
 from kernelcrf.validation import Constraint, either, shown
 
-STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, STALLED, INTERRUPTED, TEMPERED)
+STATUSES = (OPTIMAL, STATIONARY, OUT_OF_ITERATIONS, STALLED, INTERRUPTED, *NOT_FITTED)
 
 
 def plain(value: Any, name: str) -> Any:
@@ -69,7 +69,7 @@ def certificate_from_config(config: Config) -> Certificate:
             "model again"
         )
     certificate = Certificate(
-        objective=read_number(config, "objective", finite=config["status"] != TEMPERED),
+        objective=read_number(config, "objective", finite=config["status"] not in NOT_FITTED),
         lower_bound=read_number(config, "lower_bound", finite=False),
         status=config["status"],
         gap_full=None if config["gap_full"] is None else read_number(config, "gap_full"),
@@ -83,6 +83,14 @@ def certificate_from_config(config: Config) -> Certificate:
         # Files of earlier versions call a fit with missing labels optimal.
         return replace(certificate, status=STATIONARY)
     return certificate
+
+
+def n_records(config: Config) -> int:
+    """Return the number of iterations that the curves of a model describe; the first one is the start of the fit.
+
+    config : the certificate and the number of iterations of the model.
+    """
+    return 0 if config["certificate"].status == IMPORTED else int(config["n_iter"]) + 1
 
 
 def search_from_config(config: Config | None) -> Search | None:

@@ -98,6 +98,11 @@ class GapDisplay(CurveDisplay):
         """
         check_is_fitted(estimator)
         gap, passes, seconds = estimator.gap_curve_.T
+        if not len(gap):
+            raise ValueError(
+                f"the model has the status {estimator.certificate_.status!r}, so that it has no curve: expected a "
+                "model that was fitted by this library; call fit"
+            )
         display = cls(gap, passes, seconds, estimator.tol, estimator.certificate_.measure)
         return display.plot(ax, against=against, name=name)
 

@@ -5,6 +5,8 @@ The transformers of scikit-learn are imported only if a pipeline is saved or loa
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, get_args
 
 from sklearn.pipeline import Pipeline
@@ -18,6 +20,7 @@ from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import to_stored
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
+from kernelcrf.persistence.crfsuite.model_file import SUFFIX, begins_like_crfsuite
 from kernelcrf.validation import PATH, shown, validated
 
 Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
@@ -52,7 +55,8 @@ def save(model: UserData, path: PathLike) -> None:
 
     The file contains no executable code. The transformers that can be stored are StandardScaler, MinMaxScaler,
     MaxAbsScaler, RobustScaler, QuantileTransformer, PCA, TruncatedSVD, and SimpleImputer for numbers without
-    add_indicator. They may be inside PerToken or a Pipeline.
+    add_indicator. They may be inside PerToken or a Pipeline. If the name ends with ".crfsuite", a linear ChainCRF is
+    written as a model of CRFsuite, see `ChainCRF.save`.
 
     Examples
     --------
@@ -68,6 +72,15 @@ def save(model: UserData, path: PathLike) -> None:
     True
     """
     steps, estimator = split_pipeline(model)
+    if os.fspath(path).endswith(SUFFIX):
+        if steps is not None or not isinstance(estimator, ChainCRF):
+            kind = type(model).__name__
+            raise ValueError(
+                f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it "
+                "as a .kcrf file"
+            )
+        estimator.save(path)
+        return
     config, arrays = to_stored(estimator)
     if steps is not None:
         from kernelcrf.preprocessing.stored_transformers import steps_to_arrays
@@ -82,6 +95,9 @@ def save(model: UserData, path: PathLike) -> None:
 def load(path: PathLike) -> Any:
     """Return the fitted estimator or pipeline that `save` wrote to a file.
 
+    If the file is a model of CRFsuite, return a ChainCRF with its weights. It takes the same feature dicts and lists of
+    names as python-crfsuite. Its certificate has the status "imported", because the file says nothing about the fit.
+
     Examples
     --------
     >>> from kernelcrf import ChainCRF, load
@@ -91,6 +107,8 @@ def load(path: PathLike) -> Any:
     >>> load("model.kcrf").predict(data.X[:1])[0][:5]
     array([1, 2, 2, 2, 2])
     """
+    if Path(path).is_file() and begins_like_crfsuite(path):
+        return ChainCRF.from_crfsuite(path)
     config, arrays = read(path)
     try:
         if config.get("estimator") != PIPELINE:

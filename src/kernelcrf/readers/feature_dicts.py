@@ -7,10 +7,13 @@ distinct item is named or hashed only once.
 A token is a mapping from names to values, or a list, tuple or set of feature names, which all have the value 1. In a
 mapping, the type of the value decides how the item `name: value` changes the columns of the token's row:
 
-    "the"            add 1 to the column `name=the`
+    "the"            add 1 to the column `name:the`
     2.5 or True      add 2.5, or 1, to the column `name`
-    ["a", "b"]       add 1 to each of the columns `name=a` and `name=b`; a tuple or a set has the same effect
-    {"k": value}     do the same as for the item `name=k: value`
+    ["a", "b"]       add 1 to each of the columns `name:a` and `name:b`; a tuple or a set has the same effect
+    {"k": value}     do the same as for the item `name:k: value`
+
+CRFsuite gives columns the same names, so that its models and ours can be converted to each other. Model files of
+earlier versions have "=" in the place of ":", and so does the name that `FeatureHasher` hashes.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
-SEPARATOR = "="
+SEPARATOR, HASHED_SEPARATOR = ":", "="
 COLLECTIONS = (list, tuple, set, frozenset)
 PLAIN = (str, int, float, bool)
 
@@ -104,7 +107,7 @@ def vectorize(tokens: Tokens, vectorizer: Vectorizer, *, fit: bool, place: Place
         found = _look_up(tokens, vectorizer)
         if found is not None:
             return found
-    items, ids, offsets = _distinct_items(tokens, place)
+    items, ids, offsets = _distinct_items(tokens, HASHED_SEPARATOR if hashes else vectorizer.separator, place)
     columns, values = _hash_items(items, vectorizer) if hashes else _name_items(items, vectorizer, fit)
     return Entries(columns[ids], values[ids], offsets, n_columns(vectorizer))
 
@@ -170,10 +173,11 @@ def _hash_items(items: Sequence[Item], vectorizer: FeatureHasher) -> tuple[Label
     return columns, values
 
 
-def _distinct_items(tokens: Tokens, place: Place | None) -> tuple[list[Item], Labels, Ints]:
+def _distinct_items(tokens: Tokens, separator: str, place: Place | None) -> tuple[list[Item], Labels, Ints]:
     """Return the distinct items in order of appearance, with the arrays `ids` and `offsets`.
 
     Token t has the items with the indices ids[offsets[t]:offsets[t+1]], and place(t) is its place for error messages.
+    The separator stands between the names of nested dicts.
     """
     if not isinstance(tokens, NamedTokens) and all(isinstance(token, COLLECTIONS) for token in tokens):
         tokens = NamedTokens(*_number_items(tokens, iter))
@@ -190,9 +194,9 @@ def _distinct_items(tokens: Tokens, place: Place | None) -> tuple[list[Item], La
     flat = []
     for t, token in enumerate(tokens):
         try:
-            flat.append(flat_items(token))
+            flat.append(flat_items(token, separator))
         except TypeError:
-            flat_items(token, where=_where(t, place))
+            flat_items(token, separator, where=_where(t, place))
             raise
     items, ids, offsets = _number_items(flat, iter)
     return _check_items(items, ids, offsets, place), ids, offsets
@@ -242,9 +246,10 @@ def _is_vector(value: UserData) -> bool:
     return type(value) not in PLAIN and (isinstance(value, COLLECTIONS) or np.ndim(value) > 0)
 
 
-def flat_items(token: UserData, prefix: str = "", where: str = "") -> list[Item]:
-    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer=inner".
+def flat_items(token: UserData, separator: str = SEPARATOR, prefix: str = "", where: str = "") -> list[Item]:
+    """Return the pairs (name, value) of a token; a pair in a nested dict has a name such as "outer:inner".
 
+    separator : the text between the names of nested dicts.
     where : the place of the token for error messages, such as " in sequence 3, token 1".
     """
     if isinstance(token, COLLECTIONS):
@@ -258,7 +263,7 @@ def flat_items(token: UserData, prefix: str = "", where: str = "") -> list[Item]
     for name, value in token.items():
         full = prefix + _check_name(name, where)
         if _is_nested(value):
-            items.extend(flat_items(value, full + SEPARATOR, where))
+            items.extend(flat_items(value, separator, full + separator, where))
         elif _is_vector(value):
             raise _refuse_value(full, value, where)
         else:

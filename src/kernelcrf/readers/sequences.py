@@ -40,7 +40,7 @@ Kind: TypeAlias = Literal["dense", "sparse", "dicts"]
 WORDS: dict[Kind, str] = {"dense": "arrays of numbers", "sparse": "sparse matrices", "dicts": "feature dicts"}
 NOT_STRINGS = (
     'expected the token\'s features; write a dict such as {"word": "the", "upper": False}, or a list of feature names '
-    'such as ["word=the"]'
+    'such as ["word:the"]'
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.summary import describe_C, summarise, text_of
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.certificate import TEMPERED
+from kernelcrf.certificate import IMPORTED, NOT_FITTED, TEMPERED
 from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.metrics import Reliability, Score, flat_classification_report, flat_confusion, span_classification_report
 from kernelcrf.report.page import Markup, cards, gap_chart, reliability_chart, section, table, text
@@ -54,6 +54,8 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
+    elif certificate.status == IMPORTED:
+        said = "The weights were read from a file of another library, so they have no certificate."
     elif not certificate.is_certified:
         said = "Labels were missing in training, so the objective is not convex and the fit has no certificate."
     else:
@@ -65,7 +67,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
     if certificate.gap_full is not None:
         share = 100 * certificate.gap_full / abs(certificate.objective)
         said += f" In the whole space of the kernel it is at most {share:.2g} % above the least value."
-    if certificate.status not in (OPTIMAL, STATIONARY, TEMPERED):
+    if certificate.status not in (OPTIMAL, STATIONARY, *NOT_FITTED):
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
     shown = [
@@ -73,11 +75,11 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
         ("tokens", f"{n_tokens:,}"),
         ("labels", f"{len(crf.classes_):,}"),
         ("kernel", facts["kernel"]),
-        (", ".join(filter(None, ("C", describe_C(facts)))), f"{facts['C']:.3g}"),
+        (", ".join(filter(None, ("C", describe_C(facts)))), f"{facts['C']:.3g}" if "C" in facts else "not known"),
         width,
         ("weights", f"{facts['weights']:,}"),
         ("status", certificate.status),
-        ("solver seconds", text_of(facts["solver seconds"])),
+        ("solver seconds", text_of(facts.get("solver seconds", "none"))),
     ]
     return section("Summary", cards(shown), f"<p>{text(said)}</p>")
 
@@ -150,15 +152,20 @@ def confusion(y_true: Labellings, y_pred: Labellings) -> str:
 
 
 def calibration(bins: Reliability, crf: ChainCRF) -> str:
-    """Return the HTML of two charts: the reliability diagram, and the gap to the optimum during the fit."""
+    """Return the HTML of two charts: the reliability diagram, and the gap to the optimum during the fit.
+
+    A model that was read from a file of another library has only the first chart.
+    """
     gap, passes, _ = crf.gap_curve_.T
-    measure = crf.certificate_.measure
+    measure, fit = crf.certificate_.measure, ""
+    if len(gap):
+        fit = f"<div>{gap_chart(passes, gap, crf.tol, measure)}<p class='soft'>The {measure} during the fit.</p></div>"
     return section(
         "Calibration, and the fit",
         '<div class="plots">',
         f"<div>{reliability_chart(bins)}<p class='soft'>Accuracy against confidence, equal on the dashed line. "
         f"Bars show the share of tokens. The expected calibration error is {bins.error:.4f}.</p></div>",
-        f"<div>{gap_chart(passes, gap, crf.tol, measure)}<p class='soft'>The {measure} during the fit.</p></div></div>",
+        f"{fit}</div>",
     )
 
 

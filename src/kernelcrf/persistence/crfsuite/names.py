@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Array, Ints
-from kernelcrf.crfsuite.checked_bytes import NUMBER, CheckedBytes
 from kernelcrf.engines.compiled import compiled
 from kernelcrf.persistence import ModelFileError
+from kernelcrf.persistence.crfsuite.checked_bytes import NUMBER, CheckedBytes
 
 HEADER = struct.Struct("<4s5I")
 MARK, BYTE_ORDER = b"CQDB", 0x62445371

@@ -36,9 +36,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelcrf.arrays import Array, Floats, Ints
-from kernelcrf.crfsuite.checked_bytes import NUMBER, CheckedBytes
-from kernelcrf.crfsuite.names import names_chunk, read_names
 from kernelcrf.persistence import ModelFileError, PathLike, whole_file
+from kernelcrf.persistence.crfsuite.checked_bytes import NUMBER, CheckedBytes
+from kernelcrf.persistence.crfsuite.names import names_chunk, read_names
 from kernelcrf.validation import shown
 
 HEADER = struct.Struct("<4sI4s9I")
@@ -48,6 +48,7 @@ FEATURES, BY_LABEL, BY_ATTRIBUTE = b"FEAT", b"LFRF", b"AFRF"
 STATE, TRANSITION = 0, 1
 FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weight", "<f8")])
 LARGEST = 2**32 - 1
+SUFFIX = ".crfsuite"
 
 
 class StateWeights(NamedTuple):
@@ -109,6 +110,12 @@ class CRFsuiteModel:
     attributes: list[str]
     state: StateWeights
     transitions: TransitionWeights
+
+
+def begins_like_crfsuite(path: PathLike) -> bool:
+    """Return whether the first bytes of a file are those of a model file of CRFsuite."""
+    with open(path, "rb") as file:
+        return file.read(len(MARK)) == MARK
 
 
 def read_model(source: PathLike | bytes) -> CRFsuiteModel:

@@ -1,0 +1,127 @@
+"""Convert linear models of sequences to the model files of CRFsuite, and back.
+
+Both libraries score the labels of a sequence by
+
+    sum_t sum over attributes a of token t of x_ta w[a, y_t] + sum_{t>1} T[y_{t-1}, y_t].
+
+An attribute is a feature name of this library, and both give the items of feature dicts the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.feature_extraction import DictVectorizer
+
+from kernelcrf.arrays import Ints
+from kernelcrf.basis.features import PrimalMap
+from kernelcrf.basis.pairs import Pairs
+from kernelcrf.certificate import IMPORTED, Certificate
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.base import KERNELS
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights
+from kernelcrf.readers.feature_dicts import SEPARATOR, restore_vectorizer
+from kernelcrf.readers.labels import LabelReader
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout, chain_terms
+from kernelcrf.validation import shown
+
+NO_ATTRIBUTES = [""]
+
+
+def from_crfsuite(found: CRFsuiteModel) -> ChainModel:
+    """Return the model of a file of CRFsuite.
+
+    Its certificate has the status "imported", no objective and no bound, and its C is NaN, because the file says
+    nothing about the fit. Labels have the order of the file, so that ties are decided as in CRFsuite.
+    """
+    # A model without attributes gets one without weights, because a reader has at least one column.
+    names, L = found.attributes or NO_ATTRIBUTES, len(found.labels)
+    pairs = {
+        TOKEN_TERM: _pairs_of(found.state.attributes, found.state.labels, len(names), L),
+        TRANSITION_TERM: _pairs_of(
+            np.zeros(len(found.transitions.sources), np.int64),
+            found.transitions.sources * L + found.transitions.targets,
+            1,
+            L * L,
+        ),
+    }
+    kernel = InputKernel("linear")
+    terms = [replace(term, pairs=pairs[term.name]) for term in chain_terms(L, kernel)]
+    layout = Layout.of(terms, {TOKEN_TERM: len(names)})
+    return ChainModel(
+        certificate=Certificate(np.nan, -np.inf, IMPORTED),
+        n_iter=0,
+        C=np.nan,
+        laplace=None,
+        kernels={KERNELS[TOKEN_TERM]: kernel},
+        layout=layout,
+        theta=layout.join({TOKEN_TERM: found.state.weights, TRANSITION_TERM: found.transitions.weights}),
+        maps={TOKEN_TERM: PrimalMap(len(names))},
+        objective_curve=np.empty(0),
+        reader=SequenceReader("dicts", len(names), restore_vectorizer(names, SEPARATOR)),
+        labels=LabelReader(np.array(found.labels)),
+        legal=None,
+        landmark_positions=None,
+        gap_curve=np.empty((0, 3)),
+        metadata={},
+    )
+
+
+def to_crfsuite(model: ChainModel) -> CRFsuiteModel:
+    """Return the model as the content of a file of CRFsuite; raise ValueError if CRFsuite has no such models.
+
+    Weights that are zero are left out, and so are attributes without weights.
+    """
+    if (reason := _find_reason(model)) is not None:
+        raise ValueError(f"the model cannot be written as a model of CRFsuite, because {reason}")
+    layout, L = model.layout, len(model.labels.classes)
+    pairs, weights = next(term.pairs for term in layout.terms if term.name == TOKEN_TERM), model.coef.ravel()
+    if pairs is None:
+        attributes, labels = np.divmod(np.arange(len(weights)), L)
+    else:
+        attributes, labels = np.repeat(np.arange(pairs.n), np.diff(pairs.pointers)), pairs.labels.astype(np.int64)
+        weights = layout.split(model.theta)[TOKEN_TERM]
+    kept = weights != 0
+    used, own = np.unique(attributes[kept], return_inverse=True)
+    names, T = model.reader.feature_names or [], model.transitions
+    sources, targets = np.nonzero(T)
+    return CRFsuiteModel(
+        labels=model.labels.classes.tolist(),
+        attributes=[names[column] for column in used.tolist()],
+        state=StateWeights(own, labels[kept], weights[kept].astype(np.float64)),
+        transitions=TransitionWeights(sources, targets, T[sources, targets].astype(np.float64)),
+    )
+
+
+def _find_reason(model: ChainModel) -> str | None:
+    """Return why CRFsuite has no such model, and what to do about it; None if it has one."""
+    other = "Save it as a .kcrf file"
+    reader, labels = model.reader, model.labels.classes.tolist()
+    strange = [label for label in labels if not isinstance(label, str)]
+    if not model.kernel.is_linear:
+        return f"its kernel is {model.kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
+    if STEP_TERM in model.maps:
+        return f"it has an edge_kernel: expected edge_kernel=None. {other}, or fit without edge_kernel"
+    if model.legal is not None:
+        return f"it has constraints: expected constraints=None. {other}, or fit without constraints"
+    if reader.kind != "dicts":
+        return f"its inputs are numbers without names: expected feature dicts, or lists of names. {other}"
+    if not isinstance(reader.vectorizer, DictVectorizer):
+        return f"its features are hashed: expected hash_features=None. {other}, or fit without hash_features"
+    if (separator := reader.vectorizer.separator) != SEPARATOR:
+        return (
+            f"its features have names such as {shown(f'word{separator}the')}, as in files of earlier versions: "
+            f"expected names such as {shown(f'word{SEPARATOR}the')}. {other}, or fit it again"
+        )
+    if strange:
+        return f"it has the label {shown(strange[0])}: expected strings. {other}, or fit with labels that are strings"
+    return None
+
+
+def _pairs_of(features: Ints, labels: Ints, n: int, n_labels: int) -> Pairs:
+    """Return pairs that are sorted by feature and label; `n` is the number of features."""
+    pointers = np.append(0, np.cumsum(np.bincount(features, minlength=n)))
+    return Pairs(pointers.astype(np.int64), labels.astype(np.int32), n_labels)
