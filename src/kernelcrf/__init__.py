@@ -34,7 +34,7 @@ else:
         "save": "kernelcrf.preprocessing.files",
     }
 
-    _PACKAGES = {"datasets", "metrics", "plotting", "preprocessing"}
+    _PACKAGES = {"crfsuite", "datasets", "metrics", "plotting", "preprocessing"}
 
     def __getattr__(name):
         if name in _PACKAGES:

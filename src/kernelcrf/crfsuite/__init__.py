@@ -1,5 +1,8 @@
-"""Read and write the binary model files of CRFsuite, without CRFsuite."""
+"""Come from CRFsuite: the class and the scores of sklearn-crfsuite, and CRFsuite's model files, without CRFsuite."""
 
+from kernelcrf.crfsuite import metrics as metrics
+from kernelcrf.crfsuite import scorers as scorers
+from kernelcrf.crfsuite.estimator import CRF
 from kernelcrf.persistence.crfsuite.model_file import (
     CRFsuiteModel,
     StateWeights,
@@ -8,4 +11,4 @@ from kernelcrf.persistence.crfsuite.model_file import (
     write_model,
 )
 
-__all__ = ["CRFsuiteModel", "StateWeights", "TransitionWeights", "read_model", "write_model"]
+__all__ = ["CRF", "CRFsuiteModel", "StateWeights", "TransitionWeights", "read_model", "write_model"]
