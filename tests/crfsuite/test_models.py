@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kernelcrf
-from kernelcrf import ChainCRF, GraphCRF
+from kernelcrf import ChainCRF, GraphCRF, TemperatureScaling
 from kernelcrf.crfsuite import CRFsuiteModel, StateWeights, TransitionWeights, read_model, write_model
 from kernelcrf.datasets import make_sequences
 from kernelcrf.plotting import GapDisplay
@@ -171,6 +171,36 @@ def test_a_loaded_model_says_that_it_was_not_fitted_here(tmp_path):
         crf.log_marginal_likelihood()
 
 
+def test_a_loaded_model_has_all_answers_of_a_chain_crf(tmp_path):
+    X, y = data(9)
+    crf = kernelcrf.load(trained(tmp_path / "a.crfsuite", X, y))
+    x = X[:1]
+    ((labels, log_p),) = crf.decode(x, n_best=1)[0]
+    assert labels.tolist() == crf.predict(x)[0].tolist()
+    assert crf.log_prob(x, [labels]) == pytest.approx([log_p])
+    assert crf.sample(x, 3, random_state=0)[0].shape == (3, len(x[0]))
+    assert (crf.entropy(X) >= 0).all()
+    assert crf.explain(x[0], 0).label == labels[0]
+    assert set(crf.top_features(2)["label"]) == set(crf.classes_)
+    assert crf.transition_table().shape == (3, 3)
+    assert len(crf.select_for_labelling(X, 3, random_state=0)) == 3
+    cooler = TemperatureScaling(crf).fit(X, y).estimator_
+    again = saved_and_loaded(cooler, tmp_path / "a.kcrf")
+    np.testing.assert_array_equal(again.predict_proba(x)[0], cooler.predict_proba(x)[0])
+
+
+def test_names_that_are_not_utf_8(tmp_path):
+    none = np.empty(0, int)
+    state = StateWeights(np.array([0, 1]), np.array([0, 1]), np.array([1.0, 2.0]))
+    model = CRFsuiteModel(["A", "B"], ["latin \udce9", "b"], state, TransitionWeights(none, none, np.empty(0)))
+    write_model(model, tmp_path / "a.crfsuite")
+    crf = kernelcrf.load(tmp_path / "a.crfsuite")
+    assert crf.predict([[["b"], ["latin \udce9"]]])[0].tolist() == ["B", "A"]
+    crf.save(tmp_path / "b.crfsuite")
+    assert (tmp_path / "b.crfsuite").read_bytes() == (tmp_path / "a.crfsuite").read_bytes()
+    assert saved_and_loaded(crf, tmp_path / "a.kcrf").predict([[["b"]]])[0].tolist() == ["B"]
+
+
 @pytest.mark.parametrize("C", [1.0, "auto", "evidence"])
 def test_a_fit_may_start_from_a_loaded_model(C, tmp_path):
     X, y = data(6, lists=True)
@@ -211,6 +241,8 @@ def test_other_estimators_are_refused(tmp_path):
     for model in (pipe, network):
         with pytest.raises(ValueError, match="cannot be written as a model of CRFsuite: expected a ChainCRF"):
             kernelcrf.save(model, tmp_path / "a.crfsuite")
+    with pytest.raises(ValueError, match="a GraphCRF cannot be written as a model of CRFsuite"):
+        network.save(tmp_path / "a.crfsuite")
 
 
 def test_a_model_of_an_earlier_version_is_refused(tmp_path):

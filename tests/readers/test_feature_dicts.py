@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 
 from kernelcrf import ChainCRF
-from kernelcrf.readers.feature_dicts import new_vectorizer, vectorize
+from kernelcrf.readers.feature_dicts import new_vectorizer, restore_vectorizer, vectorize
 
 NAMES = st.sampled_from(["w", "p", "w:a", "x"])
 PLAIN = st.one_of(st.sampled_from(["a", "b", ""]), st.booleans(), st.integers(-2, 2), st.floats(-3, 3))
@@ -100,6 +100,13 @@ def test_collections_of_strings_are_columns(collection):
 def test_nested_dicts_are_written_out():
     tokens = [{"w": {"low": "the", "len": 3, "deep": {"s": ["e"]}}, "cap": True}, {"w": "the"}]
     assert rows_by_name(tokens) == [{"w:low:the": 1, "w:len": 3, "w:deep:s:e": 1, "cap": 1}, {"w:the": 1}]
+
+
+def test_the_separator_of_a_vocabulary_joins_nested_names_too():
+    """Model files of earlier versions have "=" in their names."""
+    vectorizer = restore_vectorizer(["w=low=the", "w=len"], "=")
+    for token in ({"w": {"low": "the", "len": 3}}, {"w": {"low": ["the"], "len": 3.0}}):
+        assert vectorize([token], vectorizer, fit=False).to_csr().toarray().tolist() == [[1, 3]]
 
 
 def test_dicts_and_lists_of_names_may_meet_and_repeated_names_count():

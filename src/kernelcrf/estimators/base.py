@@ -34,6 +34,7 @@ from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
 from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
 from kernelcrf.models.base import FittedModel
 from kernelcrf.persistence import ModelFileError, PathLike, write
+from kernelcrf.persistence.crfsuite.model_file import refuse_suffix
 from kernelcrf.solvers import SOLVER, Record, Solver
 from kernelcrf.solvers.loop import OPTIMAL, STATIONARY
 from kernelcrf.validation import (
@@ -127,6 +128,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     @validated(path=PATH)
     def save(self, path: PathLike) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code."""
+        refuse_suffix(path, type(self).__name__)
         write(path, *to_stored(self))
 
     @classmethod

@@ -214,10 +214,11 @@ class KernelModel(FittedModel):
 
         The copy has no posterior, and its certificate has no objective and no lower bound.
         """
+        imported = self.certificate.status == IMPORTED
         return replace(
             self,
             theta=self.theta / temperature,
-            certificate=Certificate(np.nan, -np.inf, TEMPERED),
+            certificate=Certificate(np.nan, -np.inf, IMPORTED if imported else TEMPERED),
             laplace=None,
         )
 

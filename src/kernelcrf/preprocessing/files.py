@@ -5,7 +5,6 @@ The transformers of scikit-learn are imported only if a pipeline is saved or loa
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +19,7 @@ from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import to_stored
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
-from kernelcrf.persistence.crfsuite.model_file import SUFFIX, begins_like_crfsuite
+from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.validation import PATH, shown, validated
 
 Model = ChainCRF | KernelClassifier | GraphCRF | MarkovNetwork | MultiLabelCRF
@@ -72,23 +71,16 @@ def save(model: UserData, path: PathLike) -> None:
     True
     """
     steps, estimator = split_pipeline(model)
-    if os.fspath(path).endswith(SUFFIX):
-        if steps is not None or not isinstance(estimator, ChainCRF):
-            kind = type(model).__name__
-            raise ValueError(
-                f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it "
-                "as a .kcrf file"
-            )
+    if steps is None:
         estimator.save(path)
         return
-    config, arrays = to_stored(estimator)
-    if steps is not None:
-        from kernelcrf.preprocessing.stored_transformers import steps_to_arrays
+    from kernelcrf.preprocessing.stored_transformers import steps_to_arrays
 
-        configs, own = steps_to_arrays(steps, STEP)
-        config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
-        arrays |= own
-    write(path, config, arrays)
+    refuse_suffix(path, PIPELINE)
+    config, arrays = to_stored(estimator)
+    configs, own = steps_to_arrays(steps, STEP)
+    config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
+    write(path, config, arrays | own)
 
 
 @validated(path=PATH)

@@ -118,6 +118,15 @@ def begins_like_crfsuite(path: PathLike) -> bool:
         return file.read(len(MARK)) == MARK
 
 
+def refuse_suffix(path: PathLike, kind: str) -> None:
+    """Raise if the name of a file says that it is a model of CRFsuite, which an estimator of this kind cannot be."""
+    if os.fspath(path).endswith(SUFFIX):
+        raise ValueError(
+            f"path={shown(path)}: a {kind} cannot be written as a model of CRFsuite: expected a ChainCRF. Save it as a "
+            ".kcrf file"
+        )
+
+
 def read_model(source: PathLike | bytes) -> CRFsuiteModel:
     """Read a model file of CRFsuite from a path, or from its bytes.
 
