@@ -36,7 +36,7 @@ def test_only_observed_pairs_have_weights(solver, transitions):
     assert crf.certificate_.status == "optimal"
     names = crf.get_feature_names_out()
     found = {(names[f], crf.classes_[j]) for f, j in np.argwhere(crf.coef_)}
-    assert found == {(f"{key}={value}" if key != "bias" else "bias", label) for (key, value), label in OBSERVED}
+    assert found == {(f"{key}:{value}" if key != "bias" else "bias", label) for (key, value), label in OBSERVED}
     steps = {(crf.classes_[i], crf.classes_[j]) for i, j in np.argwhere(crf.transitions_)}
     assert steps == STEPS if not transitions else steps >= STEPS
     assert crf.model_.layout.size == len(found) + (16 if transitions else len(STEPS))
