@@ -13,6 +13,7 @@ import numpy as np
 import pycrfsuite
 import pytest
 import sklearn_crfsuite
+import sklearn_crfsuite.scorers
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -162,6 +163,26 @@ def test_weights_and_answers_are_those_of_sklearn_crfsuite(settings):
         for a, b in zip(mine, other, strict=True):
             assert a == pytest.approx(b, abs=1e-3)
     assert ours.predict_marginals_single(new[0]) == ours.predict_marginals(new)[0]
+
+
+def test_features_that_are_false_are_absent_here_and_observed_in_crfsuite():
+    """CRFsuite has more weights, so its objective is lower; without such features, both objectives are equal."""
+    flagged = [[{**token, "even": int(token["w"]) % 2 == 0} for token in x] for x in X]
+    y = [
+        ["A" if token["even"] else label for token, label in zip(x, own, strict=True)]
+        for x, own in zip(flagged, Y, strict=True)
+    ]
+    absent = [[{name: value for name, value in token.items() if value is not False} for token in x] for x in flagged]
+    ours, theirs = {}, {}
+    for name, data in (("flagged", flagged), ("absent", absent)):
+        crf = CRF(**TIGHT).fit(data, y)
+        ours[name] = crf.certificate_.objective, crf.training_log_.featgen_num_features
+        log = sklearn_crfsuite.CRF(**TIGHT).fit(data, y).training_log_
+        theirs[name] = log.last_iteration["loss"], log.featgen_num_features
+    assert ours["flagged"] == ours["absent"]
+    assert ours["absent"] == (pytest.approx(theirs["absent"][0], rel=1e-6), theirs["absent"][1])
+    assert theirs["flagged"][0] < ours["flagged"][0] - 0.1
+    assert theirs["flagged"][1] > ours["flagged"][1]
 
 
 def test_the_parameters_are_those_of_sklearn_crfsuite():
