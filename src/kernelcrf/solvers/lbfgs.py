@@ -66,10 +66,11 @@ class LBFGS(Solver):
         if progress.solved:
             return OPTIMAL
         variables = self._variables(latest, progress)
+        first = variables.first
 
         def evaluate(phi: Floats) -> tuple[float, Floats]:
             nonlocal latest
-            if np.any(phi != variables.first):
+            if np.any(phi != first):
                 progress.passes += 1
                 latest = objective.evaluate(objective.layout.project(variables.theta(phi)))
             return variables.derivative(phi, latest)
@@ -84,8 +85,8 @@ class LBFGS(Solver):
                 raise StopIteration
 
         pairs = min(self.memory, max(PAIRS_BYTES // (16 * len(start)), LEAST_PAIRS))
+        bounds = variables.bounds
         options: Any = {"maxcor": pairs, "maxiter": progress.max_iter + 1, "maxfun": 10**9, "ftol": 0, "gtol": 0}
-        first, bounds = variables.first, variables.bounds
         minimize(evaluate, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=report, options=options)
         return status
 
