@@ -63,4 +63,7 @@ def test_new_inputs_have_the_scores_of_the_matrix(rng):
 def test_a_pair_occurs_if_a_token_with_the_feature_may_have_the_label(rng):
     X, allowed = random_matrix(rng), rng.random((30, 4)) < 0.4
     X.data[:5] = 0.0
-    np.testing.assert_allclose(frequencies(X, allowed), np.abs(X.toarray()).T @ allowed, rtol=1e-6)
+    found = frequencies(X, allowed)
+    np.testing.assert_allclose(found, np.abs(X.toarray()).T @ allowed, rtol=1e-6, atol=1e-20)
+    stored = sp.csr_array((np.ones(X.nnz), X.indices, X.indptr), X.shape).toarray()
+    np.testing.assert_array_equal(found > 0, stored.T @ allowed > 0)

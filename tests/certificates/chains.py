@@ -278,7 +278,8 @@ class ChainProblem(KernelProblem):
         for x, sets, weight in zip(rows, self.allowed, weights, strict=True):
             for t in range(len(sets) if weight else 0):
                 for label in sets[t]:
-                    states[:, label] |= x[t] != 0
+                    # A dict has zeros, which count as observed, and a sparse matrix does not.
+                    states[:, label] |= (x[t] != 0) | (self.container == "dicts")
                     for before in sets[t - 1] if t else ():
                         steps[0, before * L + label] = True
         plain = self.kernel == "linear" and self.is_sparse and self.label_kernel == "delta"

@@ -23,11 +23,9 @@ def token_features(sentence, t):
         "bias": 1.0,
         "word": word.lower(),
         "suffix": word[-3:],
+        "upper": word[0].isupper(),
         "size": len(word) / 10,
     }
-    if word[0].isupper():
-        # CRFsuite counts a feature that is False as observed, and kernelcrf does not.
-        features["upper"] = True
     if t > 0:
         features["before"] = {"word": sentence[t - 1][0].lower()}
     else:

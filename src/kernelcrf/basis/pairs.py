@@ -17,6 +17,8 @@ import numpy as np
 from kernelcrf.arrays import Array, Flags, Inputs, Ints, Labels
 from kernelcrf.engines.compiled import compiled
 
+TRACE = 1e-30
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -90,7 +92,8 @@ class Pairs:
 def frequencies(X: Inputs, allowed: Flags) -> Array:
     """Return how often each feature occurs with each label: one row per column of the CSR matrix X.
 
-    An entry x of X counts |x| times. `allowed` are the labels that each row of X may have, one column per label.
+    An entry x of X counts |x| times. An entry that is stored and zero counts as TRACE, so that its pair is observed, as
+    in CRFsuite. `allowed` are the labels that each row of X may have, one column per label.
     """
     found = np.zeros((X.shape[1], allowed.shape[1]), np.float32)
     _count(X.indices, X.data, X.indptr, allowed, found)
@@ -101,7 +104,7 @@ def frequencies(X: Inputs, allowed: Flags) -> Array:
 def _count(columns: Array, values: Array, offsets: Array, allowed: Flags, found: Array) -> None:
     for t in range(len(offsets) - 1):
         for e in range(offsets[t], offsets[t + 1]):
-            x = abs(values[e])
+            x = abs(values[e]) + TRACE
             for j in range(allowed.shape[1]):
                 if allowed[t, j]:
                     found[columns[e], j] += x

@@ -74,9 +74,9 @@ class ChainCRF(ChainAnswers):
         Whether `predict` returns the likeliest labelling, or the likeliest label of each token.
     all_possible_states, all_possible_transitions : bool
         Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
-        occur in the training data. The first is about sparse inputs of the linear kernel and label_kernel="delta"; in
-        other models, all such pairs have weights. A weight that is left out is zero, also in posteriors of `laplace`.
-        CRFsuite has the same parameters, both False by default.
+        occur in the training data. A feature that is 0 or False in a dict occurs. A weight that is left out is zero,
+        also in posteriors of `laplace`. The first parameter is about sparse inputs of the linear kernel and
+        label_kernel="delta"; other models have weights for all pairs. In CRFsuite, both are False by default.
     min_freq : float
         How often such a pair must occur in the training data to have a weight; 0 keeps all pairs that occur.
     hash_features : int or None
