@@ -83,7 +83,12 @@ class PairWeights:
             own = offsets[rows.start : rows.stop + 1]
             self.pairs.scores(columns, values, own, self.weights, s[rows])
 
-        engine.map(fill, row_blocks(len(s)))
+        blocks = row_blocks(len(s))
+        if engine.n_threads == 1 or len(blocks) <= 1:
+            # For a single sentence, `map` would take longer than the product.
+            self.pairs.scores(columns, values, offsets, self.weights, s)
+        else:
+            engine.map(fill, blocks)
         return check_scores(s)
 
 
