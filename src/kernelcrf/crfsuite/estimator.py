@@ -68,8 +68,7 @@ class CRF(ValidatedEstimator):
     algorithm : None, "lbfgs" or "l2sgd"
         Both mean the same optimum here. "ap", "pa" and "arow" have other objectives, and are refused.
     min_freq : float or None
-        How often a pair of a feature and a label, or of two labels, must occur to have a weight; by default 0. A
-        feature that is 0 or False does not occur.
+        How often a pair of a feature and a label, or of two labels, must occur to have a weight; by default 0.
     all_possible_states, all_possible_transitions : bool or None
         Whether pairs have a weight even if they do not occur in the training data; by default False.
     c1, c2 : float or None
