@@ -110,6 +110,34 @@ def test_a_model_file_has_one_weight_per_pair(tmp_path):
         np.testing.assert_array_equal(p, q)
 
 
+def test_zero_weights_are_not_stored(tmp_path):
+    crf = fit(C=10.0, l1=1.0)
+    crf.save(tmp_path / "model")
+    loaded = kernelcrf.load(tmp_path / "model")
+    zeros = (crf.coef_[crf.model_.layout.terms[0].pairs.flags] == 0).sum()
+    assert zeros > 10
+    assert loaded.model_.layout.size == crf.model_.layout.size - zeros
+    np.testing.assert_array_equal(loaded.coef_, crf.coef_)
+    assert loaded.model_.layout.terms[0].n == len(loaded.coef_)
+    for p, q in zip(loaded.predict_proba(X), crf.predict_proba(X), strict=True):
+        np.testing.assert_array_equal(p, q)
+
+
+def test_weights_are_stored_in_single_precision_on_request(tmp_path):
+    crf = fit()
+    crf.save(tmp_path / "double")
+    crf.save(tmp_path / "single", dtype="float32")
+    saved = (tmp_path / "double").stat().st_size - (tmp_path / "single").stat().st_size
+    assert saved == pytest.approx(4 * crf.model_.layout.size, abs=100)
+    loaded = kernelcrf.load(tmp_path / "single")
+    assert loaded.coef_.dtype == np.float64
+    np.testing.assert_array_equal(loaded.coef_, crf.coef_.astype(np.float32))
+    with pytest.raises(ValueError, match="dtype='float32'"):
+        crf.save(tmp_path / "model.crfsuite", dtype="float32")
+    with pytest.raises(ValueError, match="dtype='int8'"):
+        crf.save(tmp_path / "model", dtype="int8")
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -40,6 +40,10 @@ class Pairs:
         pointers = np.append(0, np.cumsum(counts)).astype(np.int64)
         return cls(pointers, np.nonzero(flags)[1].astype(np.int32), flags.shape[1])
 
+    def select(self, kept: Flags) -> Pairs:
+        """Return the pairs with a True flag, given one flag per pair."""
+        return Pairs(np.append(0, np.cumsum(kept))[self.pointers], self.labels[kept], self.n_labels)
+
     @property
     def n(self) -> int:
         """Return the number of features."""

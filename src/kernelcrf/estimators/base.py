@@ -23,7 +23,13 @@ from kernelcrf.arrays import Array, Arrays, Config, Inputs
 from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.estimators.parameters import PRIOR_VARIANCE_OR_RULE, ValidatedEstimator, set_parameters, to_stored
+from kernelcrf.estimators.parameters import (
+    PRIOR_VARIANCE_OR_RULE,
+    STORED_DTYPE,
+    ValidatedEstimator,
+    set_parameters,
+    to_stored,
+)
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
 from kernelcrf.fitting.corpus import Problem, sharing_inputs
 from kernelcrf.fitting.fit import Callback, Settings, Start
@@ -125,11 +131,15 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         """Return log p(y | X) of the training data by Laplace's approximation; this needs a fit with laplace=True."""
         return float(self._model.evidence.log_evidence)
 
-    @validated(path=PATH)
-    def save(self, path: PathLike) -> None:
-        """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code."""
+    @validated(path=PATH, dtype=STORED_DTYPE)
+    def save(self, path: PathLike, *, dtype: str | None = None) -> None:
+        """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
+
+        dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
+            are.
+        """
         refuse_suffix(path, type(self).__name__)
-        write(path, *to_stored(self))
+        write(path, *to_stored(self, dtype))
 
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:

@@ -15,7 +15,7 @@ from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.kernel import KernelEstimator
-from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR
+from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STORED_DTYPE
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.models.crfsuite import from_crfsuite, to_crfsuite
@@ -50,18 +50,23 @@ class ChainAnswers(KernelEstimator[ChainModel]):
     def metadata_(self, metadata: dict[str, Any]) -> None:
         self.model_ = replace(self._model, metadata=metadata)
 
-    @validated(path=PATH)
-    def save(self, path: PathLike) -> None:
+    @validated(path=PATH, dtype=STORED_DTYPE)
+    def save(self, path: PathLike, *, dtype: str | None = None) -> None:
         """Write the fitted model to a file that `kernelcrf.load` reads; the file contains no executable code.
 
         If the name ends with ".crfsuite", the file is a model of CRFsuite, which python-crfsuite opens too. It has the
         labels, the features and their weights, but not the parameters, the certificate and `metadata_`. Only models
         with the linear kernel on feature dicts, without `edge_kernel` and `constraints`, can be written to such a file.
+
+        dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they
+            are. CRFsuite's files have double precision.
         """
-        if os.fspath(path).endswith(SUFFIX):
-            write_model(to_crfsuite(self._model), path)
+        if not os.fspath(path).endswith(SUFFIX):
+            super().save(path, dtype=dtype)
+        elif dtype == "float32":
+            raise ValueError(f"dtype={dtype!r}: expected None for a file of CRFsuite, which has double precision")
         else:
-            super().save(path)
+            write_model(to_crfsuite(self._model), path)
 
     @classmethod
     def from_crfsuite(cls, source: PathLike | bytes) -> Self:

@@ -81,15 +81,19 @@ CLASSES = either(
 OPTIONAL_KERNEL = Parameter((*KERNEL.constraints, nothing), KERNEL.advice)
 PRIOR_VARIANCE_OR_RULE = either(*PRIOR_VARIANCE.constraints, one_of("auto", "evidence"))
 CLASS_WEIGHT = either(nothing, one_of("balanced"), instance_of(Mapping, text="a dict from labels to weights"))
+# Whether weights are stored in single or double precision, and their names in model files.
+STORED_DTYPE = either(one_of("float32", "float64"), nothing)
+WEIGHTS = ("theta", "weights")
 POSTERIOR = either(one_of("map", "laplace"))
 DRAWS = {"n_samples": either(SIZE, nothing), "random_state": SEED}
 OF_POSTERIORS = {**DRAWS, "variance_temperature": either(real(least=0, most=1e12), advice="0 uses the mode only")}
 STRUCTURE = either(one_of("auto", "full", "tree", "none"), Constraint("a list of pairs of numbers", is_listed))
 
 
-def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
+def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arrays]:
     """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
 
+    dtype : the type in which weights are stored; None means float64.
     The parameters `engine` and `checkpoint` are left out. If the parameter `kernel` is not a string, None is stored,
     because the fitted model contains the kernel.
     """
@@ -102,6 +106,8 @@ def to_stored(estimator: BaseEstimator) -> tuple[Config, Arrays]:
     if isinstance(weights, dict):
         parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
     config, arrays = estimator.model_.to_arrays()
+    if dtype is not None:
+        arrays |= {name: arrays[name].astype(dtype) for name in WEIGHTS if name in arrays}
     return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
 
 

@@ -226,9 +226,10 @@ class KernelModel(FittedModel):
         """Return the model as two dicts: values that JSON can store, and named arrays."""
         config, arrays = super().to_arrays()
         config |= {name: own.to_config() for name, own in self.kernels.items()}
-        config["layout"] = self.layout.to_config()
-        arrays |= {"theta": self.theta, "objective_curve": self.objective_curve}
-        for term in self.layout.terms:
+        layout, theta = self._without_zeros()
+        config["layout"] = layout.to_config()
+        arrays |= {"theta": theta, "objective_curve": self.objective_curve}
+        for term in layout.terms:
             arrays |= parts.pairs_to_arrays(term.name, term.pairs)
         for name, own in self.maps.items():
             config[MAPS[name]], of_map = own.to_arrays()
@@ -236,6 +237,17 @@ class KernelModel(FittedModel):
         if self.laplace is not None and self.laplace.posterior is not None:
             arrays |= parts.posterior_arrays(self.laplace.posterior)
         return config, arrays
+
+    def _without_zeros(self) -> tuple[Layout, Floats]:
+        """Return the layout and the weights without pairs whose weight is zero; a posterior needs all weights."""
+        if self.laplace is not None and self.laplace.posterior is not None:
+            return self.layout, self.theta
+        kept, weights = [], []
+        for term, W in zip(self.layout.terms, self.layout.split(self.theta).values(), strict=True):
+            some = term.pairs is not None and not W.all()
+            kept.append(replace(term, pairs=term.pairs.select(W != 0)) if some and term.pairs is not None else term)
+            weights.append(W[W != 0] if some else W.ravel())
+        return Layout(tuple(kept)), np.concatenate(weights)
 
     @staticmethod
     def _fields_of(found: Trained) -> Config:
@@ -276,7 +288,7 @@ class KernelModel(FittedModel):
         maps = {
             name: read_map(config[MAPS[name]], arrays, f"{MAPS[name]}.", n_features) for name in names if name in MAPS
         }
-        theta = read_array(arrays, "theta", (layout.size,), "f")
+        theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         shared = cls._read_shared(config, arrays, theta)
         return shared | {
             "kernels": {KERNELS[name]: InputKernel.from_config(config[KERNELS[name]]) for name in maps},

@@ -17,7 +17,7 @@ from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
 from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
-from kernelcrf.estimators.parameters import to_stored
+from kernelcrf.estimators.parameters import STORED_DTYPE, to_stored
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.validation import PATH, shown, validated
@@ -48,14 +48,16 @@ def transform_inputs(model: UserData, X: UserData) -> tuple[Model, UserData]:
     return estimator, X if steps is None else steps.transform(X)
 
 
-@validated(path=PATH)
-def save(model: UserData, path: PathLike) -> None:
+@validated(path=PATH, dtype=STORED_DTYPE)
+def save(model: UserData, path: PathLike, *, dtype: str | None = None) -> None:
     """Write a fitted estimator, or a pipeline that ends with one, to a file that `load` reads.
 
     The file contains no executable code. The transformers that can be stored are StandardScaler, MinMaxScaler,
     MaxAbsScaler, RobustScaler, QuantileTransformer, PCA, TruncatedSVD, and SimpleImputer for numbers without
     add_indicator. They may be inside PerToken or a Pipeline. If the name ends with ".crfsuite", a linear ChainCRF is
     written as a model of CRFsuite, see `ChainCRF.save`.
+
+    dtype : "float32" rounds the weights to single precision, so that the file is smaller; None keeps them as they are.
 
     Examples
     --------
@@ -72,12 +74,12 @@ def save(model: UserData, path: PathLike) -> None:
     """
     steps, estimator = split_pipeline(model)
     if steps is None:
-        estimator.save(path)
+        estimator.save(path, dtype=dtype)
         return
     from kernelcrf.preprocessing.stored_transformers import steps_to_arrays
 
     refuse_suffix(path, PIPELINE)
-    config, arrays = to_stored(estimator)
+    config, arrays = to_stored(estimator, dtype)
     configs, own = steps_to_arrays(steps, STEP)
     config = {"estimator": PIPELINE, "steps": configs, "last": {"name": model.steps[-1][0], **config}}
     write(path, config, arrays | own)
