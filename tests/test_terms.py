@@ -58,7 +58,7 @@ def test_a_layout_goes_through_the_config_of_files():
         ("bias", 1, 3, 1),
         ("steps", 2, 3, 2),
     ]
-    again = Layout.from_config(config)
+    again = Layout.from_config(config, dict.fromkeys(layout.slices))
     assert again.to_config() == config
     assert [(term.cliques, term.input, term.shape) for term in again.terms] == [
         (term.cliques, term.input, term.shape) for term in layout.terms
