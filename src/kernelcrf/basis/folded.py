@@ -21,11 +21,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
-from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, Ints, is_sparse
 from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
-from kernelcrf.basis.pairs import Pairs
+from kernelcrf.basis.pairs import Pairs, add_record_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
@@ -63,10 +63,18 @@ class PrimalWeights:
 
 @dataclass(frozen=True, eq=False)
 class PairWeights:
-    """The weights of a model with the linear kernel in which only `pairs` of a feature and a label have weights."""
+    """The weights of a model with the linear kernel in which only `pairs` of a feature and a label have weights.
+
+    For predictions, the labels and weights of each feature are stored side by side, because a sentence has features
+    from all over the vocabulary, and each jump in memory takes longer than the arithmetic.
+    """
 
     pairs: Pairs
     weights: Array
+
+    @cached_property
+    def _records(self) -> tuple[Ints, Floats]:
+        return self.pairs.records(self.weights)
 
     def scores(self, X: Inputs | Entries, engine: LocalEngine = LocalEngine()) -> Array:  # noqa: B008  -- a frozen value
         """Return the scores of the labels, with one row per row of X, in the precision of X."""
@@ -81,12 +89,12 @@ class PairWeights:
 
         def fill(rows: slice) -> None:
             own = offsets[rows.start : rows.stop + 1]
-            self.pairs.scores(columns, values, own, self.weights, s[rows])
+            add_record_scores(columns, values, own, *self._records, s[rows])
 
         blocks = row_blocks(len(s))
         if engine.n_threads == 1 or len(blocks) <= 1:
             # For a single sentence, `map` would take longer than the product.
-            self.pairs.scores(columns, values, offsets, self.weights, s)
+            add_record_scores(columns, values, offsets, *self._records, s)
         else:
             engine.map(fill, blocks)
         return check_scores(s)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Flags, Inputs, Ints, Labels
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels
 from kernelcrf.engines.compiled import compiled
 
 TRACE = 1e-30
@@ -79,6 +79,19 @@ class Pairs:
         """
         _add_scores(columns, values, offsets, self.pointers, self.labels, weights, s)
 
+    def records(self, weights: Array) -> tuple[Ints, Floats]:
+        """Return one record per feature, for `add_record_scores`: all records in one array, and where each begins.
+
+        A record has the number of pairs of the feature, and the label and the weight of each pair.
+        """
+        counts = np.diff(self.pointers)
+        starts = np.append(0, np.cumsum(1 + 2 * counts)[:-1])
+        records = np.empty(self.n + 2 * self.size)
+        records[starts] = counts
+        places = np.repeat(starts + 1 - 2 * self.pointers[:-1], counts) + 2 * np.arange(self.size)
+        records[places], records[places + 1] = self.labels, weights
+        return starts.astype(np.int64), records
+
     def gradient(self, tokens: Array, values: Array, offsets: Array, R: Array, first: int, g: Array) -> None:
         """Write the gradient with respect to the weights of consecutive features to their part of g.
 
@@ -124,6 +137,18 @@ def _add_scores(
             if f >= 0:
                 for k in range(pointers[f], pointers[f + 1]):
                     s[t, labels[k]] += x * weights[k]
+
+
+@compiled
+def add_record_scores(columns: Array, values: Array, offsets: Array, starts: Ints, records: Floats, s: Array) -> None:
+    """Add the scores of tokens to s, as `Pairs.scores` does, given the result of `Pairs.records`."""
+    for t in range(len(s)):
+        for e in range(offsets[t], offsets[t + 1]):
+            f, x = columns[e], values[e]
+            if f >= 0:
+                k = starts[f]
+                for m in range(k + 1, k + 1 + 2 * int(records[k]), 2):
+                    s[t, int(records[m])] += x * records[m + 1]
 
 
 @compiled
