@@ -32,7 +32,7 @@ from studies.common import ROOT
 STUDIES = {
     "accuracy": (
         "figure_1 defaults prosody letters gpstruct tagging_tasks proteins multilabel structure "
-        "label_efficiency_letters active_learning evidence calibration | pictures"
+        "addresses label_efficiency_letters active_learning evidence calibration | pictures"
     ),
     "speed": (
         "training penalties tagging streaming evaluation letters classifier growth graphs startup getting_started "
