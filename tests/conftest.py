@@ -73,6 +73,20 @@ def data_folder():
 
 
 @pytest.fixture
+def two_threads_of_blas():
+    """Give BLAS two threads, whatever the environment says, in tests of what the library does with them."""
+    from threadpoolctl import threadpool_limits
+
+    from kernelcrf.engines import local
+
+    # Not as a context: that would keep all other threads from setting limits (threadpoolctl 3.8).
+    limit = threadpool_limits(2, "blas")
+    local._let_others_set_limits()
+    yield
+    limit.restore_original_limits()
+
+
+@pytest.fixture
 def interruptible():
     """A shell may have started the tests with the signal ignored, which processes of theirs would inherit."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -114,6 +114,7 @@ def test_the_papers_blocks_are_covariances_within_cliques(edge_inputs):
         np.testing.assert_allclose(layout.split(got)[name], expected[name], atol=1e-10)
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_the_number_of_threads_changes_no_bit():
     results = []
     for n_jobs in (1, 2, 3):

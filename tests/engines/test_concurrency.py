@@ -1,19 +1,8 @@
 """Many threads on one model, many fits at once, and memory that stays what it was."""
 
 import pytest
-from threadpoolctl import threadpool_limits
 
-from kernelcrf.engines import local
 from trials import concurrency
-
-
-@pytest.fixture
-def two_threads_of_blas():
-    """Not as a context: that would keep all other threads from setting limits (threadpoolctl 3.8)."""
-    limit = threadpool_limits(2, "blas")
-    local._let_others_set_limits()
-    yield
-    limit.restore_original_limits()
 
 
 @pytest.mark.usefixtures("two_threads_of_blas")
@@ -28,6 +17,7 @@ def test_fits_in_many_threads_have_the_bits_of_one():
     assert concurrency.fits(n_threads=6, rounds=2).failures == []
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_children_of_a_process_that_has_fitted():
     assert concurrency.forked(rounds=1).failures == []

@@ -6,9 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
-from kernelcrf.engines import local
 from kernelcrf.engines.local import LocalEngine
 from trials import interruption
 
@@ -38,9 +37,11 @@ def test_costly_items_start_first():
     assert set(started[:2]) == {1, 3}
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_blas_keeps_to_one_thread_inside_and_gets_its_threads_back(n_jobs):
     before = blas_threads()
+    assert set(before) == {2}
     inside = LocalEngine(n_jobs).map(lambda _: blas_threads(), range(3))
     assert inside == [[1] * len(before)] * 3
     assert blas_threads() == before
@@ -123,6 +124,7 @@ def test_a_sum_of_nothing_is_refused():
         LocalEngine(1).reduce(lambda k: (k, k), [])
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_limits_of_many_threads_are_taken_back():
     """Maps that overlap, the first to begin ending first: BLAS has its threads again after the last."""
     before, barrier = blas_threads(), threading.Barrier(2)
@@ -137,18 +139,13 @@ def test_limits_of_many_threads_are_taken_back():
         barrier.wait(10)
         LocalEngine().map(lambda _: (barrier.wait(10), barrier.wait(10)), [0])
 
-    # Not as a context: that would keep all other threads from setting limits (threadpoolctl 3.8).
-    limit = threadpool_limits(2, "blas")
-    local._let_others_set_limits()
     threads = [threading.Thread(target=work) for work in (first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    after = blas_threads()
-    limit.restore_original_limits()
     assert seen == [[1] * len(before)]
-    assert after == [2] * len(before)
+    assert blas_threads() == [2] * len(before)
 
 
 def test_settings_of_numpy_hold_in_all_threads():
@@ -157,11 +154,11 @@ def test_settings_of_numpy_hold_in_all_threads():
     assert set(found) == {"ignore"}
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_interrupted_at_every_line_the_engine_is_idle_again():
     """Even in the last lines of a map, which put things back."""
-    limit = threadpool_limits(2, "blas")
-    local._let_others_set_limits()
     threads = blas_threads()
+    assert set(threads) == {2}
     with interruption.At(None, KeyboardInterrupt, "engines/local.py") as counted:
         LocalEngine(2).map(lambda k: k, range(3))
     assert counted.lines > 20
@@ -171,4 +168,3 @@ def test_interrupted_at_every_line_the_engine_is_idle_again():
         assert interruption.idle(), k
         assert blas_threads() == threads, k
         assert LocalEngine(2).map(lambda k: k, range(3)) == [0, 1, 2]
-    limit.restore_original_limits()

@@ -107,10 +107,11 @@ def test_labels_that_y_does_not_show_can_be_named(train):
     np.testing.assert_array_equal(signs.classes_, [-1, 1])
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_the_number_of_threads_changes_no_bit(model, train, test):
-    two = clone(model).set_params(n_jobs=2).fit(train.X, train.y)
-    np.testing.assert_array_equal(two.coef_, model.coef_)
-    for a, b in zip(two.predict_proba(test.X), model.predict_proba(test.X), strict=True):
+    one, two = (clone(model).set_params(n_jobs=n_jobs).fit(train.X, train.y) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(two.coef_, one.coef_)
+    for a, b in zip(two.predict_proba(test.X), one.predict_proba(test.X), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

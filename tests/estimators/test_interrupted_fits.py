@@ -9,6 +9,7 @@ from trials import cases
 from trials.interruption import ESTIMATORS, fits_interrupted
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_interrupted_at_random_lines(name):
     trial = fits_interrupted(6, seed=1, names=(name,))

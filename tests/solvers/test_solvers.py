@@ -207,6 +207,7 @@ def test_what_does_not_fit_is_refused_before_it_starts():
         minimise(large, NewtonCG(), np.zeros(large.layout.size), tol=0.0)
 
 
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_the_number_of_threads_changes_no_bit_of_a_solution():
     results = []
     for n_jobs in (1, 2):
