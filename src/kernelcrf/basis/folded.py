@@ -31,6 +31,7 @@ from kernelcrf.kernels.inputs import InputKernel
 
 BLOCK_BYTES = 2**21
 LEAST_ROWS = 256
+LARGEST_SCORE = {np.dtype(one): np.sqrt(np.finfo(one).max) for one in (np.float32, np.float64)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +92,7 @@ class PairWeights:
             own = offsets[rows.start : rows.stop + 1]
             add_record_scores(columns, values, own, *self._records, s[rows])
 
-        blocks = row_blocks(len(s))
-        if engine.n_threads == 1 or len(blocks) <= 1:
+        if engine.n_threads == 1 or len(blocks := row_blocks(len(s))) <= 1:
             # For a single sentence, `map` would take longer than the product.
             add_record_scores(columns, values, offsets, *self._records, s)
         else:
@@ -133,7 +133,7 @@ Weights = PrimalWeights | PairWeights | DualWeights
 
 def check_scores(s: Array) -> Array:
     """Return the scores s; raise if some score is so large that sums or products of scores could overflow."""
-    most = np.sqrt(np.finfo(s.dtype).max)
+    most = LARGEST_SCORE[s.dtype]
     if s.size and not (s.max() <= most and s.min() >= -most):
         row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
         score = s[row, np.argmin(np.abs(s[row]) <= most)]

@@ -142,13 +142,23 @@ def _add_scores(
 @compiled
 def add_record_scores(columns: Array, values: Array, offsets: Array, starts: Ints, records: Floats, s: Array) -> None:
     """Add the scores of tokens to s, as `Pairs.scores` does, given the result of `Pairs.records`."""
+    most = 0
     for t in range(len(s)):
-        for e in range(offsets[t], offsets[t + 1]):
-            f, x = columns[e], values[e]
-            if f >= 0:
-                k = starts[f]
-                for m in range(k + 1, k + 1 + 2 * int(records[k]), 2):
-                    s[t, int(records[m])] += x * records[m + 1]
+        most = max(most, offsets[t + 1] - offsets[t])
+    first, last = np.empty(most, np.int64), np.empty(most, np.int64)
+    for t in range(len(s)):
+        low, n = offsets[t], offsets[t + 1] - offsets[t]
+        # Loops without branches let the processor wait for the records of all features of the token at the same time.
+        for e in range(n):
+            f = columns[low + e]
+            first[e] = starts[f] if f >= 0 else -1
+        for e in range(n):
+            k = first[e]
+            last[e] = k + 2 * int(records[k]) if k >= 0 else -1
+        for e in range(n):
+            x = values[low + e]
+            for m in range(first[e] + 1, last[e], 2):
+                s[t, int(records[m])] += x * records[m + 1]
 
 
 @compiled

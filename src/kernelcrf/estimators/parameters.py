@@ -26,7 +26,6 @@ from kernelcrf.validation import (
     Constraint,
     Parameter,
     ParameterError,
-    check_parameters,
     either,
     instance_of,
     is_listed,
@@ -52,7 +51,8 @@ class ValidatedEstimator(BaseEstimator):  # type: ignore[misc]
     def _validate_params(self, *names: str) -> None:
         """Raise if one of the named parameters is wrong; without names, check all parameters and their combinations."""
         declared = declared_parameters(type(self))  # type: ignore[arg-type]
-        check_parameters({name: getattr(self, name) for name in names or declared}, declared)
+        for name in names or declared:
+            declared[name].check(name, getattr(self, name))
         if not names:
             self._check_combinations()
 

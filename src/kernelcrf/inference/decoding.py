@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Floats, Labels
+from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.feasibility import reason
@@ -53,14 +53,16 @@ def viterbi(
     labels, best = np.empty(chains.n_nodes, np.int32), np.empty(chains.n_samples)
     pointer = np.min_scalar_type(batch.n_labels - 1)
 
+    def decode(s: Array, w: Array, offsets: Ints, own_labels: Labels, own_best: Floats) -> None:
+        back = np.empty(s.shape, pointer)
+        loops.viterbi(s, w[None] if batch.tied else w, batch.tied, offsets, back, own_labels, own_best)
+
     def work(blocks: Iterator[Block]) -> None:
         for block in blocks:
-            back = np.empty(block.scores.shape, pointer)
-            w = block.transitions[None] if batch.tied else block.transitions
-            loops.viterbi(block.scores, w, batch.tied, block.offsets, back, labels[block.nodes], best[block.samples])
+            decode(block.scores, block.transitions, block.offsets, labels[block.nodes], best[block.samples])
 
     if chains.n_nodes * batch.n_labels <= ONE_BLOCK_VALUES:
-        work(iter([Block(slice(None), slice(None), chains.offsets, batch.scores, batch.transitions)]))
+        decode(batch.scores, batch.transitions, chains.offsets, labels, best)
     else:
         batch.map_tasks(work, n_threads)
     _raise_if_infeasible(batch, best)

@@ -155,7 +155,7 @@ class ChainModel(KernelModel):
         """Read the sequences X and return the distribution p(y|x) of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
         s = self.folded[TOKEN_TERM].scores(flat, engine)
-        w = self.transitions.astype(s.dtype)
+        w = self.transitions.astype(s.dtype, copy=False)
         if STEP_TERM in self.folded:
             w = w + self.folded[STEP_TERM].scores(flat, engine).reshape(-1, *w.shape)
         return self._legal_distribution(s, w, chains, engine)

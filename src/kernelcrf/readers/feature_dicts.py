@@ -18,10 +18,10 @@ earlier versions have "=" in the place of ":", and so does the name that `Featur
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress, count, repeat
+from itertools import accumulate, chain, compress, count, repeat
 from numbers import Real
 from operator import methodcaller
 from typing import TypeAlias
@@ -32,6 +32,7 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from kernelcrf.arrays import Flags, Floats, Ints, Labels, UserData
 from kernelcrf.basis.entries import Entries
 from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.name_table import NameTable
 from kernelcrf.validation import Constraint, either, is_whole, nothing, shown
 
 SEPARATOR, HASHED_SEPARATOR = ":", "="
@@ -124,6 +125,7 @@ def restore_vectorizer(names: Sequence[str], separator: str = SEPARATOR) -> Dict
 
 def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectorizer:
     vectorizer.feature_names_ = list(names)
+    vectorizer.table_ = NameTable(vectorizer.feature_names_)
     vectorizer.vocabulary_ = {name: column for column, name in enumerate(names)}
     return vectorizer
 
@@ -131,22 +133,24 @@ def _set_names(vectorizer: DictVectorizer, names: Sequence[str]) -> DictVectoriz
 def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries | None:
     """Return the feature matrix if all tokens are lists of names, or all are dicts of strings; otherwise None."""
     # Only built-in functions look features up, because a Python loop would double the time.
-    kinds, find = set(map(type, tokens)), vectorizer.vocabulary_.get
+    kinds = set(map(type, tokens))
     if kinds <= set(COLLECTIONS):
         names: Iterable[UserData] = chain.from_iterable(tokens)
     elif kinds == {dict}:
-        # A value that is not a string raises a TypeError below.
         names = map(vectorizer.separator.join, chain.from_iterable(map(dict.items, tokens)))
     else:
         return None
     offsets = _offsets(tokens)
     try:
-        columns = np.fromiter(map(find, names, repeat(-1)), np.int32, int(offsets[-1]))
+        # `join` raises a TypeError if a name or a value is not a string. Bytes have the same hashes as strings.
+        if kinds != {dict}:
+            deque(map("".join, tokens), maxlen=0)
+        columns = vectorizer.table_.find(names, int(offsets[-1]))
     except TypeError:
         return None
-    if kinds != {dict} and not set(map(type, compress(chain.from_iterable(tokens), (columns < 0).tobytes()))) <= {str}:
+    if columns is None:
         return None
-    return Entries(columns, np.ones(len(columns)), offsets, len(vectorizer.vocabulary_))
+    return Entries(columns, np.ones(len(columns)), offsets, len(vectorizer.feature_names_))
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:
@@ -228,9 +232,7 @@ def _number_items(
 
 
 def _offsets(tokens: Sequence[UserData]) -> Ints:
-    offsets = np.zeros(len(tokens) + 1, np.int64)
-    np.fromiter(map(len, tokens), np.int64, len(tokens)).cumsum(out=offsets[1:])
-    return offsets
+    return np.fromiter(accumulate(map(len, tokens), initial=0), np.int64, len(tokens) + 1)
 
 
 def _is_nested(value: UserData) -> bool:

@@ -30,7 +30,7 @@ from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count
 from kernelcrf.readers import feature_dicts
 from kernelcrf.readers.columns import match_columns, names_from_config, read_columns
-from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_list, read_matrices
+from kernelcrf.readers.containers import is_collection, is_frame, read_container, read_lengths, read_matrices
 from kernelcrf.readers.feature_dicts import COLLECTIONS, NamedTokens
 from kernelcrf.readers.weights import read_weights
 from kernelcrf.validation import shown
@@ -204,14 +204,14 @@ def open_sequences(
             "with the number of tokens of each sequence"
         )
     opened = read_container(X, "X", "a list of sequences, or flat tokens with lengths=")
-    dimensions = opened.ndim if isinstance(opened, np.ndarray) else 2 if is_sparse(opened) or is_frame(opened) else 1
+    dimensions = 1 if type(opened) is list else opened.ndim if isinstance(opened, np.ndarray) else 2
     if dimensions not in (1, 3) and not (dimensions == 2 and _holds_tokens(opened)):
         raise ValueError(
             f"X is one {type(X).__name__} of {dimensions} dimensions, shape {opened.shape}: expected a list of "
             "sequences; pass [X] if X is a single sequence, or lengths= to cut it into several"
             + ("; kernelcrf.from_frame cuts a data frame by a column" if is_frame(opened) else "")
         )
-    sequences = [_open(x, first + i) for i, x in enumerate(read_list(opened, "X"))]
+    sequences = [_open(x, first + i) for i, x in enumerate(opened)]
     kinds = [_find_kind(sequence, f"X[{first + i}]") for i, sequence in enumerate(sequences)]
     seen = [kind for kind in dict.fromkeys(kinds) if kind is not None]
     if len(seen) > 1:
@@ -220,7 +220,7 @@ def open_sequences(
             f"X[{first + kinds.index(one)}] has {WORDS[one]} and X[{first + kinds.index(other)}] has {WORDS[other]}: "
             f"expected one kind for all sequences; {_advise(other, one)}"
         )
-    counts = [sequence.shape[0] if is_sparse(sequence) else len(sequence) for sequence in sequences]
+    counts = [sequence.shape[0] if hasattr(sequence, "shape") else len(sequence) for sequence in sequences]
     return sequences, _number_chains(np.array(counts, np.int64), first), seen[0] if seen else None
 
 
