@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import multiprocessing
 import operator
 import pickle
 
@@ -26,6 +27,12 @@ def two_workers(memory_limit="auto", **settings):
 
     # A machine with other work to do may take long to start a process.
     patient = {"distributed.scheduler.allowed-failures": 20, "distributed.comm.timeouts.connect": "180s"}
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        # Workers are copies of one process that has imported the library, which takes each of them seconds otherwise.
+        patient["distributed.worker.multiprocessing-method"] = "forkserver"
+        with dask.config.set(patient):
+            context = distributed.utils.get_mp_context()
+        context.set_forkserver_preload(["distributed", "kernelcrf.estimators", "kernelcrf.distributed.dask"])
     with (
         dask.config.set(patient | settings),
         distributed.LocalCluster(

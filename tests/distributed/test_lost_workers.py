@@ -155,17 +155,17 @@ def test_a_worker_that_is_killed_while_it_writes_leaves_a_folder_that_can_be_rea
 def dense_source(seed):
     def read():
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(4_000, 100))
-        return RawSequences(X, np.where(X[:, 0] > 0, "up", "down").tolist(), lengths=np.full(200, 20))
+        X = rng.normal(size=(800, 100))
+        return RawSequences(X, np.where(X[:, 0] > 0, "up", "down").tolist(), lengths=np.full(40, 20))
 
     return read
 
 
 def test_data_larger_than_memory_are_spilled():
-    """Workers that may hold 10 MB each, and 32 MB of inputs."""
+    """Workers that may hold 2 MB each, and 6.4 MB of inputs."""
     sources = [dense_source(k) for k in range(10)]
     spilled = []
-    with two_workers("1 GB", **{"distributed.worker.memory.target": 0.01}) as client:
+    with two_workers("1 GB", **{"distributed.worker.memory.target": 0.002}) as client:
         assert DaskEngine(client).parts_of(3 * 10**9, 10**6) == 96
 
         def told(k):
@@ -174,9 +174,9 @@ def test_data_larger_than_memory_are_spilled():
 
         engine = Watched(client, told, n_partitions=10)
         there = ChainCRF(**{**LINEAR, "C": 1e-3}, engine=engine).fit(SequenceSources(sources))
-    assert max(spilled) > 15e6
+    assert max(spilled) > 3e6
     parts = [source() for source in sources]
-    X = [x for part in parts for x in np.split(part.X, 200)]
-    y = [part.y[low : low + 20] for part in parts for low in range(0, 4000, 20)]
+    X = [x for part in parts for x in np.split(part.X, 40)]
+    y = [part.y[low : low + 20] for part in parts for low in range(0, 800, 20)]
     same(there, ChainCRF(**{**LINEAR, "C": 1e-3}).fit(X, y), X[:200])
     assert repr(there.engine) == "DaskEngine()"
