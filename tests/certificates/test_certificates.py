@@ -5,7 +5,7 @@ import pytest
 from certificates.checks import check, draw
 from certificates.hunt import hunt
 
-N_PROBLEMS, N_SLICES, SLICE = 100, 40, 500
+N_PROBLEMS, N_SLICES, SLICE = 60, 40, 500
 FOUND = {
     2351: "landmarks of two kernels grow",
     2839: "a centred label kernel has weights that change no score",

@@ -54,7 +54,7 @@ def test_sensors_in_a_data_frame(folder, data_folder, capsys):
         gzip.decompress((data_folder / "batteryless_activity" / "S1.csv.gz").read_bytes()).decode().splitlines()
     )
     trials = [list(own) for _, own in groupby(rows, key=lambda row: row.split(",")[0])]
-    short = [row for trial in trials if len(trial) < 120 for row in trial]
+    short = [row for trial in trials if len(trial) < 80 for row in trial]
     (folder / "recordings.csv").write_text("\n".join([header, *short]), encoding="utf-8")
     exec(compile(blocks("Sensors in a data frame", "python"), str(PAGE), "exec"), {})
     printed = capsys.readouterr().out

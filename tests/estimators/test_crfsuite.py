@@ -44,9 +44,11 @@ def read(path, count):
 @pytest.mark.parametrize(
     ("name", "count", "states", "transitions"),
     [
-        ("conll2000_chunking", 300, True, True),
-        ("conll2000_chunking", 300, False, False),
-        ("wnut17_ner", 300, False, True),
+        ("conll2000_chunking", 100, True, True),
+        ("conll2000_chunking", 100, False, False),
+        ("wnut17_ner", 100, False, True),
+        pytest.param("conll2000_chunking", 300, True, True, marks=pytest.mark.slow),
+        pytest.param("wnut17_ner", 300, False, True, marks=pytest.mark.slow),
         pytest.param("conll2000_chunking", 2000, False, False, marks=pytest.mark.slow),
         pytest.param("wnut17_ner", 3394, True, True, marks=pytest.mark.slow),
     ],

@@ -74,15 +74,14 @@ def test_a_fit_with_missing_labels_is_stationary_and_repeats_with_its_seed(data,
     assert load(tmp_path / "model").certificate_ == certificate
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"dual"}))
-def test_labels_that_the_data_treat_alike_are_told_apart(data, solver):
+def test_labels_that_the_data_treat_alike_are_told_apart(data, solver, seed):
     """From zero, no descent separates them: it ends at a saddle with the objective 25.0."""
-    y = ambiguous(data.y)
-    for seed in range(3):
-        model = ChainCRF(C=10.0, n_components=20, solver=solver, random_state=seed).fit(data.X, y)
-        assert model.certificate_.status == "stationary"
-        assert model.certificate_.objective < 22.0
-        assert np.abs(model.coef_[:, 0] - model.coef_[:, 1]).max() > 1.0
+    model = ChainCRF(C=10.0, n_components=20, solver=solver, random_state=seed).fit(data.X, ambiguous(data.y))
+    assert model.certificate_.status == "stationary"
+    assert model.certificate_.objective < 22.0
+    assert np.abs(model.coef_[:, 0] - model.coef_[:, 1]).max() > 1.0
 
 
 def test_a_fit_in_which_every_label_is_ambiguous_does_not_stay_at_zero():

@@ -20,9 +20,10 @@ TARGETS = (
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("runs", [150, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS)
-def test_five_hundred_executions_end_quietly_or_with_the_librarys_own_error(target):
-    for find in fuzz.plain(target, 500, seed=0)[:1]:
+def test_executions_end_quietly_or_with_the_librarys_own_error(target, runs):
+    for find in fuzz.plain(target, runs, seed=0)[:1]:
         raise find
 
 
