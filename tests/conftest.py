@@ -32,9 +32,10 @@ FIRST = (
     "fitting",
     "reliability",
     "cli",
-    "docs/test_public_names.py",
+    "docs",
     "distributed",
     "test_unchanged.py",
+    "test_odd_parameters.py",
 )
 """Folders and files that take long, so that two workers are busy to the end; clusters find most loops compiled."""
 
