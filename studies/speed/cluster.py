@@ -4,7 +4,10 @@
 a bare loop of the same matrix products on one thread; and the cost of a pass with nothing to compute, by the number of
 parts. `memory`: a linear fit of dense inputs more than three times as large as the memory limits of the workers.
 `tokens`: ten million tokens, written to Parquet, read and hashed, fitted with C = 0.02 to a certified gap of 1 % and
-labelled back to Parquet. `--only cost` measures one of them and keeps the others. docs/scaling.md shows the results.
+labelled back to Parquet. `pairs`: passes over CoNLL-2000 with the feature lists of `speed.training`, in one process and
+on the two workers, with weights for observed pairs and for all pairs of a feature and a label; bytes are those that the
+loopback device sends, from the client, the scheduler and the workers. `--only cost` measures one of them and keeps the
+others. docs/scaling.md shows the results.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,9 +42,11 @@ from kernelcrf.graphs.structure import Chains
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
+from kernelcrf.solvers import Progress
 from kernelcrf.terms import TOKEN_TERM
 from studies import common
 from studies.speed.evaluation import make_layout
+from studies.speed.training import data as training_data
 
 
 @contextlib.contextmanager
@@ -241,7 +247,44 @@ def tokens(options: argparse.Namespace) -> dict[str, Any]:
         shutil.rmtree(folder)
 
 
-PARTS = {"cost": cost, "memory": memory, "tokens": tokens}
+@dataclass(frozen=True)
+class Passes:
+    """A solver that evaluates the objective several times, and keeps seconds and bytes of each pass in `found`."""
+
+    rounds: int
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, objective: Objective) -> None:
+        return
+
+    def solve(self, start: np.ndarray, progress: Progress) -> str:
+        def bytes_sent() -> int:
+            return psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+
+        seconds, sent = [], []
+        for k in range(self.rounds + 1):
+            before, begun = bytes_sent(), time.perf_counter()
+            at = progress.objective.evaluate(start + 1e-6 * k)
+            seconds.append(time.perf_counter() - begun)
+            sent.append(bytes_sent() - before)
+        progress.observe(at, 0.0)
+        self.found.update(seconds=np.median(seconds[1:]), bytes=np.median(sent[1:]), weights=len(start))
+        return "max_iter"
+
+
+def pairs(options: argparse.Namespace) -> dict[str, Any]:
+    X, y = training_data("train")
+    found: dict[str, Any] = {}
+    with workers() as client:
+        for every, name in ((False, "observed pairs"), (True, "all pairs")):
+            for engine, place in ((None, "one process"), (DaskEngine(client), "two workers")):
+                solver = Passes(options.rounds)
+                ChainCRF("linear", C=1.0, all_possible_states=every, solver=solver, engine=engine, n_jobs=1).fit(X, y)
+                found[f"{name}, {place}"] = solver.found
+    return found
+
+
+PARTS = {"cost": cost, "memory": memory, "tokens": tokens, "pairs": pairs}
 OPTIONS = {"only": "", "rounds": 7, "tokens": 10_000_000, "parts": 196}
 
 
@@ -283,4 +326,10 @@ def table(results: dict[str, Any]) -> str:
             f"of {one['gap']:.1e}; accuracy {one['accuracy']:.3f}.\n\n"
             + common.markdown(["stage", "seconds", "tokens per second"], rows)
         )
+    if "pairs" in results:
+        rows = [
+            [name, f"{one['weights']:,}", f"{1e3 * one['seconds']:.0f} ms", f"{one['bytes'] / 1e6:.1f} MB"]
+            for name, one in results["pairs"].items()
+        ]
+        parts.append(common.markdown(["a pass over CoNLL-2000", "weights", "time", "sent"], rows))
     return "\n\n".join(parts)
