@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Ints
 from kernelcrf.basis.pairs import Pairs
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel, LabelMap
 from kernelcrf.validation import either, real
@@ -46,10 +47,19 @@ PRIOR_VARIANCE = either(real(least=LEAST_C), advice="the certificate needs a fin
 SMALL_SQUARE, LARGE_SQUARE = 1e-200, 1e200
 
 
-# The kinds of cliques of a chain: tokens (t,) and steps (t - 1, t).
-TOKENS, STEPS = "tokens", "steps"
-# The names of the terms of a chain, also in model files.
-TOKEN_TERM, TRANSITION_TERM, BIAS_TERM, STEP_TERM = "node", "edge", "bias", "steps"
+# The kinds of cliques of a chain: tokens (t,), steps (t - 1, t), the first token and the last token of each sequence.
+TOKENS, STEPS, STARTS, ENDS = "tokens", "steps", "starts", "ends"
+# The names of the terms of a chain, also in model files, and the kinds of their cliques.
+TOKEN_TERM, TRANSITION_TERM, STEP_TERM = "node", "edge", "steps"
+BIAS_TERM, START_TERM, END_TERM = "bias", "start", "end"
+CHAIN_CLIQUES = {
+    TOKEN_TERM: TOKENS,
+    TRANSITION_TERM: STEPS,
+    BIAS_TERM: TOKENS,
+    START_TERM: STARTS,
+    END_TERM: ENDS,
+    STEP_TERM: STEPS,
+}
 # The kinds of cliques of graphs; a term with inputs has the name of its kind.
 NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
 
@@ -58,7 +68,7 @@ NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skip
 class Term:
     """A function that scores the labels of a clique, given its input; it is in the RKHS of the kernel k_x k_y.
 
-    cliques : the kind of cliques: TOKENS or STEPS for a chain, the name of a template for a graph.
+    cliques : the kind of cliques: TOKENS, STEPS, STARTS or ENDS for a chain, the name of a template for a graph.
     k_y : the label kernel, which compares joint labelings of a clique.
     C, l1 : the prior variance of the weights, and the factor of their L1 penalty.
     kernel : the input kernel k_x, or None if the function does not depend on inputs.
@@ -127,6 +137,13 @@ class Term:
         return full if self.pairs is None else self.pairs.pack(full)
 
 
+def scored_tokens(term: Term, chains: Chains) -> Ints | slice:
+    """Return the tokens whose labels a term of a chain scores: all of them, or those at one end of each sequence."""
+    if term.cliques == TOKENS:
+        return slice(None)
+    return chains.first_nodes if term.cliques == STARTS else chains.last_nodes
+
+
 def constant_term(cliques: str) -> str:
     """Return the name of the term without inputs that scores the given kind of cliques of a graph."""
     return f"{cliques} constant"
@@ -140,14 +157,16 @@ def chain_terms(
     C: float = 1.0,
     C_edge: float | None = 1.0,
     C_bias: float | None = None,
+    C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
     l1: float = 0.0,
 ) -> list[Term]:
-    """Return the terms of a chain: scores of tokens, and optionally scores of transitions and biases of labels.
+    """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
     kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens.
     C_edge : prior variance of transitions, or None to leave transitions out.
-    C_bias : prior variance of label biases, or None to leave biases out.
+    C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
+    C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     l1 : the factor of the L1 penalty of all weights.
     """
@@ -156,7 +175,10 @@ def chain_terms(
     if C_edge is not None:
         terms.append(Term(TRANSITION_TERM, STEPS, pairs, C_edge))
     if C_bias is not None:
-        terms.append(Term(BIAS_TERM, TOKENS, LabelKernel("delta", n_labels), C_bias))
+        terms.append(Term(BIAS_TERM, TOKENS, terms[0].k_y, C_bias))
+    if C_ends is not None:
+        terms.append(Term(START_TERM, STARTS, LabelKernel("delta", n_labels), C_ends))
+        terms.append(Term(END_TERM, ENDS, LabelKernel("delta", n_labels), C_ends))
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
     return [replace(term, l1=float(l1)) for term in terms]
@@ -276,8 +298,8 @@ class Layout:
         terms = []
         for one in config:
             k_y = LabelKernel.from_config(one["label_kernel"])
-            is_step = one["nodes"] == 2
-            if is_step:
+            cliques = CHAIN_CLIQUES[one["name"]]
+            if cliques == STEPS:
                 if not k_y.is_identity:
                     raise ValueError(
                         f"term {one['name']!r} scores steps and has label_kernel={k_y.kind!r}: expected 'delta', "
@@ -285,7 +307,7 @@ class Layout:
                     )
                 k_y = LabelKernel("delta", k_y.L**2)
             kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
-            cliques, read = STEPS if is_step else TOKENS, None if kernel is None else TOKENS
+            read = None if kernel is None else TOKENS
             n, own = int(one["n"]), pairs[one["name"]]
             # Files of earlier versions have no L1 penalty.
             l1 = float(one.get("l1", 0.0))

@@ -31,6 +31,7 @@ class ChainProblem(KernelProblem):
         self.more_classes = pick("classes", None, "more", share=0.15)
         self.every_state = pick("all_possible_states", False, True, share=0.3)
         self.every_step = pick("all_possible_transitions", True, False, share=0.3)
+        self.boundaries = pick("boundaries", False, True, share=0.3)
         super().draw()
         self.classes = self._classes()
         self.lengths = self._lengths("lengths")
@@ -210,6 +211,7 @@ class ChainProblem(KernelProblem):
     def parameters(self):
         parameters = super().parameters
         parameters |= {"all_possible_states": self.every_state, "all_possible_transitions": self.every_step}
+        parameters |= {"fit_intercept": self.fit_intercept, "boundaries": self.boundaries}
         if self.edge_kernel is not None:
             parameters["edge_kernel"] = self.edge_kernel
         if self.constraints == "BIO":
@@ -302,6 +304,11 @@ class ChainProblem(KernelProblem):
             landmarks = getattr(model.model_.maps.get("steps"), "landmarks", None)
             A = self.features(self.edge_kernel, X, model.model_.kernels.get("edge_kernel"), landmarks, exact=exact)
             terms["steps"] = Term(A, np.eye(L * L), model.C_)
+        ones = np.ones((len(X), 1))
+        if self.fit_intercept:
+            terms["bias"] = Term(ones, self.label_gram, model.C_)
+        if self.boundaries:
+            terms |= {name: Term(ones, np.eye(L), model.C_) for name in ("start", "end")}
         samples, first = [], 0
         for sets, weight in zip(self.allowed, self.sequence_weights, strict=True):
             T = len(sets)
@@ -310,7 +317,10 @@ class ChainProblem(KernelProblem):
             allowed = np.array([all(label in one for label, one in zip(y, sets, strict=True)) for y in every])
             pairs = labellings[:, :-1] * L + labellings[:, 1:]
             into = np.arange(first + 1, first + T)
-            cliques = {"node": (np.arange(first, first + T), labellings), "edge": (into, pairs), "steps": (into, pairs)}
+            tokens = np.arange(first, first + T)
+            cliques = {"node": (tokens, labellings), "edge": (into, pairs), "steps": (into, pairs)}
+            cliques |= {"bias": (tokens, labellings), "start": (tokens[:1], labellings[:, :1])}
+            cliques["end"] = (tokens[-1:], labellings[:, -1:])
             samples.append(Sample(labellings, allowed, cliques, weight))
             first += T
         return Twin(terms, samples)
@@ -321,6 +331,10 @@ class ChainProblem(KernelProblem):
         weights = {"node": model.coef_, "edge": model.transitions_.reshape(1, L * L)}
         if self.edge_kernel is not None:
             weights["steps"] = model.edge_coef_.reshape(-1, L * L)
+        if self.fit_intercept:
+            weights["bias"] = model.intercept_[None]
+        if self.boundaries:
+            weights |= {"start": model.start_scores_[None], "end": model.end_scores_[None]}
         return weights
 
     def check_predictions(self, model, twin, z, atol):

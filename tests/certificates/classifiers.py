@@ -55,7 +55,8 @@ class ClassifierProblem(KernelProblem):
 
     @property
     def parameters(self):
-        return super().parameters | {"class_weight": self.named_class_weight}
+        own = {"class_weight": self.named_class_weight, "fit_intercept": self.fit_intercept}
+        return super().parameters | own
 
     @property
     def y(self):
@@ -87,15 +88,18 @@ class ClassifierProblem(KernelProblem):
         X, L = np.vstack(self.rows), self.L
         A = self.features(self.kernel, X, model.kernel_, model.landmarks_, exact=exact)
         labellings = np.arange(L)[:, None]
+        terms = {"node": Term(A, self.label_gram, model.C_)}
+        if self.fit_intercept:
+            terms["bias"] = Term(np.ones((len(X), 1)), self.label_gram, model.C_)
         samples = [
-            Sample(labellings, labellings[:, 0] == own, {"node": (np.array([i]), labellings)}, weight)
+            Sample(labellings, labellings[:, 0] == own, dict.fromkeys(terms, (np.array([i]), labellings)), weight)
             for i, (own, weight) in enumerate(zip(self.truth, self.sequence_weights, strict=True))
         ]
-        return Twin({"node": Term(A, self.label_gram, model.C_)}, samples)
+        return Twin(terms, samples)
 
     def weights_of(self, model):
         """Return the weights that the model reports."""
-        return {"node": model.coef_}
+        return {"node": model.coef_} | ({"bias": model.intercept_[None]} if self.fit_intercept else {})
 
     def check_predictions(self, model, twin, z, atol):
         """Compare probabilities with those of the twin."""

@@ -29,6 +29,7 @@ class KernelProblem(Problem):
         self.label_kernel = pick("label_kernel", "delta", "centred", "matrix", share=0.35)
         self.warm_start = pick("warm_start", None, "other data", "other C", share=0.2)
         self.laplace = pick("laplace", False, True, share=0.1)
+        self.fit_intercept = pick("fit_intercept", False, True, share=0.3)
         self.by_evidence = pick("C by evidence", False, True, share=0.05)
         self.draw_common(SOLVERS)
         self.d = self.dice.count("d", 1, 3)

@@ -13,7 +13,8 @@ Only differences between labels matter, so a label is compared with the mean ove
 
     k(x_t, b) (a_b(label) - mean_j a_b(j)),
 
-and feature f contributes x_tf (coef_f(label) - mean_j coef_fj). The contributions sum to
+and feature f contributes x_tf (coef_f(label) - mean_j coef_fj). The intercept and the scores of first and last labels,
+if the model has them, contribute as features with the value 1. The contributions sum to
 score = s_t(label) - mean_j s_t(j). The rest of the sequence (transitions, other tokens, constraints) changes the
 log-probability of the label by
 
@@ -90,8 +91,10 @@ class Explanation:
     come first.
 
     t, label : the index of the explained token, and the label whose score is explained.
-    terms : the names of the features, or "landmark b" for row b of `landmarks_`.
-    positions : the sequence and the token of each landmark, as in `landmark_positions_`; None for the linear kernel.
+    terms : the names of the features, or "landmark b" for row b of `landmarks_`; also "intercept", "first token" and
+        "last token", if the model has these scores.
+    positions : the sequence and the token of each landmark, as in `landmark_positions_`, and -1 for other terms; None
+        for the linear kernel.
     values : the kernel between the token and each landmark, or the value of each feature at the token.
     weights : the weight of each term for the label, minus the mean weight of the term over all labels.
     contributions : values times weights.
@@ -188,7 +191,7 @@ def explain(
     j = int(found.best(rule)[t]) if label is None else _index(label, classes)
 
     row, has_landmarks = model.reader.read([x])[0][[t]].astype(np.float64), isinstance(model.map, WhitenedMap)
-    terms, values, weights = _terms(model, row)
+    terms, values, weights = _terms(model, row, t == 0, t == chains.n_nodes - 1)
     scores = values @ weights
     log_alone = float(log_softmax(scores)[j])
     clamped = s.copy()
@@ -206,7 +209,7 @@ def explain(
         t=int(t),
         label=classes[j],
         terms=tuple(terms[b] for b in most.tolist()),
-        positions=None if model.landmark_positions is None else model.landmark_positions[most],
+        positions=None if model.landmark_positions is None else _positions(model, len(terms))[most],
         values=values[most],
         weights=weight[most],
         contributions=contributions[most],
@@ -217,21 +220,38 @@ def explain(
         p=float(np.exp(min(log_p, 0.0))),
         neighbours=log_p - log_alone,
         columns=_column_effects(model, row, j, n_terms) if has_landmarks else (),
-        nearest=_nearest(model, row, values, n_terms) if has_landmarks else (),
+        nearest=_nearest(model, row, values[: model.map.n], n_terms) if has_landmarks else (),
     )
 
 
-def _terms(model: ChainModel, row: Inputs) -> tuple[list[str], Floats, Floats]:
-    """Return the names, the values and the weights of the landmarks or features that determine the scores of a token.
+def _terms(model: ChainModel, row: Inputs, is_first: bool, is_last: bool) -> tuple[list[str], Floats, Floats]:
+    """Return the names, the values and the weights of everything that determines the scores of a token.
 
-    The weights have one row per landmark or feature, and one column per label. The scores are values @ weights.
-    Features with the value 0 are left out.
+    These are the landmarks, or the features whose value is not 0, then the intercept and the scores of first and last
+    labels, if the model has them, with the value 1. The weights have one column per label. The scores are
+    values @ weights.
+
+    is_first, is_last : whether the token is the first, and the last, of its sequence.
     """
     if isinstance(model.map, WhitenedMap):
-        return model.term_names, _gram(model, row)[0], model.dual_coef
-    dense, names = row.toarray()[0] if is_sparse(row) else row[0], model.term_names
-    present = np.flatnonzero(dense)
-    return [names[f] for f in present.tolist()], dense[present], model.coef[present].astype(np.float64)
+        names, values, weights = model.term_names, _gram(model, row)[0], model.dual_coef
+    else:
+        dense, columns = row.toarray()[0] if is_sparse(row) else row[0], model.term_names
+        present = np.flatnonzero(dense)
+        names = [columns[f] for f in present.tolist()]
+        values, weights = dense[present], model.coef[present].astype(np.float64)
+    ends = {"first token": (is_first, model.start_scores), "last token": (is_last, model.end_scores)}
+    constants = {"intercept": model.intercept} | {name: scores for name, (here, scores) in ends.items() if here}
+    constants = {name: scores for name, scores in constants.items() if scores.any()}
+    values = np.append(values, np.ones(len(constants)))
+    return [*names, *constants], values, np.vstack([weights, *constants.values()])
+
+
+def _positions(model: ChainModel, n: int) -> Places:
+    """Return the positions of the landmarks, and -1 for each of the other terms; `n` is the number of all terms."""
+    found = np.full((n, 2), -1)
+    found[: model.map.n] = model.landmark_positions
+    return found
 
 
 def _gram(model: ChainModel, rows: Inputs) -> Floats:
@@ -276,7 +296,8 @@ def _nearest(model: ChainModel, row: Inputs, values: Floats, n: int) -> tuple[Ne
     norms = np.sqrt(model.kernel.diagonal(B.astype(np.float64)) * model.kernel.diagonal(row)[0])
     similarity = values / np.maximum(norms, np.finfo(np.float64).tiny)
     most = np.argsort(-similarity, kind="stable")[:n]
-    labels = model.labels.classes[(_gram(model, B[most].astype(np.float64)) @ model.dual_coef).argmax(axis=1)].tolist()
+    scores = _gram(model, B[most].astype(np.float64)) @ model.dual_coef + model.intercept
+    labels = model.labels.classes[scores.argmax(axis=1)].tolist()
     found = zip(positions[most].tolist(), similarity[most].tolist(), labels, strict=True)
     return tuple(NearToken(sequence, token, alike, label) for (sequence, token), alike, label in found)
 

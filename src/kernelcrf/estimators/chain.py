@@ -61,6 +61,8 @@ class ChainCRF(ChainAnswers):
         Kernel on labels. A positive semi-definite matrix lets similar labels learn from each other.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel for transitions that depend on the input x_t, in addition to the constant ones; None for no such kernel.
+    fit_intercept, boundaries : bool
+        Whether each label has a bias, and whether first and last labels have scores; their prior variance is C, too.
     constraints : None, "BIO", "IOB1", "IOB2", "BIOUL", "BILOU", "IOBES", "BIOES", "BMES" or pairs of labels
         Which labels may follow each other; a labelling that breaks the constraints has probability 0.
     classes : None or labels
@@ -106,6 +108,7 @@ class ChainCRF(ChainAnswers):
     classes_ : (L,) labels, in the order of the columns of probabilities.
     coef_ : weights; (n_features, L) for the linear kernel, else (n_landmarks, L), in the whitened basis.
     transitions_ : (L, L), scores of transitions, [from, to].
+    intercept_, start_scores_, end_scores_ : (L,), biases of labels, and scores of first and last labels.
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
@@ -155,6 +158,7 @@ class ChainCRF(ChainAnswers):
     all_possible_states: Annotated[bool, FLAG] = False
     all_possible_transitions: Annotated[bool, FLAG] = True
     min_freq: Annotated[float, either(real(least=0))] = 0.0
+    boundaries: Annotated[bool, FLAG] = False
     engine: Annotated[Any, ENGINE] = None
 
     @releasing()

@@ -37,6 +37,8 @@ class ChainAnswers(KernelEstimator[ChainModel]):
 
     classes_ = Fitted[Array]("labels.classes")
     transitions_ = Fitted[Floats]("transitions")
+    start_scores_ = Fitted[Floats]("start_scores")
+    end_scores_ = Fitted[Floats]("end_scores")
     edge_coef_ = Fitted[Floats | None]("edge_coef")
     landmark_positions_ = Fitted[Places | None]("landmark_positions")
     gap_curve_ = Fitted[Floats]("gap_curve")

@@ -56,6 +56,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     label_kernel : "delta", "centred" or (L, L) array
         Kernel on classes. A positive semi-definite matrix lets similar classes learn from each other.
+    fit_intercept : bool
+        Whether each class has a bias, with the prior variance C.
     class_weight : None, "balanced" or dict
         Weights of the rows of each class. Rows of weight 0 are left out of the fit.
     laplace : bool
@@ -66,7 +68,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
     Attributes
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
-    coef_, landmarks_, C_, kernel_, objective_curve_, certificate_, log_marginal_likelihood_error_ : as in ChainCRF
+    coef_, intercept_, landmarks_, C_, kernel_, objective_curve_, certificate_ : as in ChainCRF
+    log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     n_features_in_, feature_names_in_, n_iter_ : number and names of the columns of X, and the number of iterations.
 
     Examples

@@ -19,7 +19,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
 from kernelcrf.models.base import KernelModel
 from kernelcrf.terms import chain_terms
-from kernelcrf.validation import COUNT, ParameterError, validated
+from kernelcrf.validation import COUNT, FLAG, ParameterError, validated
 
 Chained = TypeVar("Chained", bound=KernelModel)
 
@@ -30,10 +30,12 @@ class KernelEstimator(InputEstimator[Chained]):
 
     label_kernel: Annotated[Any, LABEL_KERNEL] = "delta"
     class_weight: Annotated[Any, CLASS_WEIGHT] = None
+    fit_intercept: Annotated[bool, FLAG] = False
 
     _has_edges: ClassVar[bool] = True
 
     coef_ = Fitted[Floats]("coef")
+    intercept_ = Fitted[Floats]("intercept")
     kernel_ = Fitted[InputKernel]("kernel")
     objective_curve_ = Fitted[Floats]("objective_curve")
     n_features_in_ = Fitted[int]("reader.n_features")
@@ -65,6 +67,8 @@ class KernelEstimator(InputEstimator[Chained]):
             kernels.get("edge_kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
+            C_bias=C if self.fit_intercept else None,
+            C_ends=C if getattr(self, "boundaries", False) else None,
             label_kernel=self.label_kernel,
             l1=l1,
         )
@@ -73,7 +77,7 @@ class KernelEstimator(InputEstimator[Chained]):
             problem = problem.only_observed(self._observed_only, getattr(self, "min_freq", 0.0))
         else:
             pairs = {term.name: term.pairs for term in earlier.layout.terms}
-            problem = replace(problem, terms=[replace(term, pairs=pairs[term.name]) for term in terms])
+            problem = replace(problem, terms=[replace(term, pairs=pairs.get(term.name)) for term in terms])
         return self._train(problem, [term.name for term in terms], start, self._seed())
 
     @property

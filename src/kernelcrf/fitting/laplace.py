@@ -66,9 +66,9 @@ class FactoredPosterior:
         z = rng.standard_normal((len(self.mode), n))
         return np.asarray(self.scale * solve_triangular(self.G, z, trans="T", lower=True).T)
 
-    def covariance(self, term: slice) -> Floats:
-        """Return the exact covariance matrix of the weights in the slice `term`."""
-        half = self._inverse[:, term] * self.scale[term]
+    def covariance(self, own: Places | slice) -> Floats:
+        """Return the exact covariance matrix of the weights theta[own]."""
+        half = self._inverse[:, own] * self.scale[own]
         return np.asarray(half.T @ half)
 
     def determined(self, chosen: Flags | slice) -> float:

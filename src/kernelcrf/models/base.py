@@ -28,11 +28,11 @@ from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_array, read_count, read_map, read_number, read_text
 from kernelcrf.readers.rows import RowReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout
+from kernelcrf.terms import BIAS_TERM, CHAIN_CLIQUES, STEP_TERM, STEPS, TOKEN_TERM, Layout
 from kernelcrf.validation import shown
 
 # The number of labels in a clique of each term of a chain.
-NODES = {TOKEN_TERM: 1, TRANSITION_TERM: 2, STEP_TERM: 2}
+NODES = {name: 2 if cliques == STEPS else 1 for name, cliques in CHAIN_CLIQUES.items()}
 # By term: the parameter that sets its kernel, and the name of its feature map in files.
 KERNELS = {TOKEN_TERM: "kernel", STEP_TERM: "edge_kernel"}
 MAPS = {TOKEN_TERM: "map", STEP_TERM: "edge_map"}
@@ -110,8 +110,9 @@ class FittedModel:
 class KernelModel(FittedModel):
     """Base class of fitted models of sequences or independent rows, whose score is a sum of terms.
 
-    The terms are the score of a token's label, the score of a transition between the labels of neighbouring tokens, and
-    a score of transitions that depends on inputs. Models of rows have only the first term.
+    The terms are the score of a token's label, the score of a transition between the labels of neighbouring tokens,
+    biases of labels, scores of the first and the last label, and a score of transitions that depends on inputs. Models
+    of rows have only the score of a label and its bias.
 
     reader : converts new inputs to arrays in the same way as the inputs of `fit`.
     layout, theta : the terms, and the weights of all terms as one vector.
@@ -143,13 +144,23 @@ class KernelModel(FittedModel):
     def _expand(self, name: str) -> Floats:
         """Return the weight of each feature of a term in the score of each label, or of each pair of labels.
 
-        With n features and L labels, the shape is (n, L) for tokens, (L, L) for transitions, and (n, L, L) for
-        transitions that depend on inputs.
+        With n features and L labels, the shape is (n, L) for tokens, (L, L) for transitions, (n, L, L) for transitions
+        that depend on inputs, and (L,) for biases and for the scores of first and last labels.
         """
         term = next(term for term in self.layout.terms if term.name == name)
         W = term.k_y.expand(term.unpack(self.layout.split(self.theta)[name]))
         shape = W.shape if NODES[name] == 1 else (*W.shape[:-1], *(math.isqrt(W.shape[-1]),) * 2)
         return np.asarray(W.reshape(shape) if term.kernel is not None else W.reshape(shape)[0])
+
+    @cached_property
+    def intercept(self) -> Floats:
+        """Return the bias of each label, which is added to its scores at all tokens; zeros if there are no biases."""
+        return self._constant(BIAS_TERM)
+
+    def _constant(self, name: str) -> Floats:
+        """Return the scores of labels by a term without inputs; zeros if the model has no such term."""
+        known = any(term.name == name for term in self.layout.terms)
+        return self._expand(name) if known else np.zeros(self.coef.shape[1])
 
     @property
     def landmarks(self) -> Inputs | None:

@@ -4,7 +4,8 @@ The probability of the labels y of a sequence x is
 
     p(y|x) = exp(sum_t s_t(y_t) + sum_{t>1} w_t(y_{t-1}, y_t)) / Z(x).
 
-The scores s_t of the labels of token t depend on the input x_t of the token. The scores w_t of the transition from
+The scores s_t of the labels of token t depend on the input x_t of the token; biases may be added to them at all tokens,
+and further scores at the first and the last token of a sequence. The scores w_t of the transition from
 token t - 1 to token t are the same for all tokens, unless an `edge_kernel` makes them depend on x_t. Z(x) normalises
 the probabilities.
 """
@@ -27,10 +28,10 @@ from kernelcrf.inference import chain, decoding
 from kernelcrf.models import stored_parts as parts
 from kernelcrf.models.base import KernelModel, rng_of
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array
+from kernelcrf.persistence.checks import read_array, read_text
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM
+from kernelcrf.terms import BIAS_TERM, END_TERM, START_TERM, STEP_TERM, TOKEN_TERM, TRANSITION_TERM
 from kernelcrf.validation import shown
 
 TINY = np.finfo(np.float64).tiny
@@ -144,6 +145,16 @@ class ChainModel(KernelModel):
         return self._expand(TRANSITION_TERM)
 
     @cached_property
+    def start_scores(self) -> Floats:
+        """Return the score of each label at the first token of a sequence; zeros if the model has no such scores."""
+        return self._constant(START_TERM)
+
+    @cached_property
+    def end_scores(self) -> Floats:
+        """Return the score of each label at the last token of a sequence; zeros if the model has no such scores."""
+        return self._constant(END_TERM)
+
+    @cached_property
     def edge_coef(self) -> Floats | None:
         """Return the weights of the features of `edge_kernel` as an array [feature, from label, to label].
 
@@ -154,11 +165,24 @@ class ChainModel(KernelModel):
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Read the sequences X and return the distribution p(y|x) of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
-        s = self.folded[TOKEN_TERM].scores(flat, engine)
+        s = self._add_constants(self.folded[TOKEN_TERM].scores(flat, engine), chains)
         w = self.transitions.astype(s.dtype, copy=False)
         if STEP_TERM in self.folded:
             w = w + self.folded[STEP_TERM].scores(flat, engine).reshape(-1, *w.shape)
         return self._legal_distribution(s, w, chains, engine)
+
+    def _add_constants(self, s: Array, chains: Chains) -> Array:
+        """Add the scores that do not depend on inputs to the token scores s: biases, and scores of both ends."""
+        if not self._has_constants:
+            return s
+        s = s + self.intercept.astype(s.dtype)
+        s[chains.first_nodes] += self.start_scores.astype(s.dtype)
+        s[chains.last_nodes] += self.end_scores.astype(s.dtype)
+        return s
+
+    @cached_property
+    def _has_constants(self) -> bool:
+        return any(scores.any() for scores in (self.intercept, self.start_scores, self.end_scores))
 
     def draw_marginals(
         self,
@@ -170,7 +194,7 @@ class ChainModel(KernelModel):
         engine: LocalEngine,
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior of the weights, the label probabilities, one row per token."""
-        for s, w in self.score_posterior.draws(flat, n_samples, rng_of(random_state), temperature, engine):
+        for s, w in self.score_posterior.draws(flat, chains, n_samples, rng_of(random_state), temperature, engine):
             yield self._legal_distribution(s, w, chains, engine).marginals()
 
     def _legal_distribution(self, s: Array, w: Array, chains: Chains, engine: LocalEngine) -> ChainDistribution:
@@ -214,7 +238,9 @@ class ChainModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
-        L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM]
+        stored = [read_text(one, "name") for one in config["layout"]]
+        constants = [name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored]
+        L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM, *constants]
         if config["edge_kernel"] is not None:
             names.append(STEP_TERM)
         shared = cls._read_fields(config, arrays, reader.n_features, L, names)

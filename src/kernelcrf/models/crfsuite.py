@@ -105,6 +105,10 @@ def _find_reason(model: ChainModel) -> str | None:
         return f"its kernel is {model.kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
     if STEP_TERM in model.maps:
         return f"it has an edge_kernel: expected edge_kernel=None. {other}, or fit without edge_kernel"
+    if any(scores.any() for scores in (model.intercept, model.start_scores, model.end_scores)):
+        return (
+            f"it has an intercept or boundaries: expected neither. {other}, or fit without fit_intercept and boundaries"
+        )
     if model.legal is not None:
         return f"it has constraints: expected constraints=None. {other}, or fit without constraints"
     if reader.kind != "dicts":

@@ -22,13 +22,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Floats, Inputs
+from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.basis.folded import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.laplace import FactoredPosterior, Posterior
-from kernelcrf.terms import TOKEN_TERM, TOKENS, Layout, Term
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.terms import STEPS, TOKEN_TERM, TOKENS, Layout, Term, scored_tokens
 
 GROUP_VALUES = 2**22
 ROWS = 2048
@@ -54,23 +56,29 @@ class ScorePosterior:
         The result has one row for each row x of X, and one column for each row b of `contrasts`. Each entry is the
         variance of the inner product of b and the scores s(x) of the labels at x.
         """
-        term = next(term for term in self.layout.terms if term.name == TOKEN_TERM)
+        term, *biases = (term for term in self.layout.terms if term.cliques == TOKENS)
         F = self.maps[TOKEN_TERM].transform(X, engine)
         weights = np.asarray(term.k_y.adjoint(contrasts), np.float64)
         outside = self._rest(term, X, F)[:, None] * np.square(weights).sum(axis=1)
         exact = isinstance(self.posterior, FactoredPosterior)
-        found = (self._exact_variances if exact else self._sampled_variances)(term, F, weights)
+        if biases:
+            # A bias is the weight of a feature that is 1, and has the same label kernel.
+            ones = np.ones((F.shape[0], 1), F.dtype)
+            F = sp.hstack([sp.csr_array(F), sp.csr_array(ones)], "csr") if is_sparse(F) else np.hstack([F, ones])
+        places = np.split(np.arange(self.layout.size), np.cumsum([one.size for one in self.layout.terms])[:-1])
+        own = np.concatenate(
+            [part for one, part in zip(self.layout.terms, places, strict=True) if one.cliques == TOKENS]
+        )
+        found = (self._exact_variances if exact else self._sampled_variances)(own, F, weights)
         return np.asarray(found + outside)
 
-    def _exact_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
-        """Return the exact posterior variances of the numbers F_x W c, where W are the weights of `term`.
+    def _exact_variances(self, own: Places, F: Inputs, weights: Floats) -> Floats:
+        """Return the exact posterior variances of the numbers F_x W c, where W = theta[own] are weights of features.
 
         The result has one row for each row F_x of the features F, and one column for each row c of `weights`.
         """
-        r = term.k_y.rank
         assert isinstance(self.posterior, FactoredPosterior)
-        covariance = term.unpack(self.posterior.covariance(self.layout.slices[TOKEN_TERM]))
-        covariance = term.unpack(covariance.reshape(term.size, -1).T).reshape(term.n, r, term.n, r)
+        covariance = self.posterior.covariance(own).reshape(2 * (F.shape[1], weights.shape[1]))
         found = np.empty((F.shape[0], len(weights)))
         for k, c in enumerate(weights):
             own = np.flatnonzero(c)
@@ -81,26 +89,33 @@ class ScorePosterior:
                 found[low : low + ROWS, k] = np.einsum("tn,tn->t", rows @ S, rows)
         return found
 
-    def _sampled_variances(self, term: Term, F: Inputs, weights: Floats) -> Floats:
+    def _sampled_variances(self, own: Places, F: Inputs, weights: Floats) -> Floats:
         """Estimate the variances that `_exact_variances` computes from draws of the weights.
 
         With n draws, the relative error is about sqrt(2 / n).
         """
         n = self.posterior.n_kept or N_DRAWS
-        deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, self.layout.slices[TOKEN_TERM]]
+        deviations = self.posterior.deviations(n, np.random.default_rng(0))[:, own]
         found = np.zeros((F.shape[0], len(weights)))
         for W in deviations:
-            found += np.square(np.asarray(F @ (term.unpack(W).reshape(term.n, -1) @ weights.T), np.float64)) / n
+            found += np.square(np.asarray(F @ (W.reshape(F.shape[1], -1) @ weights.T), np.float64)) / n
         return found
 
     def draws(
-        self, X: Inputs, n_samples: int | None, rng: np.random.Generator, temperature: float, engine: LocalEngine
+        self,
+        X: Inputs,
+        chains: Chains,
+        n_samples: int | None,
+        rng: np.random.Generator,
+        temperature: float,
+        engine: LocalEngine,
     ) -> Iterator[tuple[Array, Array]]:
         """Yield `n_samples` draws of the token scores and transition scores from their posterior.
 
         With N rows in X and L labels, token scores have the shape (N, L). Transition scores have the shape (L, L), or
         (N, L, L) if they depend on inputs.
 
+        chains : the sequences whose tokens are the rows of X.
         n_samples : the number of draws. None uses all draws of the weights that the posterior stores, or 100 if it
             stores no draws and can make any number of them.
         temperature : a factor of the covariance of the posterior.
@@ -123,13 +138,13 @@ class ScorePosterior:
                 for term in self.layout.terms
             ]
             for k in range(len(theta)):
-                s, w = np.zeros(1), np.zeros(1)
+                s, w = np.zeros((X.shape[0], L)), np.zeros(1)
                 for term, Z in parts:
                     scores = term.k_y.expand(Z[:, k] if term.name in features else Z[k])
-                    if term.cliques == TOKENS:
-                        s = s + scores
-                    else:
+                    if term.cliques == STEPS:
                         w = w + scores.reshape(*scores.shape[:-1], L, L)
+                    else:
+                        s[scored_tokens(term, chains)] += scores
                 check_scores(w.reshape(len(w), -1))
                 yield check_scores(s), w
 

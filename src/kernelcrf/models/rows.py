@@ -9,14 +9,15 @@ from typing import Self
 import numpy as np
 from scipy.special import softmax
 
-from kernelcrf.arrays import Array, Arrays, Config, Floats, UserData
+from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import KernelModel, rng_of
 from kernelcrf.models.chain import TINY
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.rows import RowReader, read_classes
-from kernelcrf.terms import TOKEN_TERM
+from kernelcrf.terms import BIAS_TERM, TOKEN_TERM
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,14 +34,19 @@ class RowModel(KernelModel):
 
     def scores(self, X: UserData, engine: LocalEngine) -> Array:
         """Return the scores f_l(x), with one row per row x of X and one column per class l."""
-        return self.folded[TOKEN_TERM].scores(self.reader.read(X), engine)
+        return self._scores(self.reader.read(X), engine)
+
+    def _scores(self, rows: Inputs, engine: LocalEngine) -> Array:
+        s = self.folded[TOKEN_TERM].scores(rows, engine)
+        return s + self.intercept.astype(s.dtype) if self.intercept.any() else s
 
     def draw_probabilities(
         self, X: UserData, n_samples: int | None, temperature: float, random_state: UserData, engine: LocalEngine
     ) -> Iterator[Array]:
         """Yield, for each draw from the posterior, the class probabilities, one row per row of X."""
         X, rng = self.reader.read(X), rng_of(random_state)
-        for scores, _ in self.score_posterior.draws(X, n_samples, rng, temperature, engine):
+        chains = Chains.from_lengths(np.ones(X.shape[0], np.int64))
+        for scores, _ in self.score_posterior.draws(X, chains, n_samples, rng, temperature, engine):
             yield softmax(scores, axis=1)
 
     def latent_mean_and_variance(self, X: UserData, engine: LocalEngine) -> tuple[Floats, Floats]:
@@ -50,7 +56,7 @@ class RowModel(KernelModel):
         """
         rows, L = self.reader.read(X), len(self.classes)
         contrasts = np.array([[-1.0, 1.0]]) if L == 2 else np.eye(L)
-        means = np.asarray(self.folded[TOKEN_TERM].scores(rows, engine) @ contrasts.T, np.float64)
+        means = np.asarray(self._scores(rows, engine) @ contrasts.T, np.float64)
         variances = self.score_posterior.node_variances(rows, contrasts, engine)
         return (means[:, 0], variances[:, 0]) if L == 2 else (means, variances)
 
@@ -73,5 +79,6 @@ class RowModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
-        shared = cls._read_fields(config, arrays, reader.n_features, len(classes), [TOKEN_TERM])
+        names = [TOKEN_TERM, BIAS_TERM][: len(config["layout"])]
+        shared = cls._read_fields(config, arrays, reader.n_features, len(classes), names)
         return cls(**shared, reader=reader, classes=classes)

@@ -1,9 +1,9 @@
 """A partition of sequences in this process: it computes scores from the parameters theta, and runs inference on them.
 
 The parameters theta are the weights of all terms of the score. Each term has weights W, a factor A of its label kernel,
-and features F_t of token t, which are 1 if the term has no inputs. Some terms score the label of a token, the others
-score the transition between the labels of two neighbouring tokens. The scores s_t of the labels at token t, and w_t of
-the transitions from token t - 1 to token t, are
+and features F_t of token t, which are 1 if the term has no inputs. Some terms score the label of a token, or of the
+first or last token only; the others score the transition between the labels of two neighbouring tokens. The scores s_t
+of the labels at token t, and w_t of the transitions from token t - 1 to token t, are
 
     s_t = sum over terms of tokens of A (W' F_t),     w_t = sum over terms of transitions of A (W' F_t).
 
@@ -31,7 +31,7 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.fused import ChainResiduals, ChainScores, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
-from kernelcrf.terms import STEPS, TOKENS, Layout, Term
+from kernelcrf.terms import STEPS, TOKENS, Layout, Term, scored_tokens
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64
@@ -91,10 +91,10 @@ class ChainPartition(RowPartition):
         for term, W in zip(layout.terms, layout.split(theta).values(), strict=True):
             features = self.features.get(term.name)
             Z = term.unpack(W)[0].astype(self.dtype) if features is None else features.times(W, n_jobs)
-            if term.cliques == TOKENS:
-                s += term.k_y.expand(Z)
-            else:
+            if term.cliques == STEPS:
                 w = w + term.k_y.expand(Z).reshape(*Z.shape[:-1], L, L)
+            else:
+                s[scored_tokens(term, self.chains)] += term.k_y.expand(Z)
         return s, w
 
     def pull_back(self, layout: Layout, r: Array, q: Array, n_jobs: int = 1) -> Floats:
@@ -105,7 +105,7 @@ class ChainPartition(RowPartition):
         """
 
         def gradient(term: Term) -> Array:
-            residual = r if term.cliques == TOKENS else q.reshape(*q.shape[:-2], -1)
+            residual = q.reshape(*q.shape[:-2], -1) if term.cliques == STEPS else r[scored_tokens(term, self.chains)]
             if term.name in self.features:
                 R = np.ascontiguousarray(term.k_y.adjoint(residual))
                 return self.features[term.name].transposed_times(R, n_jobs)
@@ -256,7 +256,7 @@ class ChainPartition(RowPartition):
     def spread(self, term: Term, at: PartitionState) -> Array:
         p = at.residuals.nodes
         # Rounding lets p exceed 1, and a large weight makes a negative variance greater than lam.
-        return self.apply_weights(np.maximum(p * (1 - p), 0))
+        return self.apply_weights(np.maximum(p * (1 - p), 0))[scored_tokens(term, self.chains)]
 
     def mass(self, term: Term) -> float:
         return self.weighted_sum(self.chains.lengths)

@@ -24,10 +24,12 @@ from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.inference.tangents import Linearisation
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums
-from kernelcrf.terms import TOKENS, Layout, Term
+from kernelcrf.terms import ENDS, STARTS, STEPS, TOKENS, Layout, Term
 
 # What a pass stores besides its sums: only what is needed, because writing to memory takes time.
 Keep = Literal["nothing", "residuals", "messages"]
+# The kinds of cliques of the rows of `biases`.
+BIASES = (TOKENS, STARTS, ENDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ class FusedChains:
             arrays of the state are invalid.
         """
         chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
-        W, bias, w = self._split(theta)
+        W, biases, w = self._split(theta)
         first = last = np.ones(n_labels, bool)
         if self.legal is not None:
             first, last = self.legal.first, self.legal.last
@@ -126,11 +128,11 @@ class FusedChains:
         spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
         s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
         alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
-        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros((width, width)), np.zeros(n_labels)
+        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros((width, width)), np.zeros((3, n_labels))
         log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
         weights = np.empty(0) if self.weights is None else self.weights
         target = loops.evaluate(
-            self.F, W, bias, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
+            self.F, W, biases, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
             edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, G, outer, nodes,
         )  # fmt: skip
         if failed.any():
@@ -150,32 +152,35 @@ class FusedChains:
         at : the messages that `evaluate` kept for keep="messages".
         """
         n_labels = self.term.k_y.L
-        W, bias, dw = self._split(direction)
+        W, biases, dw = self._split(direction)
         # A constant added to all transitions changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
-        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros(n_labels)
+        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros((3, n_labels))
         weights = np.empty(0) if self.weights is None else self.weights
         loops.hessian_product(
-            self.F, W, bias, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
+            self.F, W, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
             at.p, at.alpha, at.v, G, outer, nodes,
         )  # fmt: skip
         steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
         return self._join(G.T, nodes, steps)
 
     def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
-        """Split the parameters theta into the weights of features, the biases of labels and the transition scores."""
+        """Split the parameters theta into the weights of features, the biases of labels and the transition scores.
+
+        The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
+        """
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
-        bias, w = np.zeros(n_labels), np.zeros((n_labels, n_labels))
+        biases, w = np.zeros((3, n_labels)), np.zeros((n_labels, n_labels))
         for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
             if term is self.term:
                 W = term.k_y.expand(part)
-            elif term.cliques == TOKENS:
-                bias = bias + term.k_y.expand(term.unpack(part)[0])
-            else:
+            elif term.cliques == STEPS:
                 w = w + term.k_y.expand(term.unpack(part)[0]).reshape(w.shape)
-        return np.ascontiguousarray(W, dtype), bias.astype(dtype), w.astype(dtype)
+            else:
+                biases[BIASES.index(term.cliques)] += term.k_y.expand(term.unpack(part)[0])
+        return np.ascontiguousarray(W, dtype), biases.astype(dtype), w.astype(dtype)
 
     def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
         """Join gradients to one gradient with respect to the parameters theta.
@@ -187,6 +192,7 @@ class FusedChains:
         def gradient(term: Term) -> Array:
             if term is self.term:
                 return term.k_y.adjoint(G)
-            return term.pack(term.k_y.adjoint((nodes if term.cliques == TOKENS else steps).reshape(1, -1)))
+            residual = steps if term.cliques == STEPS else nodes[BIASES.index(term.cliques)]
+            return term.pack(term.k_y.adjoint(residual.reshape(1, -1)))
 
         return self.layout.join({term.name: gradient(term) for term in self.layout.terms})

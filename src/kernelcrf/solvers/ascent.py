@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
 from kernelcrf.arrays import Array, Floats
@@ -14,7 +16,7 @@ from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
-from kernelcrf.terms import Layout, soft
+from kernelcrf.terms import STEPS, Layout, Term, scored_tokens, soft
 
 FIRST_ETA = 0.5
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these
@@ -28,6 +30,9 @@ class Ascent:
 
     alpha is a distribution over the labellings of each sequence.
 
+    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. Terms without
+        inputs that score tokens are further columns; their values are such that all weights have the same prior
+        variance.
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
     V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
     kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others.
@@ -43,6 +48,8 @@ class Ascent:
     """
 
     objective: Objective
+    rows: Array
+    sparse: tuple[Array, Array, Array]
     V: Floats
     W: Floats
     v: Floats
@@ -87,29 +94,34 @@ class Ascent:
         r[np.arange(len(a)), partition.labels] += 1
         steps = _observed_steps(objective) - np.einsum("i,ijk->jk", _weights(partition), q)
         ascent = partition.pull_back(layout, partition.apply_weights(r), steps, objective.engine.n_jobs)
-        parts = zip(layout.terms, layout.split(ascent).values(), strict=True)
-        node, *edges = (term.C * term.unpack(part) for term, part in parts)
-        V = np.zeros((len(node), width))
-        V[:, :n_labels] = node
-        v = edges[0].reshape(steps.shape) if edges else np.zeros_like(steps)
-        states, transitions = layout.terms[0], layout.terms[-1]
-        W, w = soft(V, states.l1 * states.C) if states.l1 else V, soft(v, transitions.l1 * transitions.C)
-        kept = _kept(layout, width, steps.shape)
-        return cls(objective, V, W, v, w, kept, a, b, p, q, entropies, np.full(len(b), FIRST_ETA), np.zeros(len(b)))
+        parts, (states, transitions) = layout.split(ascent), _divide(layout)
+        V = np.zeros((sum(term.n for term in states), width))
+        V[:, :n_labels] = np.vstack([term.C * term.unpack(parts[term.name]) / _scale(term, states) for term in states])
+        C, l1 = states[0].C, states[0].l1
+        W, v, w = soft(V, l1 * C) if l1 else V, np.zeros_like(steps), np.zeros_like(steps)
+        for term in transitions:
+            v = (term.C * term.unpack(parts[term.name])).reshape(steps.shape)
+            w = soft(v, term.l1 * term.C)
+        kept, etas, gaps = _kept(layout, width, steps.shape), np.full(len(b), FIRST_ETA), np.zeros(len(b))
+        return cls(objective, *_features(objective), V, W, v, w, kept, a, b, p, q, entropies, etas, gaps)
 
     @property
     def value(self) -> float:
         """Return the value of the dual objective at this point."""
-        theta = zip((self.W, self.w), self.objective.layout.terms, strict=False)
-        penalty = sum(float(np.vdot(part, part)) / term.C for part, term in theta)
+        states, transitions = _divide(self.objective.layout)
+        penalty = float(np.vdot(self.W, self.W)) / states[0].C
+        penalty += sum(float(np.vdot(self.w, self.w)) / term.C for term in transitions)
         return float(np.dot(_weights(_chains(self.objective)), self.entropies)) - 0.5 * penalty
 
     @property
     def theta(self) -> Floats:
         """Return the parameters theta as one vector."""
-        terms = self.objective.layout.terms
-        parts = zip(terms, (self.W[:, : self.p.shape[1]], self.w), strict=False)
-        return np.concatenate([term.pack(part).ravel() for term, part in parts])
+        layout = self.objective.layout
+        states, transitions = _divide(layout)
+        ends = np.cumsum([term.n for term in states])[:-1]
+        parts = zip(states, np.split(self.W[:, : self.p.shape[1]], ends), strict=True)
+        found = {term.name: term.pack(part * _scale(term, states)) for term, part in parts}
+        return layout.join(found | {term.name: term.pack(self.w) for term in transitions})
 
     def climb(self, rng: np.random.Generator, tol: float) -> float:
         """Take an ascent step for every sequence, then further steps for the sequences that have most of the gap.
@@ -135,13 +147,11 @@ class Ascent:
 
         measure : whether to measure the gap of each sequence before its step, or only to estimate it.
         """
-        partition, terms = _chains(self.objective), self.objective.layout.terms
-        features = partition.features[terms[0].name]
-        rows = np.arange(partition.chains.n_nodes) if features.index is None else features.index
-        sparse = features.F.indptr, features.F.indices, features.F.data
-        penalties = 1.0 / terms[0].C, 1.0 / terms[-1].C, terms[0].l1, terms[-1].l1
+        partition, (states, transitions) = _chains(self.objective), _divide(self.objective.layout)
+        first, last = states[0], (transitions or states)[0]
+        penalties = 1.0 / first.C, 1.0 / last.C, first.l1, last.l1
         weights, legal = _weights(partition), _legality(self.objective)
-        data = (partition.chains.offsets, rows, *sparse, weights, legal, *penalties, *self.kept)
+        data = (partition.chains.offsets, self.rows, *self.sparse, weights, legal, *penalties, *self.kept)
         state = (self.V, self.W, self.v, self.w, self.a, self.b, self.p, self.q, self.entropies, self.etas, self.gaps)
         loops.visit(order, measure, *data, *state)
 
@@ -191,13 +201,41 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
     The first one has `width` columns, and a single row if all pairs of a feature and a label have a weight. The second
     one has the shape `steps`.
     """
-    states, transitions = layout.terms[0].pairs, layout.terms[-1].pairs
-    kept = np.ones((1 if states is None else states.n, width), np.uint8)
-    if states is not None:
-        kept[:, : states.n_labels] = states.flags
-    if transitions is None or len(layout.terms) == 1:
-        return kept, np.ones(steps, np.uint8)
-    return kept, transitions.flags.reshape(steps).astype(np.uint8)
+    states, transitions = _divide(layout)
+    pairs, kept_edge = states[0].pairs, np.ones(steps, np.uint8)
+    kept = np.ones((1 if pairs is None else sum(term.n for term in states), width), np.uint8)
+    if pairs is not None:
+        kept[: pairs.n, : pairs.n_labels] = pairs.flags
+    if transitions and transitions[0].pairs is not None:
+        kept_edge = transitions[0].pairs.flags.reshape(steps).astype(np.uint8)
+    return kept, kept_edge
+
+
+def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
+    """Return the terms that score labels of tokens, and those that score transitions; the first one has inputs."""
+    steps = [term for term in layout.terms if term.cliques == STEPS]
+    return [term for term in layout.terms if term not in steps], steps
+
+
+def _scale(term: Term, states: Sequence[Term]) -> float:
+    """Return the value of the column of a term without inputs, with which its weight has the variance of the others."""
+    return float(np.sqrt(term.C / states[0].C))
+
+
+def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
+    """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
+
+    Each term without inputs that scores tokens is a column after the features of the first term.
+    """
+    partition, (states, _) = _chains(objective), _divide(objective.layout)
+    features = partition.features[states[0].name]
+    F, rows = features.F, np.arange(partition.n_nodes) if features.index is None else features.index
+    if len(states) > 1:
+        columns = np.zeros((partition.n_nodes, len(states) - 1), F.dtype)
+        for k, term in enumerate(states[1:]):
+            columns[scored_tokens(term, partition.chains), k] = _scale(term, states)
+        F, rows = sp.hstack([F[rows], sp.csr_array(columns)], "csr"), np.arange(partition.n_nodes)
+    return rows, (F.indptr, F.indices, F.data)
 
 
 def _chains(objective: Objective) -> ChainPartition:

@@ -83,19 +83,22 @@ class Dual:
         """Return whether this solver can minimise the objective.
 
         It needs sequences in this process, observed labels, sparse features, label_kernel="delta", and transitions that
-        do not depend on inputs.
+        do not depend on inputs. With an L1 penalty, all terms that score tokens must have the same C.
         """
         if not objective.is_convex or len(objective.partitions) != 1:
             return False
         partition, terms = objective.partitions[0], objective.layout.terms
         if not isinstance(partition, ChainPartition):
             return False
-        has_edges = partition.has_edges(objective.layout)
-        if [term.cliques for term in terms] != ([TOKENS, STEPS] if has_edges else [TOKENS]):
+        has_edges, first = partition.has_edges(objective.layout), terms[0]
+        if [term.cliques for term in terms if term.cliques == STEPS] != has_edges * [STEPS] or first.cliques != TOKENS:
             return False
         if not has_edges and partition.chains.lengths.max(initial=0) > 1:
             return False
-        tokens = partition.features.get(terms[0].name)
+        states = [term for term in terms if term.cliques != STEPS]
+        if any(term.l1 != first.l1 or (term.l1 and term.C != first.C) for term in states):
+            return False
+        tokens = partition.features.get(first.name)
         plain = all(term.k_y.is_identity for term in terms) and all(term.kernel is None for term in terms[1:])
         return tokens is not None and tokens.is_sparse and plain
 

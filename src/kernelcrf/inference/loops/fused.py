@@ -39,18 +39,47 @@ def add_outer(left, right, weights, offsets, total):
 
 
 @compiled
+def add_biases(biases, offsets, s):
+    """Add biases[0] to all rows of the scores s, and biases[1] and biases[2] at both ends of each sequence."""
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1] - 1
+        for t in range(first, last + 1):
+            for j in range(s.shape[1]):
+                s[t, j] += biases[0, j]
+        if last >= first:
+            for j in range(s.shape[1]):
+                s[first, j] += biases[1, j]
+                s[last, j] += biases[2, j]
+
+
+@compiled
+def sum_nodes(r, offsets, nodes):
+    """Add all rows of r to nodes[0], and the rows at both ends of each sequence to nodes[1] and nodes[2]."""
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1] - 1
+        for t in range(first, last + 1):
+            for j in range(r.shape[1]):
+                nodes[0, j] += r[t, j]
+        if last >= first:
+            for j in range(r.shape[1]):
+                nodes[1, j] += r[first, j]
+                nodes[2, j] += r[last, j]
+
+
+@compiled
 def evaluate(
-    F, W, bias, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
+    F, W, biases, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
     s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
 ):  # fmt: skip
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
-    F, W, bias : features, weights and biases, which give the scores F W + bias.
+    F, W, biases : features, weights and biases. The scores are F W + biases[0]; in addition, biases[1] is added at the
+        first token of each sequence, and biases[2] at the last.
     cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
     alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
     gradient, steps, nodes : sums that are updated in place. r' F is added to `gradient`, the weighted outer products of
-        alpha[t - 1] and v[t] are added to `steps`, and the rows of r are added to `nodes`.
+        alpha[t - 1] and v[t] are added to `steps`, and the rows of r for all, first and last tokens to rows of `nodes`.
 
     The arrays s, p, r, alpha and v have one row per token. If they need not be kept, they can have only as many rows as
     the longest block. Return the weighted sum of the scores of the observed labels.
@@ -70,10 +99,8 @@ def evaluate(
         alpha_b, v_b = alpha[base:top], v[base:top]
         failed_b, log_b = failed[low:high], log_partition[low:high]
         node_scores(F_b, W, s_b)
+        add_biases(biases, own, s_b)
         for k in range(high - low):
-            for t in range(own[k], own[k + 1]):
-                for j in range(n_labels):
-                    s_b[t, j] += bias[j]
             if own[k + 1] > own[k]:
                 for j in range(n_labels):
                     if not first[j]:
@@ -96,21 +123,20 @@ def evaluate(
                 y = labels[begin + t]
                 r_b[t, y] -= r.dtype.type(weight)
                 target += weight * s_b[t, y]
-                for j in range(n_labels):
-                    nodes[j] += r_b[t, j]
+        sum_nodes(r_b, own, nodes)
         gradient += np.dot(r_b.T, F_b)
     return target
 
 
 @compiled
 def hessian_product(
-    F, W, bias, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
+    F, W, biases, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
 ):  # fmt: skip
     """Differentiate the sums `gradient`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
 
     The derivatives are added to the arguments of the same names.
 
-    W, bias : the direction of the weights and biases.
+    W, biases : the direction of the weights and biases.
     edw, edw_T : the elementwise product of the edge potentials e with the direction of the edge scores, and its
         transpose.
     """
@@ -126,9 +152,7 @@ def hessian_product(
         buffers = np.empty((4, end - begin, width), v.dtype)
         d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
         node_scores(F_b, W, du)
-        for t in range(end - begin):
-            for j in range(n_labels):
-                du[t, j] += bias[j]
+        add_biases(biases, own, du)
         tangents.centre_nodes(p_b, du, d)
         tangents.forward(own, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
         tangents.backward(own, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
@@ -137,7 +161,7 @@ def hessian_product(
             for t in range(own[k], own[k + 1]):
                 for j in range(n_labels):
                     dp[t, j] = weight * (dp[t, j] + pA[t, j])
-                    nodes[j] += dp[t, j]
+        sum_nodes(dp, own, nodes)
         add_outer(x, v_b, weights[low:high], own, steps)
         add_outer(alpha_b, y, weights[low:high], own, steps)
         gradient += np.dot(dp.T, F_b)

@@ -1,0 +1,111 @@
+"""Biases of labels, and scores of first and last labels: they equal the weights of columns that users add by hand."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from clusters import two_workers
+from kernelcrf import ChainCRF, KernelClassifier, load
+from kernelcrf.datasets import make_sequences
+
+DATA = make_sequences(40, random_state=0)
+BOTH = {"fit_intercept": True, "boundaries": True}
+
+
+def with_columns(x):
+    """Append a column of ones, and columns that mark the first and the last token."""
+    marks = np.zeros((len(x), 3))
+    marks[:, 0] = marks[0, 1] = marks[-1, 2] = 1
+    return np.column_stack([x, marks])
+
+
+WIDER = [with_columns(x) for x in DATA.X]
+
+
+def same_probabilities(ours, X, theirs, Z, atol=1e-5):
+    for p, q in zip(ours.predict_proba(X), theirs.predict_proba(Z), strict=True):
+        np.testing.assert_allclose(p, q, atol=atol)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("label_kernel", ["delta", "centred"])
+def test_scores_without_inputs_equal_the_weights_of_constant_columns(solver, label_kernel):
+    options = {"C": 3.0, "tol": 1e-10, "solver": solver, "label_kernel": label_kernel}
+    ours = ChainCRF("linear", fit_intercept=True, **options).fit(DATA.X, DATA.y)
+    theirs = ChainCRF("linear", **options).fit([x[:, :3] for x in WIDER], DATA.y)
+    assert ours.certificate_.objective == pytest.approx(theirs.certificate_.objective, rel=1e-9)
+    np.testing.assert_allclose(ours.intercept_, theirs.coef_[2], atol=1e-4)
+    same_probabilities(ours, DATA.X, theirs, [x[:, :3] for x in WIDER])
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.5])
+@pytest.mark.parametrize("solver", ["dual", "lbfgs"])
+def test_both_ends_have_weights_as_columns_that_mark_them(solver, l1):
+    options = {"C": 3.0, "tol": 1e-9, "solver": solver, "all_possible_states": True, "l1": l1}
+    ours = ChainCRF("linear", **BOTH, **options).fit([sp.csr_array(x) for x in DATA.X], DATA.y)
+    theirs = ChainCRF("linear", **options).fit([sp.csr_array(x) for x in WIDER], DATA.y)
+    assert ours.certificate_.status == "optimal"
+    assert ours.certificate_.objective == pytest.approx(theirs.certificate_.objective, rel=1e-8)
+    for scores, weights in zip((ours.start_scores_, ours.end_scores_), theirs.coef_[3:], strict=True):
+        np.testing.assert_allclose(scores, weights, atol=1e-3)
+
+
+def test_the_posterior_of_a_classifier_is_that_of_a_constant_column():
+    X, y = np.concatenate(DATA.X), np.concatenate(DATA.y)
+    wider = np.column_stack([X, np.ones(len(X))])
+    ours = KernelClassifier("linear", fit_intercept=True, laplace=True, C=2.0, tol=1e-10).fit(X, y)
+    theirs = KernelClassifier("linear", laplace=True, C=2.0, tol=1e-10).fit(wider, y)
+    for own, other in zip(ours.latent_mean_and_variance(X), theirs.latent_mean_and_variance(wider), strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-5)
+    assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood(), rel=1e-7)
+    np.testing.assert_allclose(ours.predict_proba(X, posterior="laplace"), ours.predict_proba(X), atol=0.05)
+
+
+def test_the_posterior_of_sequences_is_that_of_marked_columns():
+    options = {"C": 2.0, "tol": 1e-9, "laplace": True}
+    ours = ChainCRF("linear", **BOTH, **options).fit(DATA.X, DATA.y)
+    theirs = ChainCRF("linear", **options).fit(WIDER, DATA.y)
+    assert ours.log_marginal_likelihood() == pytest.approx(theirs.log_marginal_likelihood(), rel=1e-6)
+    draws = {"posterior": "laplace", "n_samples": 3000}
+    found = ours.predict_proba(DATA.X[:5], **draws), theirs.predict_proba(WIDER[:5], **draws)
+    for p, q in zip(*found, strict=True):
+        np.testing.assert_allclose(p, q, atol=0.02)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_files_explanations_and_warm_starts_have_all_scores(kernel, tmp_path):
+    crf = ChainCRF(kernel, C=2.0, **BOTH, n_components=20, random_state=0).fit(DATA.X, DATA.y)
+    crf.save(tmp_path / "model.kcrf")
+    again = load(tmp_path / "model.kcrf")
+    for name in ("intercept_", "start_scores_", "end_scores_"):
+        assert np.ptp(getattr(crf, name)) > 0
+        np.testing.assert_array_equal(getattr(again, name), getattr(crf, name))
+    same_probabilities(again, DATA.X, crf, DATA.X, atol=0)
+    first, inner = (crf.explain(DATA.X[0], t, n_terms=100) for t in (0, 1))
+    assert {"intercept", "first token"} <= set(first.terms)
+    assert "first token" not in inner.terms
+    distribution = crf.model_.distribution([DATA.X[0]], None, crf._engine)
+    j = crf.classes_.tolist().index(first.label)
+    assert first.contributions.sum() == pytest.approx(distribution.s[0, j] - distribution.s[0].mean())
+    warm = again.set_params(warm_start=True, fit_intercept=False, boundaries=False).fit(DATA.X, DATA.y)
+    cold = ChainCRF(kernel, C=2.0, n_components=20, random_state=0).fit(DATA.X, DATA.y)
+    assert not warm.intercept_.any()
+    assert warm.certificate_.objective == pytest.approx(cold.certificate_.objective, rel=2e-4)
+
+
+def test_a_cluster_finds_the_same_scores():
+    from kernelcrf.distributed import DaskEngine
+
+    options = {"C": 2.0, "tol": 1e-9, **BOTH}
+    here = ChainCRF("linear", **options).fit(DATA.X, DATA.y)
+    with two_workers() as client:
+        there = ChainCRF("linear", **options, engine=DaskEngine(client)).fit(DATA.X, DATA.y)
+    assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-9)
+    np.testing.assert_allclose(there.start_scores_, here.start_scores_, atol=1e-4)
+
+
+def test_crfsuite_has_no_such_models(tmp_path):
+    X = [[{"word": "a"}, {"word": "b"}], [{"word": "b"}]]
+    crf = ChainCRF(**BOTH, C=1.0).fit(X, [["x", "y"], ["y"]])
+    with pytest.raises(ValueError, match="it has an intercept or boundaries: expected neither"):
+        crf.save(tmp_path / "model.crfsuite")
