@@ -26,12 +26,13 @@ from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import FeatureMap, PrimalMap, check_columns
 from kernelcrf.basis.pairs import Pairs, add_record_scores
+from kernelcrf.engines.bounds import all_within
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.kernels.inputs import InputKernel
 
 BLOCK_BYTES = 2**21
 LEAST_ROWS = 256
-LARGEST_SCORE = {np.dtype(one): np.sqrt(np.finfo(one).max) for one in (np.float32, np.float64)}
+LARGEST_SCORE = {np.dtype(one): float(np.sqrt(np.finfo(one).max)) for one in (np.float32, np.float64)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,7 @@ Weights = PrimalWeights | PairWeights | DualWeights
 def check_scores(s: Array) -> Array:
     """Return the scores s; raise if some score is so large that sums or products of scores could overflow."""
     most = LARGEST_SCORE[s.dtype]
-    if s.size and not (s.max() <= most and s.min() >= -most):
+    if not all_within(s, -most, most):
         row = int(np.argmin((np.abs(s) <= most).all(axis=1)))
         score = s[row, np.argmin(np.abs(s[row]) <= most)]
         raise ValueError(

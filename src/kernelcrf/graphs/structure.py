@@ -29,6 +29,11 @@ NODE = Template("node", 1)
 EDGE = Template("edge", 2)
 
 
+def _never_decreases(offsets: Ints) -> bool:
+    # A single sequence is common if a model tags one sentence at a time, and needs no vectors.
+    return bool(offsets[0] <= offsets[1] if offsets.size == 2 else (offsets[1:] >= offsets[:-1]).all())
+
+
 @dataclass(frozen=True)
 class Chains:
     """A batch of m sequences, stored one after the other. Its cliques are the tokens and pairs of neighbouring tokens.
@@ -42,7 +47,7 @@ class Chains:
 
     def __post_init__(self) -> None:
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
-        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
+        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or not _never_decreases(offsets):
             raise ValueError(
                 f"offsets={shown(self.offsets)}: expected a 1-D array that starts at 0 and never decreases, with "
                 "one entry more than there are sequences; to make it from lengths, use Chains.from_lengths"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Floats
+from kernelcrf.engines.bounds import all_within
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference.feasibility import reason
@@ -27,6 +28,7 @@ Redone = TypeVar("Redone")
 BLOCK_VALUES = 2**16
 MOST_BLOCK_NODES = 2**14
 MOST_TASKS = 256
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,13 @@ class Batch:
 
         Transitions into the first token of a sequence are never used and therefore not checked.
         """
-        if not self.scores.max(initial=-np.inf) < np.inf:
+        if not all_within(self.scores, -np.inf, LARGEST):
             node, label = np.argwhere(~(self.scores < np.inf))[0]
             raise ValueError(
                 f"scores[{node}, {label}] is {self.scores[node, label]} ({self.chains.place(node)}): "
                 "expected a finite number, or -inf to forbid the label"
             )
-        if not self.transitions.max(initial=-np.inf) < np.inf:
+        if not all_within(self.transitions, -np.inf, LARGEST):
             bad = np.argwhere(~(self.transitions < np.inf))
             if not self.tied:
                 bad = bad[~np.isin(bad[:, 0], self.chains.first_nodes)]

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcrf.arrays import Array, Floats, Ints, Labels
+from kernelcrf.engines.bounds import all_within
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.inference.batch import Batch
+from kernelcrf.inference.batch import LARGEST, Batch
 from kernelcrf.inference.feasibility import reason
 from kernelcrf.inference.logspace import LogMessages
 from kernelcrf.inference.loops import decoding as loops
@@ -121,6 +122,6 @@ def sample(
 
 
 def _raise_if_infeasible(batch: Batch, best: Floats) -> None:
-    if best.min(initial=0.0) == -np.inf:
+    if not all_within(best, -LARGEST, np.inf):
         sequence = int(best.argmin())
         raise reason(sequence, *batch.sequence(sequence))

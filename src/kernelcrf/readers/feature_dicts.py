@@ -150,7 +150,9 @@ def _look_up(tokens: Sequence[UserData], vectorizer: DictVectorizer) -> Entries 
         return None
     if columns is None:
         return None
-    return Entries(columns, np.ones(len(columns)), offsets, len(vectorizer.feature_names_))
+    ones = np.empty(len(columns))
+    ones.fill(1)
+    return Entries(columns, ones, offsets, len(vectorizer.feature_names_))
 
 
 def _name_items(items: Sequence[Item], vectorizer: DictVectorizer, fit: bool) -> tuple[Labels, Floats]:

@@ -221,7 +221,7 @@ def open_sequences(
             f"expected one kind for all sequences; {_advise(other, one)}"
         )
     counts = [sequence.shape[0] if hasattr(sequence, "shape") else len(sequence) for sequence in sequences]
-    return sequences, _number_chains(np.array(counts, np.int64), first), seen[0] if seen else None
+    return sequences, _number_chains(counts, first), seen[0] if seen else None
 
 
 def _find_kind(sequence: UserData, name: str) -> Kind | None:
@@ -284,7 +284,7 @@ def _open(x: UserData, number: int) -> UserData:
     return read_container(x, f"X[{number}]")
 
 
-def _number_chains(sizes: Array, first: int) -> Chains:
+def _number_chains(sizes: Sequence[int] | Array, first: int) -> Chains:
     chains = Chains.from_lengths(sizes)
     return Chains(chains.offsets, np.arange(first, first + len(sizes))) if first else chains
 
