@@ -8,6 +8,7 @@ from kernelcrf import ChainCRF, KernelClassifier
 from kernelcrf.answers.selection import draw_batch
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import chain
 from kernelcrf.models.base import rng_of
 
@@ -114,9 +115,9 @@ def test_features_never_seen_have_their_prior(most_exact, monkeypatch, tmp_path)
     assert sparse.log_marginal_likelihood() == pytest.approx(dense.log_marginal_likelihood(), abs=1e-4 + 3 * error)
     new = [np.ones((4, 8)) * (np.arange(8) == 7)]
     rows = [sp.csr_array(new[0])]
-    n = 32 if most_exact == 0 else 400
+    n, chains = 32 if most_exact == 0 else 400, Chains.from_lengths([4])
     spread = [
-        np.std([s[0, 0] for s, _ in model.model_.score_posterior.draws(x[0], n, rng_of(0), 1.0, LocalEngine())])
+        np.std([s[0, 0] for s, _ in model.model_.score_posterior.draws(x[0], chains, n, rng_of(0), 1.0, LocalEngine())])
         for model, x in ((dense, new), (sparse, rows))
     ]
     np.testing.assert_allclose(spread, np.sqrt(3.0), rtol=0.15 if most_exact else 0.5)

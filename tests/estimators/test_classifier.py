@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelcrf import KernelClassifier
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.models.base import rng_of
 
 DEFAULT = KernelClassifier(random_state=0)
@@ -210,12 +211,14 @@ def test_a_warm_start_takes_up_the_weights():
     assert model.fit(X, y).n_iter_ == 0
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("label_kernel", ["delta", "centred", [[2.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]]])
-def test_variances_are_those_of_draws(label_kernel):
+def test_variances_are_those_of_draws(label_kernel, fit_intercept):
     X, y = problem(80, 3)
     model = KernelClassifier(gamma=0.5, n_components=10, label_kernel=label_kernel, laplace=True, random_state=0)
-    model.fit(X, y)
-    draws = np.stack([s for s, _ in model.model_.score_posterior.draws(X[:5], 4000, rng_of(0), 1.0, LocalEngine())])
+    posterior = model.set_params(fit_intercept=fit_intercept).fit(X, y).model_.score_posterior
+    rows = Chains.from_lengths(np.ones(5, int))
+    draws = np.stack([s for s, _ in posterior.draws(X[:5], rows, 4000, rng_of(0), 1.0, LocalEngine())])
     mean, variance = model.latent_mean_and_variance(X[:5])
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.1)
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
