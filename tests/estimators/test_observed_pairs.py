@@ -169,3 +169,13 @@ def test_a_cluster_finds_the_pairs_of_all_parts():
     np.testing.assert_array_equal(there.coef_ != 0, here.coef_ != 0)
     np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)
     assert there.certificate_.objective == pytest.approx(here.certificate_.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("changed", [{"l1": 0.5}, {"min_freq": 2.0}, {"all_possible_states": True}])
+def test_a_checkpoint_of_other_penalties_or_pairs_is_refused(changed, tmp_path):
+    X = [[{"word": "a"}, {"word": "b"}], [{"word": "b"}, {"word": "a"}], [{"word": "c"}]]
+    y = [["x", "y"], ["y", "x"], ["x"]]
+    path = tmp_path / "run.ckpt"
+    ChainCRF("linear", C=1.0, checkpoint=path).fit(X, y)
+    with pytest.raises(ValueError, match=r"was written by a fit that differs in (l1|numbers of observed pairs)"):
+        ChainCRF("linear", C=1.0, checkpoint=path, **changed).fit(X, y)

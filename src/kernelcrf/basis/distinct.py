@@ -87,7 +87,10 @@ def _check_finite(X: Inputs) -> Inputs:
     X = as_inputs(X)
     values = X.data if is_sparse(X) else X
     if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
-        raise ValueError("X contains NaN or infinity: expected finite numbers. Fill missing values with sklearn.impute")
+        raise ValueError(
+            "X contains NaN or infinity: expected finite numbers. Fill NaN with sklearn.impute, and replace infinity "
+            "by the largest value that makes sense"
+        )
     return X
 
 

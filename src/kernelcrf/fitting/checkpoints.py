@@ -1,8 +1,9 @@
 """Checkpoints: a fit writes its weights, landmarks and history to a file, so that an interrupted fit can continue.
 
 The file has the format of model files and passes the same checks; it is replaced as a whole or not at all. It has
-digests of inputs, labels, weights and constraints, and also the kernels, the prior variances, the number of landmarks
-and the rule that chooses them. If a fit with other data or settings finds the file, it raises an error.
+digests of inputs, labels, weights and constraints, and also the kernels, the prior variances, the L1 penalties, the
+number of observed pairs, the number of landmarks and the rule that chooses them. If a fit with other data or settings
+finds the file, it raises an error.
 
 A continued fit computes new lower bounds from its data, so that no file can make a fit look better than it is. Lower
 bounds in the file appear only in `gap_curve_`. The history of L-BFGS is not stored: a continued fit reaches the same
@@ -215,6 +216,8 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "n_labels": {term.name: term.k_y.L for term in terms},
         "kernels": {term.name: term.kernel.to_config() for term in terms if term.kernel is not None},
         "C": {term.name: term.C for term in terms},
+        "l1": {term.name: term.l1 for term in terms},
+        "numbers of observed pairs": {term.name: term.pairs.size for term in terms if term.pairs is not None},
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,
         "pivots": rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__,
