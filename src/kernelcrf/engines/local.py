@@ -158,6 +158,9 @@ class LocalEngine:
     n_jobs: int = 1
 
     def __post_init__(self) -> None:
+        if type(self.n_jobs) is int and self.n_jobs >= 1:
+            # Every prediction makes an engine, and a check would take as long as a tenth of the arithmetic.
+            return
         N_JOBS.check("n_jobs", self.n_jobs)
         object.__setattr__(self, "n_jobs", 1 if self.n_jobs is None else int(self.n_jobs))
 
