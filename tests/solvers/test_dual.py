@@ -22,6 +22,7 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.ascent import Ascent
+from kernelcrf.solvers.dual import _expected_passes
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.terms import TOKEN_TERM, Layout, chain_terms
 from objectives import random_objective
@@ -226,3 +227,10 @@ def test_small_masses_one_after_the_other_keep_their_product():
     assert not failed
     assert entropies[0] == pytest.approx(exact.entropy, abs=1e-9)
     np.testing.assert_allclose(p, exact.nodes, atol=1e-12)
+
+
+def test_a_gap_that_first_grows_does_not_count_as_slow():
+    growing = [564.0, 1438.0, 1394.0, 1149.0, 922.0, 752.0, 628.0, 508.0, 426.0]
+    assert _expected_passes(growing, 1.3) < 40
+    assert _expected_passes([1.0] * 8 + [2.0], 0.1) == np.inf
+    assert _expected_passes(growing[:8], 1.3) == 0

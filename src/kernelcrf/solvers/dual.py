@@ -145,9 +145,14 @@ class Dual:
 def _expected_passes(gaps: list[float], allowed: float) -> float:
     """Estimate how many more passes are needed until the gap is at most `allowed`.
 
-    gaps : the gap after each pass so far. It is assumed to shrink as fast as in the last TRIAL passes.
+    gaps : the gap after each pass so far. It is assumed to shrink as fast as since the largest of the last TRIAL gaps:
+        in the first passes, the gap can grow together with D.
     """
     if len(gaps) <= TRIAL or gaps[-1] <= allowed:
         return 0.0
-    shrinkage = np.log(gaps[-1 - TRIAL] / gaps[-1]) / TRIAL
-    return float(np.log(gaps[-1] / allowed) / shrinkage) if shrinkage > 0 else np.inf
+    latest = np.array(gaps[-1 - TRIAL :])
+    largest = int(latest.argmax())
+    if largest == TRIAL:
+        return np.inf
+    shrinkage = np.log(latest[largest] / latest[-1]) / (TRIAL - largest)
+    return float(np.log(latest[-1] / allowed) / shrinkage)
