@@ -261,10 +261,12 @@ class Passes:
         def bytes_sent() -> int:
             return psutil.net_io_counters(pernic=True)["lo"].bytes_sent
 
-        seconds, sent = [], []
-        for k in range(self.rounds + 1):
+        seconds, sent, rng = [], [], np.random.default_rng(0)
+        for _ in range(self.rounds + 1):
+            # Equal numbers would be compressed on their way.
+            theta = 0.01 * rng.normal(size=len(start))
             before, begun = bytes_sent(), time.perf_counter()
-            at = progress.objective.evaluate(start + 1e-6 * k)
+            at = progress.objective.evaluate(theta)
             seconds.append(time.perf_counter() - begun)
             sent.append(bytes_sent() - before)
         progress.observe(at, 0.0)
