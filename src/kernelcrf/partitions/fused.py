@@ -128,7 +128,11 @@ class FusedChains:
         spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
         s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
         alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
-        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros((width, width)), np.zeros((3, n_labels))
+        G, outer, nodes = (
+            np.zeros((n_labels, self.F.shape[1])),
+            np.zeros((width, width)),
+            np.zeros_like(biases, np.float64),
+        )
         log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
         weights = np.empty(0) if self.weights is None else self.weights
         target = loops.evaluate(
@@ -156,7 +160,11 @@ class FusedChains:
         # A constant added to all transitions changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
-        G, outer, nodes = np.zeros((n_labels, self.F.shape[1])), np.zeros(edw.shape[1:]), np.zeros((3, n_labels))
+        G, outer, nodes = (
+            np.zeros((n_labels, self.F.shape[1])),
+            np.zeros(edw.shape[1:]),
+            np.zeros_like(biases, np.float64),
+        )
         weights = np.empty(0) if self.weights is None else self.weights
         loops.hessian_product(
             self.F, W, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
@@ -169,10 +177,12 @@ class FusedChains:
         """Split the parameters theta into the weights of features, the biases of labels and the transition scores.
 
         The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
+        They have no rows if no term is a bias.
         """
         n_labels, dtype = self.term.k_y.L, self.dtype
         W: Array = np.empty((0, n_labels))
-        biases, w = np.zeros((3, n_labels)), np.zeros((n_labels, n_labels))
+        is_constant = [term.cliques in BIASES and term is not self.term for term in self.layout.terms]
+        biases, w = np.zeros((3 * any(is_constant), n_labels)), np.zeros((n_labels, n_labels))
         for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
             if term is self.term:
                 W = term.k_y.expand(part)

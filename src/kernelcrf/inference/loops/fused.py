@@ -74,7 +74,7 @@ def evaluate(
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
     F, W, biases : features, weights and biases. The scores are F W + biases[0]; in addition, biases[1] is added at the
-        first token of each sequence, and biases[2] at the last.
+        first token of each sequence, and biases[2] at the last. If there are no biases, the array has no rows.
     cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
     alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
@@ -99,7 +99,8 @@ def evaluate(
         alpha_b, v_b = alpha[base:top], v[base:top]
         failed_b, log_b = failed[low:high], log_partition[low:high]
         node_scores(F_b, W, s_b)
-        add_biases(biases, own, s_b)
+        if len(biases):
+            add_biases(biases, own, s_b)
         for k in range(high - low):
             if own[k + 1] > own[k]:
                 for j in range(n_labels):
@@ -123,7 +124,8 @@ def evaluate(
                 y = labels[begin + t]
                 r_b[t, y] -= r.dtype.type(weight)
                 target += weight * s_b[t, y]
-        sum_nodes(r_b, own, nodes)
+        if len(nodes):
+            sum_nodes(r_b, own, nodes)
         gradient += np.dot(r_b.T, F_b)
     return target
 
@@ -152,7 +154,8 @@ def hessian_product(
         buffers = np.empty((4, end - begin, width), v.dtype)
         d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
         node_scores(F_b, W, du)
-        add_biases(biases, own, du)
+        if len(biases):
+            add_biases(biases, own, du)
         tangents.centre_nodes(p_b, du, d)
         tangents.forward(own, e, edw, True, alpha_b, v_b, p_b, d, pA, x)
         tangents.backward(own, e_T, edw_T, True, alpha_b, v_b, p_b, d, y, dp)
@@ -161,7 +164,8 @@ def hessian_product(
             for t in range(own[k], own[k + 1]):
                 for j in range(n_labels):
                     dp[t, j] = weight * (dp[t, j] + pA[t, j])
-        sum_nodes(dp, own, nodes)
+        if len(nodes):
+            sum_nodes(dp, own, nodes)
         add_outer(x, v_b, weights[low:high], own, steps)
         add_outer(alpha_b, y, weights[low:high], own, steps)
         gradient += np.dot(dp.T, F_b)
