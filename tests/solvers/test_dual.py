@@ -22,7 +22,7 @@ from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.solvers import LBFGS, Dual, Newton, find_solver
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.ascent import Ascent
-from kernelcrf.solvers.dual import _expected_passes
+from kernelcrf.solvers.dual import _expected_passes, _is_slow
 from kernelcrf.solvers.loop import minimise
 from kernelcrf.terms import TOKEN_TERM, Layout, chain_terms
 from objectives import random_objective
@@ -234,3 +234,12 @@ def test_a_gap_that_first_grows_does_not_count_as_slow():
     assert _expected_passes(growing, 1.3) < 40
     assert _expected_passes([1.0] * 8 + [2.0], 0.1) == np.inf
     assert _expected_passes(growing[:8], 1.3) == 0
+
+
+def test_one_large_gap_does_not_count_as_slow():
+    shrinking = [100.0 * 0.9**k for k in range(12)]
+    assert _expected_passes([*shrinking, 110.0], 1.0) == np.inf
+    assert not _is_slow([*shrinking, 110.0], 1.0)
+    assert _is_slow([*shrinking, 110.0, 120.0], 1.0)
+    assert not _is_slow([1.0] * 8 + [2.0], 0.1)
+    assert not _is_slow([1.0], 0.1)

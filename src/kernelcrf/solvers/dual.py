@@ -51,7 +51,8 @@ from kernelcrf.terms import STEPS, TOKENS
 from kernelcrf.validation import either, whole
 
 LEAST_GAIN = 1e-13
-# L-BFGS takes over if more than this number of further passes is expected, judged by the last TRIAL passes.
+# L-BFGS takes over if more than this number of further passes is expected after two passes in a row, judged by the last
+# TRIAL passes.
 TRIAL, MOST_EXPECTED = 8, 150
 # P is evaluated after these passes to show progress, and as soon as P - D is expected to be small enough: it is smaller
 # than the gaps were during the pass, by a factor that is measured at each evaluation.
@@ -131,7 +132,7 @@ class Dual:
                     if progress.solved:
                         return OPTIMAL
                     share = progress.history[-1].gap / max(ascent.gap, np.finfo(np.float64).tiny)
-                if value - before <= LEAST_GAIN * abs(value) or _expected_passes(gaps, allowed) > MOST_EXPECTED:
+                if value - before <= LEAST_GAIN * abs(value) or _is_slow(gaps, allowed):
                     break
             else:
                 ascent.report(progress)
@@ -140,6 +141,14 @@ class Dual:
             ascent.report(progress)
             raise
         return LBFGS().solve(ascent.theta, progress)
+
+
+def _is_slow(gaps: list[float], allowed: float) -> bool:
+    """Return whether too many passes are expected, after the last pass and also after the one before.
+
+    After further visits of some sequences, the gaps of the others can be larger in the next pass, but not in each pass.
+    """
+    return min(_expected_passes(gaps, allowed), _expected_passes(gaps[:-1], allowed)) > MOST_EXPECTED
 
 
 def _expected_passes(gaps: list[float], allowed: float) -> float:
