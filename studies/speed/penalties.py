@@ -52,24 +52,29 @@ def crfsuite(name: str, C: float, most: int | None, limit: float) -> dict[str, f
     return {"seconds": time.process_time() - start, "iterations": model.n_iter_}
 
 
+def fits(name: str, C: float | str, most: int | None) -> dict[str, Any]:
+    """Return a row of the table: our fit, and CRFsuite's or one fit with the C that was found."""
+    start, one_thread = time.perf_counter(), dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    row = {"data": name, "C": C, "ours": common.in_process(ours, name, C, most, **one_thread)}
+    if C == "auto":
+        row["one fit"] = common.in_process(ours, name, row["ours"]["C"], most, **one_thread)
+    else:
+        limit = MOST * row["ours"]["seconds"]
+        try:
+            row["crfsuite"] = common.in_process(crfsuite, name, C, most, limit, **one_thread)
+        except subprocess.CalledProcessError:
+            row["crfsuite"] = {"seconds": limit, "iterations": None}
+    return row | {"seconds": time.perf_counter() - start}
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     most, rows = options.sentences or None, []
     for name in options.data.split(","):
         for C in (*CS, "auto"):
-            row = {"data": name, "C": C, "ours": common.in_process(ours, name, C, most, **one_thread)}
-            same_C = row["ours"]["C"] if C == "auto" else C
-            if C == "auto":
-                row["one fit"] = common.in_process(ours, name, same_C, most, **one_thread)
-            else:
-                limit = MOST * row["ours"]["seconds"]
-                try:
-                    row["crfsuite"] = common.in_process(crfsuite, name, C, most, limit, **one_thread)
-                except subprocess.CalledProcessError:
-                    row["crfsuite"] = {"seconds": limit, "iterations": None}
-            rows.append(row)
+            key = f"penalties {name} {C} {options.sentences} {common.commit()}"
+            rows.append(common.kept(key, lambda name=name, C=C: fits(name, C, most)))
             print(table({"rows": rows[-1:]}).splitlines()[-1], flush=True)
-    return {"rows": rows}
+    return {"seconds": sum(row["seconds"] for row in rows), "rows": rows}
 
 
 def table(results: dict[str, Any]) -> str:
