@@ -20,21 +20,32 @@ def same(there, here, X):
 
 
 @contextlib.contextmanager
-def two_workers(memory_limit="auto", **settings):
-    """The client of a real cluster of two worker processes."""
+def fast_starts(**settings):
+    """Set Dask so that its workers are copies of one process that has imported the library.
+
+    Otherwise, each worker imports it for seconds.
+    """
     import dask
     import distributed
 
     # A machine with other work to do may take long to start a process.
     patient = {"distributed.scheduler.allowed-failures": 20, "distributed.comm.timeouts.connect": "180s"}
     if "forkserver" in multiprocessing.get_all_start_methods():
-        # Workers are copies of one process that has imported the library, which takes each of them seconds otherwise.
         patient["distributed.worker.multiprocessing-method"] = "forkserver"
-        with dask.config.set(patient):
+    with dask.config.set(patient | settings):
+        if "forkserver" in multiprocessing.get_all_start_methods():
             context = distributed.utils.get_mp_context()
-        context.set_forkserver_preload(["distributed", "kernelcrf.estimators", "kernelcrf.distributed.dask"])
+            context.set_forkserver_preload(["distributed", "kernelcrf.estimators", "kernelcrf.distributed.dask"])
+        yield
+
+
+@contextlib.contextmanager
+def two_workers(memory_limit="auto", **settings):
+    """The client of a real cluster of two worker processes."""
+    import distributed
+
     with (
-        dask.config.set(patient | settings),
+        fast_starts(**settings),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit=memory_limit, dashboard_address=":0", silence_logs=50
         ) as cluster,

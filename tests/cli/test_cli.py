@@ -804,14 +804,19 @@ def test_a_signal_that_comes_in_a_destructor_is_not_lost(number):
     assert (done.returncode, done.stderr) == (128 + number, said)
 
 
-@pytest.mark.parametrize("command", ["tag", "inspect"])
-def test_a_full_disk_behind_standard_output_is_one_line(folder, command):
-    arguments = [folder / "chunks.kcrf", *([folder / "train.txt"] if command == "tag" else [])]
+def test_a_full_disk_behind_standard_output_is_one_line(folder):
+    command = [sys.executable, "-m", "kernelcrf", "inspect", folder / "chunks.kcrf"]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "kernelcrf", command, *arguments], stdout=full, stderr=subprocess.PIPE
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (1, b"error: standard output: No space left on device\n")
+
+
+def test_a_full_disk_behind_tagged_text_is_one_line(folder, monkeypatch, capsys):
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit, match=r"^1$"):
+            app(["tag", str(folder / "chunks.kcrf"), str(folder / "train.txt")])
+    assert capsys.readouterr().err == "error: standard output: No space left on device\n"
 
 
 def test_signals_that_come_after_the_work_change_nothing():

@@ -121,26 +121,20 @@ def test_convert_and_tag_replace_no_file_with_content(copies, monkeypatch):
     assert run("convert", "train.txt", "there/train.txt").exit_code == 0
 
 
-def test_files_of_the_shell_are_not_overwritten_either(copies):
+def test_files_of_the_shell_are_not_overwritten_either(copies, monkeypatch, capsys):
     """`convert - train.txt < train.txt`, and `tag m.kcrf train.txt >> train.txt`, which would never end."""
+    monkeypatch.chdir(copies)
     before = (copies / "train.txt").read_bytes()
     for arguments, stdin, stdout in [
-        (["convert", "-", "train.txt", "--from", "columns"], "train.txt", None),
-        (["tag", "m.kcrf", "train.txt"], None, "train.txt"),
+        (["convert", "-", "train.txt", "--from", "columns"], "train.txt", "out"),
+        (["tag", "m.kcrf", "train.txt"], os.devnull, "train.txt"),
     ]:
-        with open(copies / (stdin or os.devnull), "rb") as source, open(copies / (stdout or "out"), "ab") as target:
-            done = subprocess.run(
-                [sys.executable, "-m", "kernelcrf", *arguments],
-                cwd=copies,
-                stdin=source,
-                stdout=target,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-        assert done.returncode == 1
-        assert "is the same file as the input" in done.stderr
+        with open(stdin) as source, open(stdout, "a") as target, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", source)
+            patch.setattr(sys, "stdout", target)
+            with pytest.raises(SystemExit, match=r"^1$"):
+                app(arguments)
+        assert "is the same file as the input" in capsys.readouterr().err
         assert (copies / "train.txt").read_bytes() == before
 
 
@@ -190,19 +184,21 @@ def test_a_label_that_cannot_be_a_cell_is_refused_by_columns(folder, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are those of POSIX")
-def test_columns_on_a_terminal_are_escaped_and_in_a_pipe_are_not(tmp_path):
+def test_columns_on_a_terminal_are_escaped_and_in_a_pipe_are_not(tmp_path, monkeypatch):
     model = ChainCRF("linear", C=1.0).fit([[["U:a"], ["U:b"]]], [["\x1b[2J", "O"]])
     Templates("U:%x[0,0]", 1).attach(model)
     model.save(tmp_path / "m.kcrf")
     (tmp_path / "a.txt").write_text("a\n")
-    command = [sys.executable, "-m", "kernelcrf", "tag", str(tmp_path / "m.kcrf"), str(tmp_path / "a.txt")]
-    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert piped == "a \x1b[2J\n\n"
+    arguments = ["tag", str(tmp_path / "m.kcrf"), str(tmp_path / "a.txt")]
     own, theirs = os.openpty()
-    subprocess.run(command, stdout=theirs, check=True)
-    os.close(theirs)
-    assert os.read(own, 1000).decode().split() == ["a", r"\x1b[2J"]
-    os.close(own)
+    piped, into = os.pipe()
+    for end, expected in ((theirs, ["a", r"\x1b[2J"]), (into, ["a", "\x1b[2J"])):
+        with open(end, "w") as stream, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            with pytest.raises(SystemExit, match=r"^0$"):
+                app(arguments)
+            with open(own if end == theirs else piped, "rb", buffering=0) as source:
+                assert source.read(1000).decode().split() == expected
 
 
 def test_names_of_files_are_escaped_in_errors(tmp_path):
