@@ -16,7 +16,7 @@ from kernelcrf.distributed.basis import DistributedGrowth, own_inputs
 from kernelcrf.fitting.corpus import residual_of
 from kernelcrf.kernels.inputs import InputKernel
 
-U = 120
+U = 80
 UNIT = 2.0**-24
 
 
@@ -24,10 +24,11 @@ def in_plane():
     return np.vstack(make_sequences(60, random_state=0).X)
 
 
-def copies(distance, scale=1.0, offset=0.0):
-    """Four inputs around each of 30 points, at about a distance."""
+def copies(distance, scale=1.0, offset=0.0, n_points=U // 4):
+    """Four inputs around each of some points, at about a distance."""
     rng = np.random.default_rng(0)
-    near = np.repeat(rng.random((U // 4, 5)), 4, axis=0) + distance * rng.normal(size=(U, 5))
+    near = np.repeat(rng.random((n_points, 5)), 4, axis=0)
+    near = near + distance * rng.normal(size=near.shape)
     return offset + scale * np.abs(near)
 
 
@@ -74,7 +75,7 @@ def test_features_exceed_the_kernel_by_rounding_alone(name, kind, dtype, small_b
     for rule_name, rule in rules(len(X)).items():
         if kind == "of a large scale" and rule_name in MEANS and name == "poly":
             continue
-        size = len(X) if rule_name == "exact" else 70
+        size = len(X) if rule_name == "exact" else 50
         basis = choose_basis(KERNELS[name], X, size, rule, random_state=0)
         check(basis.F)
         again = WhitenedMap(KERNELS[name], basis.landmarks, basis.R).transform(X)
@@ -97,7 +98,7 @@ def test_single_precision_keeps_to_the_kernel_at_many_atoms(rule_name, size):
 @pytest.mark.parametrize("name", SPARSE)
 def test_sparse_inputs_keep_to_the_kernel(name):
     X = np.unique(copies(1e-3) * (np.random.default_rng(1).random((U, 5)) < 0.7), axis=0).astype(np.float32)
-    basis = choose_basis(KERNELS[name], sp.csr_array(X), 60, "random", random_state=0)
+    basis = choose_basis(KERNELS[name], sp.csr_array(X), 50, "random", random_state=0)
     excess_check(KERNELS[name], X)(basis.F)
 
 
@@ -123,7 +124,7 @@ def test_columns_that_exceed_the_kernel_are_dropped():
         K = np.exp(-cdist(X, Y, "sqeuclidean"))
         return K + 1e-8 * np.cos(1e9 * K)
 
-    X = copies(1e-4)
+    X = copies(1e-4, n_points=30)
     basis = choose_basis(InputKernel(noisy), X, len(X), "exact")
     assert 0 < basis.n < len(X)
     assert basis.F.shape == (len(X), basis.n)

@@ -76,19 +76,28 @@ def test_an_engine_is_one_connection(engine):
             DaskEngine(engine.client, **wrong)
 
 
-def test_the_client_given_need_not_be_the_current_one():
+def test_a_missing_client_is_named_and_the_client_given_need_not_be_the_current_one():
+    """In a process of its own: in this one, another test's client may be the current one."""
     code = textwrap.dedent("""
+        from functools import partial
+
         from distributed import Client
         from kernelcrf import ChainCRF
         from kernelcrf.datasets import make_sequences
-        from kernelcrf.distributed import DaskEngine
+        from kernelcrf.distributed import DaskEngine, RawSequences, SequenceSources
 
+        try:
+            ChainCRF("linear").fit(SequenceSources([partial(RawSequences, [[{"w": "a"}]], [["A"]])]))
+        except ValueError as error:
+            print(error)
         data = make_sequences(20, random_state=0)
         with Client(processes=False, dashboard_address=":0", set_as_default=False) as client:
             print(ChainCRF("linear", engine=DaskEngine(client)).fit(data.X, data.y).certificate_.status)
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "optimal\n"
+    missing, status = done.stdout.splitlines()
+    assert missing.startswith("the data have to be loaded on a cluster, but there is no Dask client")
+    assert status == "optimal"
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch):

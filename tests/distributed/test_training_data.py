@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -238,15 +236,3 @@ def test_a_frame_of_vectors_may_have_an_empty_sequence():
 def test_what_is_no_engine_is_named(text):
     with pytest.raises(TypeError, match=r"engine='dask': expected None or a kernelcrf.distributed.DaskEngine"):
         ChainCRF("linear", engine="dask", C=1.0).fit(*text)
-
-
-def test_a_missing_client_is_named():
-    """In a process of its own: in this one, another test's client may be the current one."""
-    script = """
-from functools import partial
-from kernelcrf import ChainCRF
-from kernelcrf.distributed import RawSequences, SequenceSources
-ChainCRF("linear").fit(SequenceSources([partial(RawSequences, [[{"w": "a"}]], [["A"]])]))
-"""
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert "ValueError: the data have to be loaded on a cluster, but there is no Dask client" in run.stderr
