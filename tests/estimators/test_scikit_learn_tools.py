@@ -18,11 +18,14 @@ from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.containers import Ragged
 
 
-@pytest.fixture(scope="module", params=["synthetic", "letters"])
+both = pytest.mark.parametrize("data", ["synthetic", "letters"], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def data(request):
     """Sequences and labels: of a known law, or 150 handwritten words."""
-    if request.param == "synthetic":
-        made = make_sequences(90, random_state=0)
+    if getattr(request, "param", "synthetic") == "synthetic":
+        made = make_sequences(60, random_state=0)
         return made.X, made.y
     letters = np.load(request.getfixturevalue("data_folder") / "letters_ocr" / "letters.npz")
     inside = letters["fold"] == 0
@@ -61,6 +64,7 @@ def _by_fold(crf, X, y, weights=None):
         yield clone(crf).fit(_take(X, train), _take(y, train), sample_weight=own), test
 
 
+@both
 def test_folds_by_number_are_folds_of_sequences(data, crf):
     X, y = data
     scores = cross_val_score(crf, X, y, cv=3)
@@ -77,6 +81,7 @@ def test_a_search_finds_the_better_parameter(data, crf):
     assert type(search.predict(X)) is Ragged
 
 
+@both
 def test_predictions_of_folds_are_joined(data, crf):
     X, y = data
     predicted = cross_val_predict(crf, X, y, cv=3)
@@ -97,6 +102,7 @@ def test_probabilities_of_folds_are_never_joined_wrongly(crf, lengths):
         cross_val_predict(crf, X, y, cv=3, method="predict_proba")
 
 
+@both
 def test_what_is_predicted_is_a_list(data, crf):
     X, y = data
     model = crf.fit(X[:40], y[:40])
@@ -128,6 +134,7 @@ def test_a_ragged_list_equals_and_pickles_as_a_list():
         np.asarray(values, copy=False)
 
 
+@both
 @pytest.mark.usefixtures("routing")
 def test_sample_weights_are_routed_to_fit_and_score(data, crf, weights):
     X, y = data

@@ -20,7 +20,7 @@ def rings(n_rows, seed=0):
 
 @pytest.fixture(scope="module")
 def sequences():
-    return make_sequences(60, random_state=0)
+    return make_sequences(40, random_state=0)
 
 
 def best_on_a_line(fit):
@@ -86,7 +86,7 @@ def test_the_kernel_of_the_greatest_evidence_is_that_of_scikit_learn():
 
 def test_gamma_by_evidence_on_few_landmarks_beats_a_bad_guess(sequences):
     test = make_sequences(60, random_state=1)
-    kwargs = {"gamma": 20.0, "n_components": 40, "random_state": 0}
+    kwargs = {"gamma": 20.0, "n_components": 25, "random_state": 0}
     guessed = ChainCRF(C=10.0, laplace=True, **kwargs).fit(sequences.X, sequences.y)
     found = ChainCRF(C="evidence", optimize_kernel=True, **kwargs).fit(sequences.X, sequences.y)
     assert found.log_marginal_likelihood() > guessed.log_marginal_likelihood() + 50

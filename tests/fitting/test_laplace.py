@@ -57,7 +57,7 @@ def test_the_evidence_of_few_weights_is_near_the_integral():
     objective = random_objective(0, n_labels=2, n=1, lengths=(1,) * 40, C=(1.0, 1.0, 1e-6), n_parts=1)
     found = laplace(objective, mode(objective))
     # Only the difference of the two labels' weights has a likelihood; along it the prior variance is 2 C.
-    grid = np.linspace(-8, 8, 4001)
+    grid = np.linspace(-8, 8, 801)
     theta = np.zeros(objective.layout.size)
     node = objective.layout.slices["node"]
 
@@ -85,13 +85,12 @@ def test_on_single_nodes_gram_matrices_are_the_hessian(weighted):
 @pytest.mark.parametrize("n", [70, 20], ids=["kronecker", "per label"])
 @pytest.mark.parametrize("strength", [0.5, 3.0])
 def test_the_sampled_evidence_is_within_three_standard_errors(n, strength):
-    for seed in range(2):
-        objective = random_objective(seed, n=n, lengths=(5, 9, 3, 7) * 8, strength=strength)
-        at = mode(objective)
-        exact, sampled = laplace(objective, at), laplace(objective, at, most_exact=0, n_draws=16, seed=seed)
-        assert 0 < sampled.error < 0.02 * abs(exact.log_evidence)
-        assert abs(sampled.log_evidence - exact.log_evidence) < 3 * sampled.error
-        assert sampled.n_effective == pytest.approx(exact.n_effective, rel=0.1)
+    objective = random_objective(n, n=n, lengths=(5, 9, 3, 7) * 8, strength=strength)
+    at = mode(objective)
+    exact, sampled = laplace(objective, at), laplace(objective, at, most_exact=0, n_draws=16, seed=0)
+    assert 0 < sampled.error < 0.02 * abs(exact.log_evidence)
+    assert abs(sampled.log_evidence - exact.log_evidence) < 3 * sampled.error
+    assert sampled.n_effective == pytest.approx(exact.n_effective, rel=0.1)
 
 
 def test_draws_have_the_covariance_of_the_posterior():
@@ -101,11 +100,11 @@ def test_draws_have_the_covariance_of_the_posterior():
     whole = slice(0, objective.layout.size)
     expected = exact.covariance(whole)
     spread = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
-    sampled = laplace(objective, at, most_exact=0, n_draws=800).posterior
-    for drawn in (exact.deviations(800, rng), sampled.deviations(800, rng)):
-        assert np.abs((drawn.T @ drawn / 800 - expected) / spread).max() < 0.2
-    with pytest.raises(ValueError, match=r"n_samples=801: expected at most 800"):
-        sampled.deviations(801, rng)
+    sampled = laplace(objective, at, most_exact=0, n_draws=300).posterior
+    for drawn in (exact.deviations(300, rng), sampled.deviations(300, rng)):
+        assert np.abs((drawn.T @ drawn / 300 - expected) / spread).max() < 0.3
+    with pytest.raises(ValueError, match=r"n_samples=301: expected at most 300"):
+        sampled.deviations(301, rng)
 
 
 def test_single_precision_that_hides_definiteness_does_not_break_the_factor():
