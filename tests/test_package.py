@@ -18,10 +18,12 @@ def test_import_loads_nothing_heavy():
     assert loaded_by("import kernelcrf", *heavy) == set()
 
 
-def test_estimator_loads_no_engine_plotting_command_line_or_clustering():
-    absent = ("dask", "distributed", "pyarrow", "matplotlib", "typer", "sklearn.cluster")
-    # scikit-learn loads pandas where it is installed, and pandas loads pyarrow.
-    statement = "sys.modules['pandas'] = None; from kernelcrf import ChainCRF, load"
+def test_estimators_load_no_engine_frames_plotting_command_line_clustering_or_crfsuite():
+    absent = ("dask", "distributed", "pyarrow", "polars", "matplotlib", "typer", "sklearn.cluster")
+    # scikit-learn loads pandas where it is installed, and pandas loads pyarrow. With None, `import pandas` fails.
+    statement = "sys.modules['pandas'] = None; from kernelcrf import ChainCRF, load; import kernelcrf.readers.frames; "
+    statement += "from kernelcrf.crfsuite import CRF"
+    absent += ("pycrfsuite", "sklearn_crfsuite")
     found = loaded_by(statement, "sklearn.base", "numba", *absent)
     assert found == {"sklearn.base", "numba"}
 

@@ -4,8 +4,6 @@ import contextlib
 import inspect
 import io
 import pickle
-import subprocess
-import sys
 import warnings
 from fractions import Fraction
 
@@ -86,7 +84,7 @@ THEIRS = "import sklearn_crfsuite\nfrom sklearn_crfsuite import metrics, scorers
 OURS = "import kernelcrf.crfsuite as sklearn_crfsuite\nfrom kernelcrf.crfsuite import metrics, scorers"
 
 
-@pytest.mark.parametrize("n_train", [200])
+@pytest.mark.parametrize("n_train", [120])
 def test_the_tutorial_runs_with_other_import_lines(data_folder, n_train):
     """Predictions and F1 nearly agree: CRFsuite stops earlier, and counts features that are False as observed."""
     train, test = (kernelcrf.datasets.load_conll2000(part, folder=data_folder) for part in ("train", "test"))
@@ -333,9 +331,3 @@ def test_what_is_ignored_is_said_once():
     assert crf.predict(X) == CRF().fit(X, Y).predict(X)
     with pytest.warns(UserWarning, match="^period has no effect"):
         CRF(period=5).fit(X, Y)
-
-
-def test_the_library_does_not_import_sklearn_crfsuite():
-    code = "import sys, kernelcrf; kernelcrf.crfsuite.CRF; print([name for name in sys.modules if 'crfsuite' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"pycrfsuite", "sklearn_crfsuite"} & set(eval(done.stdout))

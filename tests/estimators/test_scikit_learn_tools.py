@@ -17,7 +17,6 @@ from kernelcrf.metrics import flat_accuracy, get_scorer
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.containers import Ragged
 
-
 both = pytest.mark.parametrize("data", ["synthetic", "letters"], indirect=True)
 
 

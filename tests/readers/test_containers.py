@@ -55,12 +55,20 @@ REFERENCES = {
     "sparse chains as graphs": (GRAPH, SPARSE, held.SPARSE),
     "dicts": (CHAIN, WORDS, held.TOKENS),
 }
+
+
+def third(containers, outer):
+    """All inner containers for a list, and every third for each other outer container: in turn, so that all occur."""
+    names = list(containers)
+    return names if outer == "list" else names[list(held.OUTER).index(outer) % 3 :: 3]
+
+
 FEW = ("list", "objects", "shuffled Series", "own sequence")
 SEQUENCES = [
     (family, outer, inner)
     for family, (*_, containers) in REFERENCES.items()
     for outer in (held.OUTER if family == "dense" else FEW)
-    for inner in containers
+    for inner in third(containers, outer)
 ]
 
 
@@ -71,14 +79,14 @@ def test_sequences_in_any_container_are_those_of_a_list(family, outer):
     plain = [sp.csr_array(x) for x in inputs] if "sparse" in family else inputs
     expected = bits(model, list(plain), Y)
     fitted = clone(model).fit(list(plain), Y)
-    for inner in containers:
+    for inner in third(containers, outer):
         given = held.OUTER[outer]([containers[inner](x) for x in inputs])
         assert same(bits(model, given, Y), expected), inner
         assert fitted.score(given, Y) == fitted.score(list(plain), Y)
 
 
-def test_there_are_more_than_300_containers():
-    assert len(SEQUENCES) + len(held.OUTER) * len(held.LABELS) > 300
+def test_there_are_more_than_100_containers():
+    assert len(SEQUENCES) + sum(len(third(held.LABELS, outer)) for outer in held.OUTER) > 100
     assert len(SEQUENCES) == len(set(SEQUENCES))
 
 
@@ -87,8 +95,8 @@ def test_there_are_more_than_300_containers():
 )
 def test_labels_in_any_container_are_those_of_a_list(model, outer):
     expected, fitted = bits(model, X, Y), clone(model).fit(X, Y)
-    for inner, container in held.LABELS.items():
-        given = held.OUTER[outer]([container(labels) for labels in Y])
+    for inner in third(held.LABELS, outer):
+        given = held.OUTER[outer]([held.LABELS[inner](labels) for labels in Y])
         assert same(bits(model, X, given), expected), inner
         assert fitted.score(X, given) == fitted.score(X, Y)
         np.testing.assert_array_equal(fitted.log_prob(X, given), fitted.log_prob(X, Y))

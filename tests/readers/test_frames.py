@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -149,16 +146,6 @@ def test_what_the_frame_lacks_is_named(library):
         from_frame(frame, "word", ["x"])
     with pytest.raises(TypeError, match=r"features='x'.*expected a list"):
         from_frame(frame, "doc", "x")
-
-
-def test_no_frame_library_is_imported():
-    """scikit-learn itself imports pandas where it is installed; nothing of ours adds to that."""
-    code = (
-        "import sys, sklearn.base; before = set(sys.modules); import kernelcrf.readers.frames; "
-        "print(sorted({'pandas', 'polars'} & (set(sys.modules) - before)))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,9 @@ def test_a_pickle_is_read_by_a_process_with_other_hashes(tmp_path):
     path = tmp_path / "table.pickle"
     path.write_bytes(pickle.dumps(table))
     code = f"import pickle; print(pickle.load(open({str(path)!r}, 'rb')).find(['b', 'c', 'a'], 3).tolist())"
-    for seed in "1", "2":
-        environment = os.environ | {"PYTHONHASHSEED": seed}
-        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert ran.stdout.strip() == "[1, -1, 0]"
+    environment = os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[1, -1, 0]"
 
 
 @pytest.mark.parametrize("name", [b"a:x", 1, None, ("a", "x")])

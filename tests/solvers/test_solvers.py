@@ -24,7 +24,7 @@ from objectives import random_objective
 EVERY = sorted(set(SOLVERS) - {"dual"})
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", [{}, {"edge_inputs": 2}, {"label_kernel": "centred", "weighted": True}])
 def test_all_solvers_find_the_same_optimum(seed, kind):
     objective = random_objective(seed, **kind)
@@ -50,12 +50,13 @@ def test_weights_have_no_part_that_is_penalised_without_changing_a_score(name):
 
 
 @pytest.mark.parametrize("n", [70, 5], ids=["kronecker", "per label"])
-@pytest.mark.parametrize("solver", [NewtonCG(), LBFGS(), LBFGS(precondition=False)])
-def test_preconditioned_solvers_are_exact_whatever_the_preconditioner(n, solver):
+def test_preconditioned_solvers_are_exact_whatever_the_preconditioner(n):
     objective = random_objective(1, n=n, lengths=(5, 4, 3, 7) * 5, strength=2.0)
     start = np.zeros(objective.layout.size)
     best = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
-    assert minimise(objective, solver, start, tol=1e-10).certificate.objective == pytest.approx(best, rel=1e-10)
+    for solver in (NewtonCG(), LBFGS(), LBFGS(precondition=False)):
+        found = minimise(objective, solver, start, tol=1e-10).certificate.objective
+        assert found == pytest.approx(best, rel=1e-10), solver
 
 
 def badly_scaled(objective):
