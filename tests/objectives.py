@@ -9,10 +9,11 @@ from kernelcrf.graphs.structure import EDGE, NODE, Chains
 from kernelcrf.inference.enumerate import enumerate_labelings, factors
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
+from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
-from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Layout, Term
+from kernelcrf.terms import BIAS_TERM, STEP_TERM, STEPS, TOKEN_TERM, TOKENS, TRANSITION_TERM, Term
 
 ANY = InputKernel("rbf", gamma=1.0)
 

@@ -5,7 +5,8 @@ import pytest
 
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LabelKernel
-from kernelcrf.terms import TOKENS, Layout, Term, chain_terms
+from kernelcrf.layout import Layout
+from kernelcrf.terms import TOKENS, Term, chain_terms
 from objectives import random_objective
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
+    from kernelcrf.estimators.chain_over import ChainOver
     from kernelcrf.estimators.classifier import KernelClassifier
     from kernelcrf.estimators.graph import GraphCRF
+    from kernelcrf.estimators.input import Input
     from kernelcrf.estimators.markov_network import MarkovNetwork
     from kernelcrf.estimators.multilabel import MultiLabelCRF
     from kernelcrf.estimators.temperature import TemperatureScaling
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
+        "ChainOver": "kernelcrf.estimators.chain_over",
         "GraphCRF": "kernelcrf.estimators.graph",
+        "Input": "kernelcrf.estimators.input",
         "KernelClassifier": "kernelcrf.estimators.classifier",
         "MarkovNetwork": "kernelcrf.estimators.markov_network",
         "ModelFileError": "kernelcrf.persistence",
@@ -52,7 +56,9 @@ __version__ = version("kernelcrf")
 
 __all__ = [
     "ChainCRF",
+    "ChainOver",
     "GraphCRF",
+    "Input",
     "KernelClassifier",
     "MarkovNetwork",
     "ModelFileError",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +26,27 @@ UserData: TypeAlias = Any
 Config: TypeAlias = dict[str, Any]
 """The JSON content of a model file; its values are checked when they are read."""
 Arrays: TypeAlias = dict[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class NamedInputs:
+    """Several matrices of inputs with the same rows, by name; indexing selects rows of all matrices."""
+
+    matrices: Mapping[str, Inputs]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of rows, and the number of columns of all matrices together."""
+        shapes = [X.shape for X in self.matrices.values()]
+        return shapes[0][0], sum(width for _, width in shapes)
+
+    def __getitem__(self, rows: Any) -> NamedInputs:
+        return NamedInputs({name: X[rows] for name, X in self.matrices.items()})
+
+
+def matrix_of(X: Inputs | NamedInputs, name: str) -> Inputs:
+    """Return the matrix called `name`; if X is a single matrix, return X, whatever its name."""
+    return X.matrices[name] if isinstance(X, NamedInputs) else X
 
 
 def is_sparse(X: object) -> bool:

@@ -23,10 +23,8 @@ where soft(g, a) = sign(g) max(|g| - a, 0). For l1 = 0, this is |g + lam theta|^
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +58,8 @@ CHAIN_CLIQUES = {
     END_TERM: ENDS,
     STEP_TERM: STEPS,
 }
+# The name of the term of an input that has a name starts with this prefix, as the names of its parameters do.
+OF_INPUT = "inputs__"
 # The kinds of cliques of graphs; a term with inputs has the name of its kind.
 NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS = "nodes", "edges", "edge inputs", "skips", "paths"
 
@@ -144,14 +144,30 @@ def scored_tokens(term: Term, chains: Chains) -> Ints | slice:
     return chains.first_nodes if term.cliques == STARTS else chains.last_nodes
 
 
+def cliques_of(name: str, n_nodes: int) -> str:
+    """Return the kind of cliques of a term of a chain; raise KeyError if no term has this name and number of nodes."""
+    if name.startswith(OF_INPUT):
+        return {1: TOKENS, 2: STEPS}[n_nodes]
+    return CHAIN_CLIQUES[name]
+
+
 def constant_term(cliques: str) -> str:
     """Return the name of the term without inputs that scores the given kind of cliques of a graph."""
     return f"{cliques} constant"
 
 
+def input_term(name: str, kernel: InputKernel, C: float, k_y: LabelKernel, *, steps: bool) -> Term:
+    """Return the term of the input called `name`, which scores tokens or, if `steps` is True, transitions.
+
+    k_y : the label kernel of terms that score tokens.
+    """
+    k_y = LabelKernel("delta", k_y.L**2) if steps else k_y
+    return Term(OF_INPUT + name, STEPS if steps else TOKENS, k_y, C, kernel, name)
+
+
 def chain_terms(
     n_labels: int,
-    kernel: InputKernel,
+    kernel: InputKernel | None,
     edge_kernel: InputKernel | None = None,
     *,
     C: float = 1.0,
@@ -160,159 +176,34 @@ def chain_terms(
     C_ends: float | None = None,
     label_kernel: str | npt.ArrayLike = "delta",
     l1: float = 0.0,
+    inputs: Mapping[str, tuple[InputKernel, float, bool]] | None = None,
 ) -> list[Term]:
     """Return the terms of a chain: scores of tokens and, optionally, of transitions, labels, and both ends.
 
-    kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens.
+    kernel, label_kernel, C : input kernel, label kernel and prior variance of the scores of tokens; no kernel if
+        there are `inputs`.
+    inputs : for each input that has a name, its kernel, its prior variance, and whether it scores transitions.
     C_edge : prior variance of transitions, or None to leave transitions out.
     C_bias : prior variance of label biases, which have the label kernel of tokens, or None to leave biases out.
     C_ends : prior variance of the scores of first and of last labels, or None to leave them out.
     edge_kernel : input kernel of transitions that depend on the input, or None if transitions are constant.
     l1 : the factor of the L1 penalty of all weights.
     """
-    pairs = LabelKernel("delta", n_labels**2)
-    terms = [Term(TOKEN_TERM, TOKENS, LabelKernel.of(label_kernel, n_labels), C, kernel, TOKENS)]
+    pairs, k_y = LabelKernel("delta", n_labels**2), LabelKernel.of(label_kernel, n_labels)
+    of_inputs = [input_term(name, k_x, own, k_y, steps=steps) for name, (k_x, own, steps) in (inputs or {}).items()]
+    terms = [] if kernel is None else [Term(TOKEN_TERM, TOKENS, k_y, C, kernel, TOKENS)]
+    terms += [term for term in of_inputs if term.cliques == TOKENS]
     if C_edge is not None:
         terms.append(Term(TRANSITION_TERM, STEPS, pairs, C_edge))
     if C_bias is not None:
-        terms.append(Term(BIAS_TERM, TOKENS, terms[0].k_y, C_bias))
+        terms.append(Term(BIAS_TERM, TOKENS, k_y, C_bias))
     if C_ends is not None:
         terms.append(Term(START_TERM, STARTS, LabelKernel("delta", n_labels), C_ends))
         terms.append(Term(END_TERM, ENDS, LabelKernel("delta", n_labels), C_ends))
     if C_edge is not None and edge_kernel is not None:
         terms.append(Term(STEP_TERM, STEPS, pairs, C_edge, edge_kernel, TOKENS))
+    terms += [term for term in of_inputs if term.cliques == STEPS]
     return [replace(term, l1=float(l1)) for term in terms]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The terms of a model, and the positions of their weights in the parameter vector theta.
-
-    The weights of the terms follow each other in the order of `terms`.
-    """
-
-    terms: tuple[Term, ...]
-
-    def __post_init__(self) -> None:
-        names = [term.name for term in self.terms]
-        if len(set(names)) != len(names):
-            raise ValueError(f"terms are named {names}: expected a different name for each term")
-
-    @classmethod
-    def of(cls, terms: Iterable[Term], n_features: Mapping[str, int]) -> Layout:
-        """Return the layout of the given terms.
-
-        n_features : the number of features of each term that has inputs, by the name of the term.
-        """
-        return cls(tuple(replace(term, n=n_features.get(term.name, 1)) for term in terms))
-
-    @cached_property
-    def slices(self) -> dict[str, slice]:
-        """Return the slice of theta that contains the weights of each term, by the name of the term."""
-        ends = np.cumsum([term.size for term in self.terms]).tolist()
-        return {term.name: slice(end - term.size, end) for term, end in zip(self.terms, ends, strict=True)}
-
-    @cached_property
-    def cliques(self) -> tuple[str, ...]:
-        """Return the kinds of cliques on which at least one term is defined, in the order of the terms."""
-        return tuple(dict.fromkeys(term.cliques for term in self.terms))
-
-    @cached_property
-    def size(self) -> int:
-        """Return the length of theta, which is the number of weights of all terms."""
-        return sum(term.size for term in self.terms)
-
-    def times_lam(self, v: Floats) -> Floats:
-        """Return the gradient of the penalty at v: the weights of each term, divided by its prior variance C."""
-        return np.concatenate([v[self.slices[term.name]] * (1.0 / term.C) for term in self.terms])
-
-    @cached_property
-    def has_l1(self) -> bool:
-        """Return whether a term has an L1 penalty, so that the objective is not differentiable."""
-        return any(term.l1 for term in self.terms)
-
-    @property
-    def l1(self) -> Floats:
-        """Return the factor of the L1 penalty of each weight."""
-        return np.repeat([term.l1 for term in self.terms], [term.size for term in self.terms])
-
-    def penalty(self, theta: Floats) -> float:
-        """Return the penalty at theta: the sum over terms of |weights|^2 / (2 C) + l1 |weights|_1."""
-        absolute = [term.l1 * float(np.abs(theta[self.slices[term.name]]).sum()) for term in self.terms if term.l1]
-        return 0.5 * self.squared_norm(theta) + sum(absolute)
-
-    def gap(self, theta: Floats, gradient: Floats) -> float:
-        """Return the gap of Lemma 9: how far the objective at theta is at most above its minimum.
-
-        gradient : the gradient of the objective without its L1 penalty.
-        """
-        slices = [(term, self.slices[term.name]) for term in self.terms]
-        return sum(term.gap(theta[own], gradient[own]) for term, own in slices)
-
-    def squared_norm(self, theta: Floats) -> float:
-        """Return the sum over terms of |weights|^2 / C."""
-        return float(sum(times_square(1.0 / term.C, theta[self.slices[term.name]]) for term in self.terms))
-
-    def squared_dual_norms(self, g: Floats) -> dict[str, float]:
-        """Return C |g|^2 for each term, where C is its prior variance and g its part of the gradient.
-
-        Changing the weights of a term can lower the objective by at most half of this number (Lemma 9 of the paper).
-        """
-        return {term.name: times_square(term.C, g[self.slices[term.name]]) for term in self.terms}
-
-    def split(self, theta: Floats) -> dict[str, Floats]:
-        """Return the weights of each term, by its name, in the shape of the term; the arrays are views of theta."""
-        return {term.name: theta[self.slices[term.name]].reshape(term.shape) for term in self.terms}
-
-    def join(self, weights: Mapping[str, Array]) -> Floats:
-        """Return the weights of all terms, given by name, as one vector theta."""
-        return np.concatenate([np.asarray(weights[term.name], np.float64).ravel() for term in self.terms])
-
-    def project(self, theta: Floats) -> Floats:
-        """Return theta without the components that change no score, because a label kernel maps them to zero.
-
-        The penalty makes these components zero at the optimum, but rounding errors of a solver can bring them back.
-        """
-        weights = self.split(theta)
-        projected = {term.name: term.k_y.project(weights[term.name]) for term in self.terms}
-        return theta if all(projected[name] is W for name, W in weights.items()) else self.join(projected)
-
-    def to_config(self) -> list[dict[str, Any]]:
-        """Return the terms of a chain as values that can be stored as JSON; `from_config` restores the layout."""
-        return [
-            {
-                "name": term.name,
-                "nodes": 2 if term.cliques == STEPS else 1,
-                "label_kernel": _stored_label_kernel(term).to_config(),
-                "kernel": None if term.kernel is None else term.kernel.to_config(),
-                "n": term.n,
-                "C": term.C,
-                "l1": term.l1,
-            }
-            for term in self.terms
-        ]
-
-    @classmethod
-    def from_config(cls, config: Iterable[Mapping[str, Any]], pairs: Mapping[str, Pairs | None]) -> Layout:
-        """Restore a layout from the result of `to_config`, and the pairs of each term by its name."""
-        terms = []
-        for one in config:
-            k_y = LabelKernel.from_config(one["label_kernel"])
-            cliques = CHAIN_CLIQUES[one["name"]]
-            if cliques == STEPS:
-                if not k_y.is_identity:
-                    raise ValueError(
-                        f"term {one['name']!r} scores steps and has label_kernel={k_y.kind!r}: expected 'delta', "
-                        "the only label kernel for pairs of labels"
-                    )
-                k_y = LabelKernel("delta", k_y.L**2)
-            kernel = None if one["kernel"] is None else InputKernel.from_config(one["kernel"])
-            read = None if kernel is None else TOKENS
-            n, own = int(one["n"]), pairs[one["name"]]
-            # Files of earlier versions have no L1 penalty.
-            l1 = float(one.get("l1", 0.0))
-            terms.append(Term(one["name"], cliques, k_y, float(one["C"]), kernel, read, n, own, l1))
-        return cls(tuple(terms))
 
 
 def soft(v: Array, threshold: float) -> Array:
@@ -330,16 +221,3 @@ def times_square(factor: float, v: Array) -> float:
         return factor * square
     unit = v / largest
     return float((largest * np.sqrt(factor)) ** 2 * np.dot(unit, unit))
-
-
-def _stored_label_kernel(term: Term) -> LabelKernel:
-    """Return the label kernel that model files store for a term of a chain.
-
-    For a term that scores steps between labels, the stored kernel compares single labels instead of pairs of labels.
-    """
-    if not isinstance(term.k_y, LabelKernel):
-        raise TypeError(
-            f"term {term.name!r} has a label kernel of type {type(term.k_y).__name__}: "
-            "expected LabelKernel, the only type that model files can store"
-        )
-    return LabelKernel(term.k_y.kind, math.isqrt(term.k_y.L)) if term.cliques == STEPS else term.k_y

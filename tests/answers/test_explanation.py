@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import kernelcrf
 from kernelcrf import ChainCRF, ModelFileError
-from kernelcrf.answers import explanation
+from kernelcrf.answers import explain
 from kernelcrf.basis import factor
 from kernelcrf.datasets import make_sequences
 
@@ -41,7 +41,7 @@ def model(data):
 
 def own_scores(model, x):
     """s_t by the features that predictions are made of."""
-    return np.asarray(model.model_.map.transform(model.model_.reader.read([x])[0]) @ model.coef_)
+    return np.asarray(model.model_.maps["node"].transform(model.model_.reader.read([x])[0]) @ model.coef_)
 
 
 def check(model, x, tolerance):
@@ -220,7 +220,7 @@ def centred_score(model, x, t, label):
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_the_effect_of_a_column_is_the_change_of_the_score(data, kernel, monkeypatch):
-    monkeypatch.setattr(explanation, "BLOCK", 2)
+    monkeypatch.setattr(explain, "BLOCK", 2)
     X = [pd.DataFrame(x, columns=["a", "b"]).assign(c=x[:, 0] * x[:, 1]) for x in data.X]
     model = ChainCRF(kernel, n_components=30, random_state=0, C=1.0).fit(X, data.y)
     for t in range(3):

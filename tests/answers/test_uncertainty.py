@@ -36,7 +36,7 @@ def test_averages_are_those_over_explicit_models(train, edge_kernel, label_kerne
     rng = np.random.default_rng(1)
     thetas = rng.multivariate_normal(posterior.mode, covariance, size=400)
     flat, chains = model.model_.reader.read(X[:6])
-    F = model.model_.map.transform(flat)
+    F = model.model_.maps["node"].transform(flat)
     expected = np.zeros((len(flat), 3))
     for theta in thetas:
         W = layout.split(theta)

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import entr, log_softmax, logsumexp, softmax
 
 from kernelcrf import ChainCRF, KernelClassifier, MultiLabelCRF, TemperatureScaling, certificate, objective
-from kernelcrf.answers import explanation, uncertainty
+from kernelcrf.answers import explain, uncertainty
 from kernelcrf.basis import factor
 from kernelcrf.basis.features import make_features
 from kernelcrf.datasets import make_sequences, synthetic
@@ -247,7 +247,7 @@ def test_the_probability_of_a_labelling_under_the_estimator():
 
 def test_the_terms_of_an_explanation():
     stated(
-        explanation,
+        explain,
         "s_t(j) = sum_b k(x_t, b) a_b(j), a = R^-T coef_",
         "k(x_t, b) (a_b(label) - mean_j a_b(j)),",
         "score = s_t(label) - mean_j s_t(j)",
@@ -255,7 +255,7 @@ def test_the_terms_of_an_explanation():
     )
     crf = ChainCRF(C=3.0, n_components=10, random_state=0).fit(DATA.X, DATA.y)
     x, t = DATA.X[1], 1
-    a = np.linalg.solve(crf.model_.map.R.T, crf.coef_)
+    a = np.linalg.solve(crf.model_.maps["node"].R.T, crf.coef_)
     K = crf.kernel_.gram(x[t : t + 1], crf.landmarks_)[0]
     s = K @ a
     why = crf.explain(x, t, n_terms=10)

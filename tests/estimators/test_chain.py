@@ -303,7 +303,7 @@ def test_scores_are_features_times_weights(train, test, edge_kernel, dtype):
     flat = np.concatenate(new)
     tolerance = 1e-10 if dtype == np.float64 else 1e-3
     assert s.dtype == w.dtype == dtype
-    np.testing.assert_allclose(s, model.model_.map.transform(flat) @ model.coef_, atol=tolerance)
+    np.testing.assert_allclose(s, model.model_.maps["node"].transform(flat) @ model.coef_, atol=tolerance)
     expected = model.transitions_
     if edge_kernel is not None:
         steps = np.einsum("tn,nij->tij", model.model_.maps["steps"].transform(flat), model.edge_coef_)
@@ -324,7 +324,7 @@ def test_feature_lists_are_scored_as_their_matrix(kernel, hash_features):
     new = [*X[:5], [], [["w=3"]], [["never", "seen"], ["w=3", "w=3"], []], [[]]]
     flat, chains = model.model_.reader.read(new)
     s = model.model_.distribution(new, None, LocalEngine()).s
-    np.testing.assert_allclose(s, model.model_.map.transform(flat) @ model.coef_, atol=1e-10)
+    np.testing.assert_allclose(s, model.model_.maps["node"].transform(flat) @ model.coef_, atol=1e-10)
     together = model.predict(new)
     assert [len(labels) for labels in together] == [len(x) for x in new] == chains.lengths.tolist()
     for labels, x in zip(together, new, strict=True):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kernelcrf.certificate import entropy_side, gradient_side
+from kernelcrf.layout import Layout
 from kernelcrf.partitions.independent import Softmax
-from kernelcrf.terms import TOKENS, Layout
+from kernelcrf.terms import TOKENS
 from objectives import random_objective
 
 

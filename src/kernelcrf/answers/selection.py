@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf.answers.uncertainty import average_draws
-from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse
+from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse, matrix_of
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.models.chain import ChainModel
 from kernelcrf.readers.containers import Ragged
@@ -62,7 +62,9 @@ def select_sequences(
     samples = np.repeat(np.arange(chains.n_samples), chains.lengths)
     shape = chains.n_samples, chains.n_nodes
     mean = sp.csr_array((1 / tokens[samples], (samples, np.arange(chains.n_nodes))), shape=shape)
-    phi = mean @ model.map.transform(flat, engine)
+    parts: list[Inputs] = [mean @ own.map.transform(matrix_of(flat, own.name), engine) for own in model.token_inputs]
+    all_sparse = all(map(is_sparse, parts))
+    phi = sp.hstack(parts, "csr") if all_sparse else np.hstack([p.toarray() if is_sparse(p) else p for p in parts])
     return draw_batch(scores / tokens if per_token else scores, phi, k, rng)
 
 

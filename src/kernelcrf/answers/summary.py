@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.terminal import printable
 
 SHOWN_LABELS = 30
@@ -30,12 +31,12 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
     parameters, defaults = crf.get_params(deep=False), type(crf)().get_params(deep=False)
     changed = {name: value for name, value in parameters.items() if not _is_same(value, defaults[name])}
     found: dict[str, Any] = {
-        "kernel": str(crf.kernel_.kernel),
+        "kernel": _kernel_text(crf.kernel_),
         "C": float(crf.C_) if np.isfinite(crf.C_) else None,
         **_choice_of_C(crf),
         "labels": crf.classes_.tolist(),
         "inputs": crf.n_features_in_,
-        "landmarks": None if crf.landmarks_ is None else len(crf.coef_),
+        "landmarks": None if crf.landmark_positions_ is None else len(crf.landmark_positions_),
         "weights": int(crf.coef_.size + crf.transitions_.size + (0 if crf.edge_coef_ is None else crf.edge_coef_.size)),
         "status": certificate.status,
         "objective": certificate.objective if np.isfinite(certificate.objective) else None,
@@ -46,6 +47,12 @@ def summarise(crf: BaseEstimator) -> dict[str, Any]:
         "settings": {name: _plain(value) for name, value in changed.items()},
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _kernel_text(kernel: InputKernel | dict[str, InputKernel]) -> str:
+    if isinstance(kernel, dict):
+        return ", ".join(f"{name}: {own.kernel}" for name, own in kernel.items())
+    return str(kernel.kernel)
 
 
 def text_of(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelcrf.arrays import Places, UserData
-from kernelcrf.models.base import KernelModel
+from kernelcrf.models.kernel import KernelModel
 
 
 def top_terms(

@@ -33,7 +33,7 @@ def inspect(model: str, n_terms: int, as_json: bool) -> None:
     echo("strongest transitions between labels")
     for source, target, weight in steps:
         echo(f"  {weight:+8.3f}  {source} -> {target}")
-    kind = "features" if crf.landmarks_ is None else "landmarks (sequence and token of the training data)"
+    kind = "features" if crf.landmark_positions_ is None else "landmarks (sequence and token of the training data)"
     echo()
     echo(f"strongest {kind}")
     for label, own in terms.items():
@@ -56,7 +56,7 @@ def strongest_steps(crf: ChainCRF, n: int) -> list[tuple[str, str, float]]:
 
 def strongest_terms(crf: ChainCRF, n: int) -> dict[str, list[tuple[str, float]]]:
     """Return the n features or landmarks with the largest weights for each label, with these weights."""
-    columns = top_terms(crf.model_, list(map(str, crf.classes_.tolist())), n, crf.landmark_positions_)
+    columns = top_terms(crf.model_, list(map(str, crf.classes_.tolist())), n, crf.model_.term_positions)
     names = columns["feature"]
     if crf.landmark_positions_ is not None:
         names = [f"{sequence}:{token}" for sequence, token in zip(columns["sequence"], columns["token"], strict=True)]

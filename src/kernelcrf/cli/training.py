@@ -108,7 +108,7 @@ def fit(
         )
     for warning in caught:
         warnings.warn(f"{model}: {_for_shell(str(warning.message))}", warning.category, stacklevel=1)
-    width = "features" if crf.landmarks_ is None else "landmarks"
+    width = "features" if crf.landmark_positions_ is None else "landmarks"
     chosen = f"; C={crf.C_:.3g}, {describe_C(facts)}" if describe_C(facts) else ""
     certified = f"{certificate.status}, without a certificate (labels are missing)"
     if certificate.is_certified:

@@ -266,8 +266,8 @@ def read_parts(
         for at, own in enumerate(runs)
     ]
     data = DistributedSequences(cluster, parts, len(labels.classes), reader.n_features, summary.is_sparse, legal)
-    by_scale = partial(_gamma_by_scale, data, sum(summary.tokens), reader.n_features)
-    return TrainingData(reader, labels, legal, data, by_scale)
+    n_tokens, d = sum(summary.tokens), reader.n_features
+    return TrainingData(reader, labels, legal, data, lambda _: _gamma_by_scale(data, n_tokens, d))
 
 
 def _leave_out(part: RawSequences, labels: LabelReader, class_weight: UserData) -> RawSequences:

@@ -7,7 +7,7 @@ An estimator holds its parameters and, once it is fitted, one frozen model. `fit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
@@ -24,14 +24,15 @@ from kernelcrf.basis.choice import PIVOTS
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.parameters import (
+    GAMMA,
+    N_COMPONENTS,
     PRIOR_VARIANCE_OR_RULE,
     STORED_DTYPE,
     ValidatedEstimator,
-    set_parameters,
-    to_stored,
 )
+from kernelcrf.estimators.stored import set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
-from kernelcrf.fitting.corpus import Problem, sharing_inputs
+from kernelcrf.fitting.corpus import Groups, Problem, sharing_inputs
 from kernelcrf.fitting.fit import Callback, Settings, Start
 from kernelcrf.fitting.held_out import FIRST_C
 from kernelcrf.fitting.structure_search import SearchSettings
@@ -48,18 +49,14 @@ from kernelcrf.validation import (
     FLAG,
     N_JOBS,
     PATH,
-    POSITIVE,
     SEED,
     SHARE,
     either,
-    nothing,
-    one_of,
     stacklevel_of_user,
     validated,
     whole,
 )
 
-N_COMPONENTS = either(whole(least=1), nothing, one_of("auto"), advice="None uses every distinct input")
 LIKELY_LANDMARKS = 500
 
 T = TypeVar("T")
@@ -209,21 +206,22 @@ class Estimator(ValidatedEstimator, Generic[Model]):
     def _train(
         self,
         problem: Problem,
-        with_C: Collection[str],
+        groups: Groups,
         start: Start | None,
         seed: int,
         structure: SearchSettings | None = None,
     ) -> Trained:
         """Fit a problem with the parameters of this estimator; warn if the fit does not reach `tol`.
 
-        with_C : the names of the terms of the score whose weights have the prior variance C.
+        groups : the names of the terms whose weights have the prior variance C. If C is chosen by a rule, the rule
+            chooses one C for each group.
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
         """
         optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
         plan = Plan(
-            by_evidence=with_C if self._by_evidence else (),
-            by_held_out=with_C if isinstance(self.C, str) and self.C == "auto" else (),
+            by_evidence=groups if self._by_evidence else (),
+            by_held_out=groups if isinstance(self.C, str) and self.C == "auto" else (),
             kernel_terms=[term.name for term in optimized],
             n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
             laplace=bool(self.laplace),
@@ -286,7 +284,7 @@ class Estimator(ValidatedEstimator, Generic[Model]):
 class InputEstimator(Estimator[Model]):
     """Base class of estimators whose samples have inputs; adds the parameters of the input kernel."""
 
-    gamma: Annotated[float | str, either(one_of("scale", "auto"), *POSITIVE.constraints)] = "scale"
+    gamma: Annotated[float | str, GAMMA] = "scale"
     degree: Annotated[int, DEGREE] = 3
     coef0: Annotated[float, COEF0] = 1.0
     optimize_kernel: Annotated[bool, FLAG] = False

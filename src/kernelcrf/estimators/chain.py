@@ -10,8 +10,9 @@ Z(x) makes the probabilities sum to one. `fit` minimises the negative log poster
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Self
 
 from kernelcrf.answers.summary import summary_html
@@ -19,12 +20,16 @@ from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
 from kernelcrf.estimators.chain_answers import ChainAnswers
-from kernelcrf.estimators.parameters import CLASSES, OPTIONAL_KERNEL, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.estimators.parameters import CLASSES, PRIOR_VARIANCE_OR_RULE
 from kernelcrf.fitting.sequences import read_training_data
+from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.kernel import kernel_parameter
 from kernelcrf.readers.constraints import CONSTRAINTS
 from kernelcrf.readers.feature_dicts import HASH_FEATURES
-from kernelcrf.terms import L1, TOKEN_TERM, TRANSITION_TERM
+from kernelcrf.readers.inputs import InputsReader
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.terms import L1, OF_INPUT, TOKEN_TERM, TOKENS, TRANSITION_TERM
 from kernelcrf.validation import FLAG, either, real
 
 
@@ -32,10 +37,10 @@ from kernelcrf.validation import FLAG, either, real
 class ChainCRF(ChainAnswers):
     """Conditional random field on sequences, with kernels.
 
-    X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, or a list
-    of feature dicts. If `lengths` is passed, X contains the tokens of all sequences one after the other. y is a list of
-    label sequences. None is a missing label, and so is -1 if all other labels are strings or integers >= 0. A set of
-    labels means that the label is one of the elements of the set.
+    X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, a list of
+    feature dicts or, for several `inputs`, a mapping from names to these. If `lengths` is passed, X contains the tokens
+    of all sequences one after the other. y is a list of label sequences. None is a missing label, and so is -1 if all
+    other labels are strings or integers >= 0. A set of labels means that the label is one of the elements of the set.
 
     Parameters
     ----------
@@ -44,10 +49,13 @@ class ChainCRF(ChainAnswers):
         others, such as "rbf", "poly", "laplacian", "cosine" and "chi2", use `n_components` landmarks.
     gamma, degree, coef0 : "scale", "auto" or float; int; float
         Gamma of the kernel, as in sklearn.svm.SVC; degree and constant term of the polynomial kernel.
+    inputs : None or dict from names to kernelcrf.Input
+        Several inputs, each with its own kernel, landmarks and prior variance, instead of `kernel`, `gamma`, `degree`,
+        `coef0`, `n_components`, `pivots` and `edge_kernel`. Each input reads the entry of its name, or columns.
     C : float, "auto" or "evidence"
         Prior variance of all weights, including transitions. CRFsuite's c2 is 1 / (2 C). "auto" chooses the power of 10
         with which held-out sequences, a fifth of about 10,000 tokens, are likeliest. "evidence" chooses the C that
-        maximises the evidence, the probability of the training labels.
+        maximises the evidence, the probability of the training labels. Both choose one C for each of several `inputs`.
     l1 : float
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel, n_restarts_optimizer : bool, int
@@ -112,7 +120,9 @@ class ChainCRF(ChainAnswers):
     edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
-    C_, kernel_ : the prior variance and the input kernel of the fit.
+    C_, kernel_ : the prior variance and the input kernel of the fit; for `inputs`, the prior variance of all weights
+        that belong to no input, and a dict of kernels. `landmarks_` is then a dict, too.
+    input_variances_ : the prior variance of each of several `inputs`, a dict.
     log_marginal_likelihood_error_ : standard error of `log_marginal_likelihood()`; 0 for up to 5,000 weights.
     certificate_ : objective, bounds and status of the fit; if labels are missing, there is no lower bound.
     n_iter_ : the number of evaluations of the objective after the first; only some passes of "dual" make one.
@@ -122,7 +132,7 @@ class ChainCRF(ChainAnswers):
 
     Examples
     --------
-    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf import ChainCRF, Input
     >>> from kernelcrf.datasets import make_sequences
     >>> data = make_sequences(60, random_state=0)  # lists of (T_i, 2) arrays and of (T_i,) labels
     >>> crf = ChainCRF(C=10.0, n_components=100, laplace=True, random_state=0).fit(data.X, data.y)
@@ -147,11 +157,13 @@ class ChainCRF(ChainAnswers):
     >>> crf.get_feature_names_out()[:2], crf.top_features(2).columns.tolist(), crf.transition_table().shape
     (array(['chaincrf0', 'chaincrf1'], dtype=object), ['label', 'feature', 'sequence', 'token', 'weight'], (3, 3))
     >>> crf.save("model.kcrf")
+    >>> several = ChainCRF(inputs={"a": Input("rbf", columns=[0]), "b": Input("linear", columns=[1])})
+    >>> several.set_params(inputs__b__C=2.0).get_params()["inputs__b__C"]
+    2.0
     """
 
     C: Annotated[float | str, PRIOR_VARIANCE_OR_RULE] = "auto"
     l1: Annotated[float, L1] = 0.0
-    edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
     constraints: Annotated[Any, CONSTRAINTS] = None
     classes: Annotated[Any, CLASSES] = None
     hash_features: Annotated[int | None, HASH_FEATURES] = None
@@ -172,17 +184,32 @@ class ChainCRF(ChainAnswers):
         settings = {name: getattr(self, name) for name in ("hash_features", "classes", "class_weight", "constraints")}
         settings["earlier"] = None if earlier is None else (earlier.reader, earlier.labels)
         if self.engine is None and not is_distributed(X):
-            read = read_training_data(X, y, sample_weight, lengths, **settings)
+            chosen = None if self.inputs is None else {name: (one.of, one.columns) for name, one in self.inputs.items()}
+            read = read_training_data(X, y, sample_weight, lengths, inputs=chosen, **settings)
+        elif self.inputs is not None:
+            raise ValueError(
+                "inputs cannot be combined with data on a cluster: pass sequences in this process and engine=None, or "
+                "join all inputs to one"
+            )
         else:
             from kernelcrf.distributed.training_data import read_parts
 
             settings["n_components"] = self._expected_features()
             read = read_parts(X, y, sample_weight, lengths, self.engine, **settings)
-        reader, n_labels = read.reader, len(read.labels.classes)
-        found = self._train_chain(read.data, n_labels, reader.n_features, reader.kind != "dense", read.by_scale)
+        reader = read.reader
+        found = self._train_chain(read.data, len(read.labels.classes), lambda: self._kernels_for(reader, read.by_scale))
         metadata = {} if earlier is None else earlier.metadata
         self.model_ = ChainModel.of(found, (reader, read.labels, read.legal), self._engine, metadata)
         return self
+
+    def _kernels_for(
+        self, reader: SequenceReader | InputsReader, by_scale: Callable[[str], float]
+    ) -> dict[str, InputKernel]:
+        """Return the kernels that the parameters define for the inputs of a reader, by names of parameters."""
+        if isinstance(reader, InputsReader):
+            inputs = self.inputs.items()
+            return {kernel_parameter(OF_INPUT + name): one.make_kernel(name, reader, by_scale) for name, one in inputs}
+        return self._kernels(reader.n_features, reader.is_sparse(TOKENS), partial(by_scale, TOKENS))
 
     def _repr_html_inner(self) -> str:
         """Return the HTML of scikit-learn's diagram, with a summary of the fit below it."""
@@ -209,5 +236,7 @@ class ChainCRF(ChainAnswers):
 
     @property
     def _observed_only(self) -> Collection[str]:
-        every = {TOKEN_TERM: self.all_possible_states, TRANSITION_TERM: self.all_possible_transitions}
+        of_inputs = [OF_INPUT + name for name, one in (self.inputs or {}).items() if not one.steps]
+        every = dict.fromkeys(of_inputs or [TOKEN_TERM], self.all_possible_states)
+        every[TRANSITION_TERM] = self.all_possible_transitions
         return [name for name, has_all in every.items() if self.min_freq or not has_all]

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from kernelcrf.answers.explanation import Explanation, explain
+from kernelcrf.answers.explain import explain
+from kernelcrf.answers.explanation import Explanation
 from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Array, Floats, Places, UserData
 from kernelcrf.estimators.base import Fitted
-from kernelcrf.estimators.kernel import KernelEstimator
+from kernelcrf.estimators.inputs import InputsEstimator
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STORED_DTYPE
 from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import ChainDistribution, ChainModel
@@ -28,7 +29,7 @@ from kernelcrf.validation import COUNT, PATH, SEED, SIZE, either, one_of, valida
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainAnswers(KernelEstimator[ChainModel]):
+class ChainAnswers(InputsEstimator[ChainModel]):
     """Base class of ChainCRF, with all methods that use a fitted model."""
 
     decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
@@ -40,6 +41,7 @@ class ChainAnswers(KernelEstimator[ChainModel]):
     start_scores_ = Fitted[Floats]("start_scores")
     end_scores_ = Fitted[Floats]("end_scores")
     edge_coef_ = Fitted[Floats | None]("edge_coef")
+    input_variances_ = Fitted[dict[str, float]]("variances")
     landmark_positions_ = Fitted[Places | None]("landmark_positions")
     gap_curve_ = Fitted[Floats]("gap_curve")
 

@@ -114,7 +114,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator[RowModel]):  # type: ign
         chains = Chains.from_lengths(np.ones_like(labels, np.int64))
         data = LabelledSequences(X, chains, labels, len(classes), weights=weights)
         by_scale = partial(gamma_by_scale, X, weights, rows.feature_names)
-        found = self._train_chain(data, len(classes), X.shape[1], is_sparse(X), by_scale)
+        found = self._train_chain(data, len(classes), partial(self._kernels, X.shape[1], is_sparse(X), by_scale))
         self.model_ = RowModel.of(found, rows, classes)
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -17,8 +17,8 @@ from kernelcrf.fitting.corpus import Corpus, Problem
 from kernelcrf.fitting.training import Trained
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.kernels.labels import LABEL_KERNEL
-from kernelcrf.models.base import KernelModel
-from kernelcrf.terms import chain_terms
+from kernelcrf.models.kernel import KernelModel
+from kernelcrf.terms import Term, chain_terms
 from kernelcrf.validation import COUNT, FLAG, ParameterError, validated
 
 Chained = TypeVar("Chained", bound=KernelModel)
@@ -36,25 +36,29 @@ class KernelEstimator(InputEstimator[Chained]):
 
     coef_ = Fitted[Floats]("coef")
     intercept_ = Fitted[Floats]("intercept")
-    kernel_ = Fitted[InputKernel]("kernel")
+    kernel_ = Fitted[InputKernel | dict[str, InputKernel]]("kernel")
     objective_curve_ = Fitted[Floats]("objective_curve")
     n_features_in_ = Fitted[int]("reader.n_features")
     feature_names_in_ = FittedNames("reader.column_names")
 
-    def _train_chain(
-        self, data: Corpus, n_labels: int, n_features: int, sparse: bool, by_scale: Callable[[], float]
-    ) -> Trained:
-        """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
+    def _kernels(self, n_features: int, sparse: bool, by_scale: Callable[[], float]) -> dict[str, InputKernel]:
+        """Return the kernels that the parameters `kernel` and `edge_kernel` define.
 
         n_features, sparse : the number of columns of the inputs, and whether they are sparse.
         by_scale : a function without arguments that computes gamma from the inputs, for gamma="scale".
         """
+        given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
+        return {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
+
+    def _train_chain(self, data: Corpus, n_labels: int, make: Callable[[], Mapping[str, InputKernel]]) -> Trained:
+        """Fit the model to sequences; a warm start uses the kernels of the previous fit and starts from its weights.
+
+        make : a function that returns the kernel of each parameter that sets a kernel, for a fit without a warm start.
+        """
         start, earlier, C = None, self._earlier, self._first_C()
-        if earlier is None:
-            given = [name for name in ("kernel", "edge_kernel") if getattr(self, name, None) is not None]
-            kernels = {name: self._make_kernel(name, n_features, sparse, by_scale) for name in given}
-        else:
-            kernels, start = dict(earlier.kernels), earlier.end
+        kernels = make() if earlier is None else earlier.kernels
+        if earlier is not None:
+            start = earlier.end
         l1 = getattr(self, "l1", 0.0)
         for name, own in kernels.items():
             if l1 and not own.is_linear:
@@ -63,7 +67,7 @@ class KernelEstimator(InputEstimator[Chained]):
                 )
         terms = chain_terms(
             n_labels,
-            kernels["kernel"],
+            kernels.get("kernel"),
             kernels.get("edge_kernel"),
             C=C,
             C_edge=C if self._has_edges else None,
@@ -71,6 +75,7 @@ class KernelEstimator(InputEstimator[Chained]):
             C_ends=C if getattr(self, "boundaries", False) else None,
             label_kernel=self.label_kernel,
             l1=l1,
+            inputs=self._inputs_of(kernels, C),
         )
         problem = Problem(terms, data)
         if earlier is None:
@@ -78,7 +83,15 @@ class KernelEstimator(InputEstimator[Chained]):
         else:
             pairs = {term.name: term.pairs for term in earlier.layout.terms}
             problem = replace(problem, terms=[replace(term, pairs=pairs.get(term.name)) for term in terms])
-        return self._train(problem, [term.name for term in terms], start, self._seed())
+        return self._train(problem, self._groups(terms), start, self._seed())
+
+    def _inputs_of(self, kernels: Mapping[str, InputKernel], C: float) -> dict[str, tuple[InputKernel, float, bool]]:
+        """Return, for each input that has a name, its kernel, its prior variance, and whether it scores transitions."""
+        return {}
+
+    def _groups(self, terms: Sequence[Term]) -> list[list[str]]:
+        """Return the names of the terms that have the prior variance C, in groups that share one C."""
+        return [[term.name for term in terms]]
 
     @property
     def _observed_only(self) -> Collection[str]:
@@ -90,11 +103,17 @@ class KernelEstimator(InputEstimator[Chained]):
 
         For the linear kernel, these are the names of the features in feature dicts, the names of the columns of data
         frames, or x0, x1, ... for arrays. For arrays, `input_features` may contain other names. For a kernel with
-        landmarks, each row belongs to a combination of landmarks, and the names are "chaincrf0", "chaincrf1", ...
+        landmarks, each row belongs to a combination of landmarks, and the names are "chaincrf0", "chaincrf1", ... If
+        inputs have names, such as "words", the names start with "words__".
         """
         model = self._model
-        if model.landmarks is not None:
-            return np.array([f"{type(self).__name__.lower()}{i}" for i in range(model.map.n)], object)
+        own = type(self).__name__.lower()
+        if model.has_landmarks or model.token_inputs[0].prefix:
+            names = [
+                one.feature_names if one.landmarks is None else [f"{one.prefix}{own}{i}" for i in range(one.map.n)]
+                for one in model.token_inputs
+            ]
+            return np.array([name for part in names for name in part], object)
         if not hasattr(self, "feature_names_in_") and model.reader.feature_names is not None:
             return np.array(model.reader.feature_names, object)
         return np.asarray(_check_feature_names_in(self, input_features))
@@ -107,5 +126,5 @@ class KernelEstimator(InputEstimator[Chained]):
         has landmarks, the features are landmarks, whose weights may be large and cancel each other.
         """
         model = self._model
-        columns = top_terms(model, self.classes_.tolist(), n, getattr(model, "landmark_positions", None))
+        columns = top_terms(model, self.classes_.tolist(), n, getattr(model, "term_positions", None))
         return data_frame("top_features", "coef_ and get_feature_names_out()", columns)

@@ -10,7 +10,7 @@ from kernelcrf.arrays import Array, Floats, Inputs, is_sparse
 from kernelcrf.estimators.base import Estimator, Fitted, InputEstimator, Model
 from kernelcrf.estimators.parameters import OPTIONAL_KERNEL
 from kernelcrf.fitting.corpus import Problem
-from kernelcrf.fitting.evidence import shared_variance
+from kernelcrf.fitting.evidence import variances
 from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.graphs import LabelledGraphs
 from kernelcrf.fitting.structure_search import Search, SearchSettings
@@ -64,12 +64,12 @@ class NetworkEstimator(Estimator[Model]):
         # If some potentials depend on inputs, they have the prior variance C, and constant ones C_label.
         names = [term.name for term in terms if term.input is not None]
         sharing_C = names or [term.name for term in terms]
-        found = self._train(problem, sharing_C, start, seed, structure)
+        found = self._train(problem, [sharing_C], start, seed, structure)
         given = {name: getattr(self, name, None) for name in ("kernel", "edge_kernel")}
         return found.fit, {
             "certificate": found.fit.certificate,
             "n_iter": found.fit.solution.n_iter,
-            "C": shared_variance(found.fit, sharing_C),
+            "C": float(variances(found.fit, [sharing_C])[0]),
             "search": found.search,
             "laplace": found.laplace,
             "kernels": {

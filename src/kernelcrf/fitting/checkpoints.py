@@ -26,14 +26,15 @@ import numpy as np
 
 from kernelcrf.arrays import Array
 from kernelcrf.basis.features import FeatureMap, PrimalMap
+from kernelcrf.basis.growth import Rule
 from kernelcrf.fitting.corpus import Problem, input_of, sharing_inputs
 from kernelcrf.fitting.digest import as_json, digest_array, digest_value
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit
 from kernelcrf.kernels.labels import LabelMap
+from kernelcrf.layout import Layout
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.checks import maps_to_arrays, read_array, read_map
 from kernelcrf.solvers import Record
-from kernelcrf.terms import Layout
 from kernelcrf.validation import COUNT, PATH, check_parameters, either, instance_of, nothing, one_line, path, shown
 
 __all__ = ["Checkpoint"]
@@ -220,10 +221,16 @@ def _statement_of(problem: Problem, settings: Settings, start: Start | None) -> 
         "numbers of observed pairs": {term.name: term.pairs.size for term in terms if term.pairs is not None},
         "label_kernel": digest_value([_label_kernel_digest(term.k_y) for term in terms]),
         "n_components": settings.n_components,
-        "pivots": rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__,
+        "pivots": _rule_text(rule),
         "start": None if start is None else digest_value([_map_digest(own) for own in start.maps.values()]),
     }
+    if settings.of_terms:
+        stated["landmarks"] = {name: [n, _rule_text(own)] for name, (n, own) in settings.of_terms.items()}
     return _plain(stated)
+
+
+def _rule_text(rule: str | Rule) -> str:
+    return rule if isinstance(rule, str) else repr(rule) if is_dataclass(rule) else type(rule).__name__
 
 
 CHECKPOINT = either(path, instance_of(Checkpoint, text="a kernelcrf.fitting.checkpoints.Checkpoint"), nothing)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from kernelcrf.terms import Term
 
 # One of HELD_OUT samples is held out to choose C. If there are fewer than FEW samples, each of them is held out once.
 HELD_OUT, FEW = 5, 50
+
+# Names of terms, in groups; the terms of a group share one prior variance C.
+Groups: TypeAlias = Sequence[Collection[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +152,13 @@ class Problem:
     def changed(self, names: Collection[str], **changes: Any) -> Problem:
         """Return a copy of the problem in which the named terms have a new prior variance `C` or input `kernel`."""
         return replace(self, terms=[replace(term, **changes) if term.name in names else term for term in self.terms])
+
+    def with_variances(self, groups: Groups, Cs: Iterable[float]) -> Problem:
+        """Return a copy of the problem in which the terms of each group have a new prior variance C."""
+        problem = self
+        for names, C in zip(groups, Cs, strict=True):
+            problem = problem.changed(names, C=float(C))
+        return problem
 
 
 def folds(n_samples: int) -> Sequence[Flags]:

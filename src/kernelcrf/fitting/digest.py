@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Inputs, is_sparse
+from kernelcrf.arrays import Array, Inputs, NamedInputs, is_sparse
 from kernelcrf.graphs.structure import Legal
 
 Words = npt.NDArray[np.uint64]
@@ -29,24 +30,26 @@ def digest_words(X: Any, offsets: Array, labels: Array, allowed: Array | None, w
 
     The rows are the digests of inputs, labels, weights, and all three together.
 
+    X : the inputs of all tokens: a matrix, or several matrices as `NamedInputs`.
     offsets : the index of the first token of each sequence, followed by the number of all tokens.
     allowed : flags that say which labels each token may have; `labels` is used only if `allowed` is None.
     """
-    X = X if is_sparse(X) else np.asarray(X)
+    matrices = list(X.matrices.values()) if isinstance(X, NamedInputs) else [X]
+    matrices = [one if is_sparse(one) else np.asarray(one) for one in matrices]
     known, single = labels, np.ones(len(labels), bool)
     if allowed is not None:
         # A token with one label has the same digest whether or not other tokens may have several labels.
         single = allowed.sum(axis=1) == 1
         known = np.where(single, allowed.argmax(axis=1), -1)
     known = np.ascontiguousarray(known, np.int32)
-    head = f"{X.dtype.str} {X.shape[1]}".encode()
+    head = ", ".join(f"{one.dtype.str} {one.shape[1]}" for one in matrices).encode()
     found: list[bytes] = []
     for i, (low, high) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
         weight = 1.0 if weights is None else float(weights[i])
         if low == high or weight == 0:
             continue
         inputs = blake2b(head, digest_size=SIZE)
-        for part in _parts(X, low, high):
+        for part in chain.from_iterable(_parts(one, low, high) for one in matrices):
             inputs.update(np.ascontiguousarray(part).data)
         targets = blake2b(known[low:high].data, digest_size=SIZE)
         if allowed is not None and not single[low:high].all():

@@ -8,8 +8,9 @@ evidence is stationary if
 The derivative in delta is taken along dtheta_hat / dlog C = H^-1 theta_hat / C. MacKay omits delta, because it is 0 for
 a quadratic loss. For the loss of a CRF, the curvature decreases as the weights grow, so that C would be too small
 without delta. The fixed point is found by the secant method on log C; each fit starts from the weights of the previous
-fit. If determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out`
-chooses.
+fit. If the terms of the score are in groups, each with its own C, theta_hat and size are the weights of a group and
+their number, the trace in gamma is over these weights, and the secant method is used for each C on its own. If
+determinants are estimated, each step is expensive, and the search starts at the C that the module `held_out` chooses.
 
 The hyperparameters of the kernel are found by SciPy's L-BFGS-B, which maximises the evidence over their logarithms
 within their bounds; gradients are finite differences. If C is chosen as well, log C is one more variable, which starts
@@ -33,7 +34,7 @@ from scipy.optimize import minimize
 
 from kernelcrf.arrays import Flags, Floats
 from kernelcrf.basis.features import WhitenedMap, make_features
-from kernelcrf.fitting.corpus import Problem, input_of
+from kernelcrf.fitting.corpus import Groups, Problem, input_of
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, solve
 from kernelcrf.fitting.held_out import FIRST_C, choose_held_out_C
 from kernelcrf.fitting.laplace import MOST_EXACT, FactoredPosterior, Laplace, hessian, laplace, preconditioned
@@ -50,86 +51,97 @@ PATH_RTOL, PATH_STEPS = 1e-2, 100
 DIFFERENCE, SEARCH_TOL, MOST_ITERATIONS = 1e-2, 1e-6, 30
 
 
-def shared_variance(fitted: Fit, free: Collection[str]) -> float:
-    """Return the prior variance C that the terms named in `free` share."""
-    return next(term.C for term in fitted.layout.terms if term.name in free)
+def variances(fitted: Fit, groups: Groups) -> Floats:
+    """Return the prior variance C of each group of terms."""
+    return np.array([next(term.C for term in fitted.layout.terms if term.name in names) for names in groups])
 
 
-def choose_C(fitted: Fit, free: Collection[str], settings: Settings) -> tuple[Fit, Laplace | None]:
-    """Find the C that maximises the evidence, by MacKay's fixed point, starting from `fitted`.
+def choose_C(fitted: Fit, groups: Groups, settings: Settings) -> tuple[Fit, Laplace | None]:
+    """Find the C of each group that maximises the evidence, by MacKay's fixed point, starting from `fitted`.
 
     Return the last fit and its evidence. The evidence is None if the search did not converge.
 
-    free : names of the terms that share this C; all other terms keep their C.
+    groups : names of the terms that share one C, for each C; all other terms keep their C.
     """
     settings = replace(settings, certify_full=False)
     is_exact = fitted.layout.size <= _most_exact(fitted)
     known = None if is_exact else Preconditioning.of(fitted.objective)
-    if not is_exact and shared_variance(fitted, free) == FIRST_C:
-        C = choose_held_out_C(fitted.problem, free, settings, Start(fitted.maps))
-        fitted = solve(fitted.problem.changed(free, C=C), fitted.features, settings, Start(weights=fitted.weights))
-    x, before = float(np.log(shared_variance(fitted, free))), None
+    if not is_exact and (variances(fitted, groups) == FIRST_C).all():
+        Cs = choose_held_out_C(fitted.problem, groups, settings, Start(fitted.maps))
+        problem = fitted.problem.with_variances(groups, Cs)
+        fitted = solve(problem, fitted.features, settings, Start(weights=fitted.weights))
+    x, before = np.log(variances(fitted, groups)), None
     for _ in range(MOST_STEPS):
         found = _approximate(fitted, SEARCH_DRAWS, known)
-        move = float(np.log(_fixed_point(fitted, free, known, found))) - x
-        if abs(move) <= (CLOSE if is_exact else CLOSE_BY_DRAWS):
+        moves = np.log(_fixed_points(fitted, groups, known, found)) - x
+        if np.abs(moves).max() <= (CLOSE if is_exact else CLOSE_BY_DRAWS):
             return fitted, found
-        step = _secant(x, move, before)
-        before = x, move
-        x = float(np.clip(x + step, np.log(LEAST_C), np.log(MOST_C)))
-        if x == before[0]:
+        steps = _secant(x, moves, before)
+        before = x, moves
+        x = np.clip(x + steps, np.log(LEAST_C), np.log(MOST_C))
+        if (x == before[0]).all():
             break
-        problem = fitted.problem.changed(free, C=float(np.exp(x)))
+        problem = fitted.problem.with_variances(groups, np.exp(x))
         fitted = solve(problem, fitted.features, settings, Start(weights=fitted.weights))
     return fitted, None
 
 
-def _fixed_point(fitted: Fit, free: Collection[str], known: Preconditioning | None, found: Laplace) -> float:
-    """Return the next C of the search, |theta|^2 / (gamma + delta), for the weights theta of the terms in `free`.
+def _fixed_points(fitted: Fit, groups: Groups, known: Preconditioning | None, found: Laplace) -> Floats:
+    """Return the next C of each group, |theta|^2 / (gamma + delta), for the weights theta of the terms of the group.
 
-    The result is clipped to LEAST_C and MOST_C. The docstring of this module defines gamma and delta.
+    The results are clipped to LEAST_C and MOST_C. The docstring of this module defines gamma and delta.
     """
-    chosen = np.concatenate([np.full(term.size, term.name in free) for term in fitted.layout.terms])
-    theta = fitted.theta[chosen]
-    gamma = found.n_effective if chosen.all() else found.determined(chosen)
-    determined = gamma + _curvature_change(fitted, chosen, found, known)
-    return float(np.clip(np.dot(theta, theta) / max(determined, 1e-9), LEAST_C, MOST_C))
+    terms = fitted.layout.terms
+    chosen = [np.concatenate([np.full(term.size, term.name in names) for term in terms]) for names in groups]
+    squares = np.array([np.dot(fitted.theta[own], fitted.theta[own]) for own in chosen])
+    gammas = np.array([found.n_effective if own.all() else found.determined(own) for own in chosen])
+    determined = gammas + _curvature_changes(fitted, chosen, found, known)
+    return np.clip(squares / np.maximum(determined, 1e-9), LEAST_C, MOST_C)
 
 
-def _curvature_change(fitted: Fit, chosen: Flags, found: Laplace, known: Preconditioning | None) -> float:
-    """Return delta = tr(H^-1 dH_L / dlog C), by a central difference; the module docstring explains delta."""
+def _curvature_changes(fitted: Fit, chosen: list[Flags], found: Laplace, known: Preconditioning | None) -> Floats:
+    """Return delta = tr(H^-1 dH_L / dlog C) of each group, by central differences; the module docstring explains delta.
+
+    chosen : for each group, flags that select its weights.
+    """
     objective, theta, posterior = fitted.objective, fitted.solution.theta, found.posterior
     assert posterior is not None
-    prior_gradient = objective.layout.times_lam(theta) * chosen
+    prior_gradient, changes = objective.layout.times_lam(theta), []
     if isinstance(posterior, FactoredPosterior):
         covariance = posterior.covariance(slice(0, len(theta)))
-        ends = _ends(objective, theta, covariance @ prior_gradient)
-        change = hessian(objective, ends[1]) - hessian(objective, ends[0])
-        return float(np.vdot(covariance, change)) / (2 * DIFFERENCE)
+        for own in chosen:
+            ends = _ends(objective, theta, covariance @ (prior_gradient * own))
+            changes.append(float(np.vdot(covariance, hessian(objective, ends[1]) - hessian(objective, ends[0]))))
+        return np.array(changes) / (2 * DIFFERENCE)
     at = objective.evaluate(theta, curvature=True)
     inverse = preconditioned(objective, known).at(at).inverse
-    path, _ = solve_cg(lambda v: objective.hessian_product(at, v), -prior_gradient, inverse, PATH_RTOL, PATH_STEPS)
-    ends = _ends(objective, theta, path)
     draws = posterior.deviations(SEARCH_DRAWS, np.random.default_rng(0))
-    changes = [np.dot(v, objective.hessian_product(ends[1], v) - objective.hessian_product(ends[0], v)) for v in draws]
-    return float(np.mean(changes)) / (2 * DIFFERENCE)
+    for own in chosen:
+        path, _ = solve_cg(
+            lambda v: objective.hessian_product(at, v), -prior_gradient * own, inverse, PATH_RTOL, PATH_STEPS
+        )
+        low, high = _ends(objective, theta, path)
+        along = [v @ (objective.hessian_product(high, v) - objective.hessian_product(low, v)) for v in draws]
+        changes.append(float(np.mean(along)))
+    return np.array(changes) / (2 * DIFFERENCE)
 
 
 def _ends(objective: Objective, theta: Floats, path: Floats) -> list[Evaluation]:
     return [objective.evaluate(theta + step * path, curvature=True) for step in (-DIFFERENCE, DIFFERENCE)]
 
 
-def _secant(x: float, move: float, before: tuple[float, float] | None) -> float:
-    """Return the next step from x of the secant method, which looks for the x at which `move` is zero.
+def _secant(x: Floats, moves: Floats, before: tuple[Floats, Floats] | None) -> Floats:
+    """Return the next steps from x of the secant method, which looks for the x at which `moves` are zero.
 
-    before : the x and the `move` of the previous step, or None in the first step. The first step is equal to `move`.
+    before : the x and the `moves` of the previous step, or None in the first step. The first steps equal `moves`.
     """
-    step = move
-    if before is not None and x != before[0]:
-        slope = (move - before[1]) / (x - before[0])
-        if slope < 0:
-            step = -move / slope
-    return float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+    steps = moves.copy()
+    if before is not None:
+        for k in np.flatnonzero(x != before[0]):
+            slope = (moves[k] - before[1][k]) / (x[k] - before[0][k])
+            if slope < 0:
+                steps[k] = -moves[k] / slope
+    return np.clip(steps, -LONGEST_STEP, LONGEST_STEP)
 
 
 def _most_exact(fitted: Fit) -> int:
@@ -152,14 +164,14 @@ def _approximate(fitted: Fit, n_draws: int, known: Preconditioning | None = None
 
 
 def choose_kernel(
-    fitted: Fit, names: Collection[str], free: Collection[str], settings: Settings, n_restarts: int = 0
+    fitted: Fit, names: Collection[str], groups: Groups, settings: Settings, n_restarts: int = 0
 ) -> tuple[Fit, bool]:
     """Find the hyperparameters of the kernel, and if requested the C, that maximise the evidence.
 
     Return the fit with these values, and whether the search converged within its largest number of iterations.
 
     names : names of the terms that share the kernel.
-    free : names of the terms whose C is chosen as well; empty if C is not chosen.
+    groups : names of the terms that share one C, for each C that is chosen as well.
     n_restarts : number of further searches, from hyperparameters drawn uniformly within their bounds.
     """
     kernel = _kernel_of(fitted.problem, names)
@@ -171,22 +183,22 @@ def choose_kernel(
             f"sklearn.gaussian_process whose bounds are not all 'fixed', or one of {with_gamma}"
         )
     # The landmarks stay fixed: with a growing basis, the evidence would jump from point to point.
-    fixed, latest = replace(settings, tol=min(settings.tol, SEARCH_TOL), n_components=None, certify_full=False), fitted
-    if free:
-        latest, _ = choose_C(fitted, free, fixed)
-        log_C = np.log(shared_variance(latest, free))
+    fixed = replace(settings, tol=min(settings.tol, SEARCH_TOL), certify_full=False).with_numbers(lambda _: None)
+    latest = fitted
+    if groups:
+        latest, _ = choose_C(fitted, groups, fixed)
+        log_C = np.log(variances(latest, groups))
         theta = np.append(theta, log_C)
-        bounds = np.vstack((bounds, log_C + np.log([1 / C_RANGE, C_RANGE])))
+        bounds = np.vstack((bounds, log_C[:, None] + np.log([1 / C_RANGE, C_RANGE])))
+    n_own = len(theta) - len(groups)
 
     def fit_at(x: Floats) -> Fit:
-        """Fit with the hyperparameters exp(x); if C is chosen too, the last entry of x is log C.
+        """Fit with the hyperparameters exp(x); the last entries of x are log C of each group.
 
         The fit uses the landmarks of the latest fit, and starts with the same scores at these landmarks.
         """
-        kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:-1] if free else x)
-        problem = latest.problem.changed(names, kernel=kernel)
-        if free:
-            problem = problem.changed(free, C=float(np.exp(x[-1])))
+        kernel = _kernel_of(latest.problem, names).with_hyperparameters(x[:n_own])
+        problem = latest.problem.changed(names, kernel=kernel).with_variances(groups, np.exp(x[n_own:]))
         return fit(problem, fixed, _carry_over(latest, kernel, names))
 
     def evaluate(x: Floats) -> tuple[float, Floats]:

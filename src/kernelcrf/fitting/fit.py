@@ -23,10 +23,11 @@ from kernelcrf.basis.pivots import Gradient
 from kernelcrf.certificate import Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.corpus import Problem, WholeGap, input_of, sharing_inputs
+from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.solvers import Record, Solution, Solver, find_solver
 from kernelcrf.solvers.loop import INTERRUPTED, OPTIMAL, STALLED, STATIONARY, first_point, minimise
-from kernelcrf.terms import Layout
+from kernelcrf.terms import Term
 
 Callback = Callable[[Sequence[Record]], None] | None
 Keep = Callable[["Start"], None] | None
@@ -42,6 +43,7 @@ class Settings:
     n_components : number of landmarks of each kernel. None uses every distinct input; "auto" adds landmarks until the
         gap is at most `tol`.
     rule : the rule that chooses the landmarks.
+    of_terms : the number and the rule of terms that have their own, by the name of the term.
     tol : relative certified gap to reach, among functions in the span of the landmarks. For n_components="auto", it is
         the gap among all functions of the kernels.
     certify_full : whether to compute gap_full, which needs the whole kernel matrix. n_components="auto" always
@@ -53,6 +55,7 @@ class Settings:
 
     n_components: int | str | None = None
     rule: str | Rule = "auto"
+    of_terms: Mapping[str, tuple[int | str | None, str | Rule]] = field(default_factory=dict)
     solver: str | Solver = "auto"
     tol: float = 1e-4
     max_iter: int = 1000
@@ -60,6 +63,20 @@ class Settings:
     random_state: Any = None
     engine: LocalEngine = field(default_factory=LocalEngine)
     callback: Callback = None
+
+    def landmarks(self, term: Term) -> tuple[int | str | None, str | Rule]:
+        """Return the number of landmarks of a term, and the rule that chooses them."""
+        return self.of_terms.get(term.name, (self.n_components, self.rule))
+
+    def with_numbers(self, change: Callable[[int | str | None], int | str | None]) -> Settings:
+        """Return settings in which each number of landmarks is replaced by the result of `change`."""
+        own = {name: (change(n), rule) for name, (n, rule) in self.of_terms.items()}
+        return replace(self, n_components=change(self.n_components), of_terms=own)
+
+    @property
+    def adds_landmarks(self) -> bool:
+        """Return whether landmarks are added until the gap is at most `tol`."""
+        return "auto" in (self.n_components, *(n for n, _ in self.of_terms.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,22 +140,24 @@ def fit(problem: Problem, settings: Settings, start: Start | None = None, keep: 
     start : feature maps and weights of an earlier fit to start from, or None.
     keep : a function that is called at every iteration with the current feature maps, weights and history.
     """
-    if settings.n_components == "auto":
+    if settings.adds_landmarks:
         return _grow(problem, settings, start)
     return solve(problem, choose_features(problem, settings, start), settings, start, keep)
 
 
 def choose_features(problem: Problem, settings: Settings, start: Start | None = None) -> dict[str, Features]:
     """Return the features of the terms that have inputs; choose landmarks for terms that have no map in `start`."""
-    n = settings.n_components
-    if isinstance(n, str):
-        raise ValueError(f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'")
     found: dict[str, Features] = {}
     corpus, maps = problem.corpus, {} if start is None else start.maps
     for terms in sharing_inputs(problem.terms):
         earlier = next((maps[term.name] for term in terms if term.name in maps), None)
         if earlier is None:
-            own = corpus.features(terms[0], n, settings.rule, settings.random_state, settings.engine, None)
+            n, rule = settings.landmarks(terms[0])
+            if isinstance(n, str):
+                raise ValueError(
+                    f"n_components={n!r}: expected the number of landmarks, None for all inputs, or 'auto'"
+                )
+            own = corpus.features(terms[0], n, rule, settings.random_state, settings.engine, None)
         else:
             own = corpus.apply_map(terms[0], earlier, settings.engine)
         found |= {term.name: own for term in terms}
@@ -202,10 +221,14 @@ def theta_of(layout: Layout, weights: Mapping[str, Floats]) -> Floats:
 
 
 def _grow(problem: Problem, settings: Settings, start: Start | None) -> Fit:
-    kernels = [terms for terms in sharing_inputs(problem.terms) if not input_of(terms[0])[1].is_linear]
+    kernels = [
+        terms
+        for terms in sharing_inputs(problem.terms)
+        if settings.landmarks(terms[0])[0] == "auto" and not input_of(terms[0])[1].is_linear
+    ]
     groups, corpus = {terms[0].name: terms for terms in kernels}, problem.corpus
     most = {name: corpus.n_inputs(terms[0]) for name, terms in groups.items()}
-    features = choose_features(problem, replace(settings, n_components=FIRST_ATOMS), start)
+    features = choose_features(problem, settings.with_numbers(lambda n: FIRST_ATOMS if n == "auto" else n), start)
     inner = replace(settings, tol=IN_SPAN_SHARE * settings.tol, certify_full=False)
     while True:
         fitted = solve(problem, features, inner, start)

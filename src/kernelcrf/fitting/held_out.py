@@ -9,7 +9,8 @@ where omega_i is the weight of sample i. If there are fewer than 50 samples, eac
 folds, and l is the sum over all folds. If there are fewer than five samples, C is 1.
 
 The values of C are powers of 10. The search starts at C = 1, and goes to larger or smaller powers while l increases.
-Finer steps would gain little, because l is flat near its maximum.
+Finer steps would gain little, because l is flat near its maximum. If the terms of the score are in several groups, all
+groups have the same C at first. Then the C of one group after the other is changed, while l increases.
 
 C is the variance of the prior of the weights, and does not depend on how many samples there are. A few thousand tokens
 are therefore enough, and the cost of the search is bounded. The same samples are drawn every time, so that a fit can be
@@ -18,12 +19,12 @@ repeated and resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from kernelcrf.basis.features import Features
-from kernelcrf.fitting.corpus import Problem
+from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.fit import Settings, Start, choose_features, objective_of, solve
 
 FIRST_C = 1.0
@@ -33,19 +34,17 @@ SEARCH_TOL, SEARCH_ITERATIONS = 1e-2, 200
 LEAST_GAIN = 1e-6
 
 
-def choose_held_out_C(problem: Problem, free: Collection[str], settings: Settings, start: Start | None) -> float:
-    """Return the C with which held-out samples are likeliest, or 1 if there are fewer than five samples.
+def choose_held_out_C(problem: Problem, groups: Groups, settings: Settings, start: Start | None) -> list[float]:
+    """Return the C of each group with which held-out samples are likeliest, or 1 if there are fewer than five samples.
 
-    free : names of the terms that share this C; all other terms keep their C.
+    groups : names of the terms that share one C, for each C; all other terms keep their C.
     start : an earlier fit, whose feature maps are used, or None.
     """
     parts = problem.corpus.hold_out(MOST_TOKENS)
     if not parts:
-        return FIRST_C
-    n = settings.n_components
+        return [FIRST_C] * len(groups)
     settings = replace(
-        settings,
-        n_components=n if isinstance(n, int) else MOST_LANDMARKS,
+        settings.with_numbers(lambda n: n if isinstance(n, int) else MOST_LANDMARKS),
         tol=max(settings.tol, SEARCH_TOL),
         max_iter=SEARCH_ITERATIONS,
         certify_full=False,
@@ -61,10 +60,10 @@ def choose_held_out_C(problem: Problem, free: Collection[str], settings: Setting
         folds.append(_Fold(training, held_out, features, choose_features(held_out, settings, start)))
 
     @cache
-    def likelihood(power: int) -> float:
-        return sum(fold.likelihood(free, 10.0**power, settings) for fold in folds)
+    def likelihood(powers: tuple[int, ...]) -> float:
+        return sum(fold.likelihood(groups, [10.0**power for power in powers], settings) for fold in folds)
 
-    return float(10.0 ** highest(likelihood))
+    return [10.0**power for power in highest(likelihood, len(groups))]
 
 
 @dataclass(eq=False)
@@ -82,27 +81,43 @@ class _Fold:
     own: dict[str, Features]
     latest: Start | None = None
 
-    def likelihood(self, free: Collection[str], C: float, settings: Settings) -> float:
-        """Fit with the prior variance C, starting from the last fit; return the held-out log-likelihood."""
-        fitted = solve(self.training.changed(free, C=C), self.features, settings, self.latest)
+    def likelihood(self, groups: Groups, Cs: Sequence[float], settings: Settings) -> float:
+        """Fit with the prior variances Cs, starting from the last fit; return the held-out log-likelihood."""
+        fitted = solve(self.training.with_variances(groups, Cs), self.features, settings, self.latest)
         self.latest = Start(weights=fitted.weights)
-        objective = objective_of(self.held_out.changed(free, C=C), self.own, settings.engine)
+        objective = objective_of(self.held_out.with_variances(groups, Cs), self.own, settings.engine)
         return objective.layout.penalty(fitted.theta) - objective.evaluate(fitted.theta).value
 
 
-def highest(likelihood: Callable[[int], float]) -> int:
-    """Return the integer exponent that maximises the log-likelihood, which is a function of the exponent.
+def highest(likelihood: Callable[[tuple[int, ...]], float], n_groups: int = 1) -> tuple[int, ...]:
+    """Return the integer exponents that maximise the log-likelihood, which is a function of one exponent per group.
 
     The search starts at 0 and goes up while the log-likelihood increases. If the first step up does not increase it,
-    the search goes down instead.
+    the search goes down instead. All exponents change together first, and then one after the other.
     """
-    power = 0
+    powers = _climb(likelihood, (0,) * n_groups, range(n_groups))
+    before = None
+    while n_groups > 1 and powers != before:
+        before = powers
+        for group in range(n_groups):
+            powers = _climb(likelihood, powers, [group])
+    return powers
+
+
+def _climb(
+    likelihood: Callable[[tuple[int, ...]], float], powers: tuple[int, ...], changed: Collection[int]
+) -> tuple[int, ...]:
+    """Change the exponents of the groups in `changed` by the same steps, while the log-likelihood increases."""
+    start = powers
     for step in (1, -1):
-        while LEAST_POWER <= power + step <= MOST_POWER:
-            there, here = likelihood(power + step), likelihood(power)
+        while True:
+            moved = tuple(power + step * (group in changed) for group, power in enumerate(powers))
+            if not all(LEAST_POWER <= power <= MOST_POWER for power in moved):
+                break
+            there, here = likelihood(moved), likelihood(powers)
             if there <= here + LEAST_GAIN * abs(here):
                 break
-            power += step
-        if power:
+            powers = moved
+        if powers != start:
             break
-    return power
+    return powers

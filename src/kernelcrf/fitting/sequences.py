@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData, is_sparse
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, Places, UserData, is_sparse, matrix_of
 from kernelcrf.basis.factor import row_blocks
 from kernelcrf.basis.features import Features
 from kernelcrf.basis.pairs import Pairs, frequencies
@@ -41,6 +40,7 @@ from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.readers.constraints import check_legal, legal_labelings
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights, weigh_samples
@@ -54,6 +54,7 @@ GOLDEN, STRIDE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0x9E3779B9)
 class LabelledSequences(LocalCorpus):
     """Labelled sequences: the inputs X of all tokens, one per row, and their labels from 0 to n_labels - 1.
 
+    X : a matrix, or several matrices as `NamedInputs`.
     allowed : flags with one row per token and one column per label, True if the token may have the label; None if all
         labels are known.
     weights : the weight of each sequence, or None if all are 1.
@@ -122,7 +123,7 @@ class LabelledSequences(LocalCorpus):
         return divide(*self.draw(n_tokens), n_tokens)
 
     def rows(self, name: str) -> Inputs:
-        return self.X
+        return matrix_of(self.X, name)
 
     def digest_words(self) -> Words:
         """Return digests of inputs, labels, weights and all three together.
@@ -132,7 +133,8 @@ class LabelledSequences(LocalCorpus):
         return digest_words(self.X, self.chains.offsets, self.labels, self.allowed, self.weights)
 
     def observed(self, term: Term, least: float) -> Pairs | None:
-        return observed_pairs(self.frequencies(term), least) if can_omit_pairs(term, is_sparse(self.X)) else None
+        sparse = term.input is not None and is_sparse(self.rows(term.input))
+        return observed_pairs(self.frequencies(term), least) if can_omit_pairs(term, sparse) else None
 
     def frequencies(self, term: Term) -> Array:
         """Return how often each feature of a term occurs, or may occur, with each label: one row per feature.
@@ -141,7 +143,7 @@ class LabelledSequences(LocalCorpus):
         """
         allowed = np.eye(self.n_labels, dtype=bool)[self.labels] if self.allowed is None else self.allowed
         if term.cliques == TOKENS:
-            return frequencies(self.X, allowed)
+            return frequencies(self.rows(input_of(term)[0]), allowed)
         before, into = self.chains.cliques(EDGE).T
         return np.asarray(allowed[before].T.astype(np.float32) @ allowed[into]).reshape(1, -1)
 
@@ -221,14 +223,14 @@ class TrainingData:
     labels : the reader of labels.
     legal : constraints on labellings, or None.
     data : the labelled sequences.
-    by_scale : a function that returns the value of gamma="scale" for these inputs.
+    by_scale : a function that returns the value of gamma="scale" for the inputs of a given name.
     """
 
-    reader: SequenceReader
+    reader: SequenceReader | InputsReader
     labels: LabelReader
     legal: Legal | None
     data: Corpus
-    by_scale: Callable[[], float]
+    by_scale: Callable[[str], float]
 
 
 def read_training_data(
@@ -241,19 +243,27 @@ def read_training_data(
     classes: UserData,
     class_weight: UserData,
     constraints: UserData,
-    earlier: tuple[SequenceReader, LabelReader] | None = None,
+    inputs: Mapping[str, tuple[str | None, UserData]] | None = None,
+    earlier: tuple[SequenceReader | InputsReader, LabelReader] | None = None,
 ) -> TrainingData:
     """Read the sequences X and their labels y, and leave out sequences of weight 0.
 
+    inputs : what the inputs read, as for `InputsReader.fit`; None if a sequence is one input without a name.
     earlier : for a warm start, the readers of inputs and labels of the earlier fit; else None.
     """
+
+    def fit_reader(weights: UserData) -> tuple[SequenceReader | InputsReader, Any, Chains]:
+        if inputs is None:
+            return SequenceReader.fit(X, lengths, hash_features, weights)
+        return InputsReader.fit(X, inputs, lengths, hash_features, weights)
+
     if earlier is None:
-        reader, inputs, chains = SequenceReader.fit(X, lengths, hash_features, sample_weight)
+        reader, rows, chains = fit_reader(sample_weight)
         tokens = flat_labels(y, chains, flat=lengths is not None)
         labels = LabelReader.fit(tokens, classes)
     else:
         reader, labels = earlier
-        inputs, chains = reader.read(X, lengths)
+        rows, chains = reader.read(X, lengths)
         tokens = flat_labels(y, chains, flat=lengths is not None)
     legal = None if constraints is None else legal_labelings(constraints, labels.classes)
     given = read_weights(sample_weight, chains.n_samples, "sequence")
@@ -262,17 +272,19 @@ def read_training_data(
         check_legal(legal, chains, indices, labels.classes)
     weights = weigh_samples(given, class_weight, chains.lengths, indices, labels.classes, "sequence")
     left_out = 0 if weights is None else int((weights == 0).sum())
-    if earlier is None and reader.vocabulary is not None and left_out > (0 if given is None else (given == 0).sum()):
+    if earlier is None and reader.has_vocabulary and left_out > (0 if given is None else (given == 0).sum()):
         # Sequences of weight 0 by class_weight must not add feature names to the vocabulary.
-        reader, inputs, _ = SequenceReader.fit(X, lengths, hash_features, weights)
-    every = LabelledSequences(inputs, chains, indices, len(labels.classes), allowed, weights, legal)
+        reader, rows, _ = fit_reader(weights)
+    every = LabelledSequences(rows, chains, indices, len(labels.classes), allowed, weights, legal)
     data = every.only_weighted()
     if not data.chains.n_nodes:
         raise ValueError(
             "sample_weight and class_weight give every token the weight 0: expected at least one sequence that "
             "has tokens and a weight above 0"
         )
-    return TrainingData(reader, labels, legal, data, partial(gamma_by_scale, data.X, names=reader.feature_names))
+    return TrainingData(
+        reader, labels, legal, data, lambda name: gamma_by_scale(data.rows(name), names=reader.names_of(name))
+    )
 
 
 def nearest(

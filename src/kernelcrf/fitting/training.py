@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelcrf.fitting.checkpoints import Checkpoint
-from kernelcrf.fitting.corpus import Problem
-from kernelcrf.fitting.evidence import choose_C, choose_kernel, shared_variance
+from kernelcrf.fitting.corpus import Groups, Problem
+from kernelcrf.fitting.evidence import choose_C, choose_kernel, variances
 from kernelcrf.fitting.fit import Fit, Settings, Start, fit, with_gap_full
 from kernelcrf.fitting.held_out import choose_held_out_C
 from kernelcrf.fitting.laplace import N_DRAWS, Laplace, laplace
@@ -26,9 +26,8 @@ from kernelcrf.validation import stacklevel_of_user
 class Plan:
     """The options of training beyond a single fit.
 
-    by_evidence : names of the terms that share one C, if this C is chosen by the evidence; else empty.
-    by_held_out : names of the terms that share one C, if this C is chosen on held-out samples before the fit; else
-        empty.
+    by_evidence : for each C that is chosen by the evidence, the names of the terms that share it.
+    by_held_out : for each C that is chosen on held-out samples before the fit, the names of the terms that share it.
     kernel_terms : names of the terms that share one kernel, if its hyperparameters are chosen by the evidence; else
         empty.
     n_restarts : number of further searches for hyperparameters after the first.
@@ -37,8 +36,8 @@ class Plan:
     structure : settings of a structure search, or None for no search.
     """
 
-    by_evidence: Collection[str] = ()
-    by_held_out: Collection[str] = ()
+    by_evidence: Groups = ()
+    by_held_out: Groups = ()
     kernel_terms: Collection[str] = ()
     n_restarts: int = 0
     laplace: bool = False
@@ -60,7 +59,8 @@ def train(problem: Problem, settings: Settings, plan: Plan, start: Start | None 
     found: Search | None = None
     if plan.by_held_out:
         simple = problem if plan.structure is None else problem.only(plan.structure.present)
-        problem = problem.changed(plan.by_held_out, C=choose_held_out_C(simple, plan.by_held_out, settings, start))
+        found_C = choose_held_out_C(simple, plan.by_held_out, settings, start)
+        problem = problem.with_variances(plan.by_held_out, found_C)
     if plan.structure is not None:
         fitted, found = search(problem, settings, plan.structure, start)
     elif plan.checkpoint is not None:
@@ -84,15 +84,16 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fi
     Return the fit, and its Laplace approximation if the search has computed it, otherwise None.
     """
     present = {term.name for term in fitted.layout.terms}
-    free, names = present & set(plan.by_evidence), present & set(plan.kernel_terms)
+    groups = [present & set(group) for group in plan.by_evidence if present & set(group)]
+    names = present & set(plan.kernel_terms)
     around = None
     if names:
-        fitted, converged = choose_kernel(fitted, names, free, settings, plan.n_restarts)
+        fitted, converged = choose_kernel(fitted, names, groups, settings, plan.n_restarts)
     else:
-        fitted, around = choose_C(fitted, free, settings)
+        fitted, around = choose_C(fitted, groups, settings)
         converged = around is not None
     if not converged:
-        ended = [f"C={shared_variance(fitted, free):.3g}"] if free else []
+        ended = [f"C={C:.3g}" for C in variances(fitted, groups)]
         ended += [str(term.kernel) for term in fitted.layout.terms if term.name in names][:1]
         warnings.warn(
             f"maximising the evidence did not converge: it ended at {' and '.join(ended)}; widen the bounds of the "
@@ -100,7 +101,7 @@ def _choose_by_evidence(fitted: Fit, settings: Settings, plan: Plan) -> tuple[Fi
             ConvergenceWarning,
             stacklevel=stacklevel_of_user(),
         )
-    if settings.n_components == "auto":
+    if settings.adds_landmarks:
         # How many landmarks `tol` needs depends on C and the kernel.
         return fit(fitted.problem, settings), None
     return with_gap_full(fitted) if settings.certify_full else fitted, around

@@ -19,22 +19,44 @@ from typing import Self
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, Places, UserData
+from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, Places, UserData, matrix_of
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
+from kernelcrf.fitting.fit import Fit
 from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference import chain, decoding
 from kernelcrf.models import stored_parts as parts
-from kernelcrf.models.base import KernelModel, rng_of
+from kernelcrf.models.base import rng_of
+from kernelcrf.models.kernel import KernelModel
 from kernelcrf.persistence import ModelFileError
-from kernelcrf.persistence.checks import read_array, read_text
+from kernelcrf.persistence.checks import read_array, read_count, read_text
+from kernelcrf.readers.inputs import InputsReader, reader_from_config
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import BIAS_TERM, END_TERM, START_TERM, STEP_TERM, TOKEN_TERM, TRANSITION_TERM
+from kernelcrf.terms import (
+    BIAS_TERM,
+    END_TERM,
+    OF_INPUT,
+    START_TERM,
+    STEP_TERM,
+    STEPS,
+    TOKEN_TERM,
+    TOKENS,
+    TRANSITION_TERM,
+    Term,
+)
 from kernelcrf.validation import shown
 
 TINY = np.finfo(np.float64).tiny
+
+
+def _positions(fitted: Fit, engine: LocalEngine) -> Places | None:
+    """Return the positions of the landmarks of all inputs that score tokens, or None if there are no landmarks."""
+    tokens = [term for term in fitted.layout.terms if term.cliques == TOKENS and term.kernel is not None]
+    found = [fitted.problem.corpus.positions(term, fitted.features[term.name], engine) for term in tokens]
+    known = [own for own in found if own is not None]
+    return np.concatenate(known) if known else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +124,13 @@ class ChainModel(KernelModel):
 
     legal : which labels may begin a sequence, follow each other, and end a sequence; None if there are no constraints.
     landmark_positions : for each landmark, the index of its sequence in the training data, and the index of its token
-        in this sequence; None for the linear kernel.
+        in this sequence; None for the linear kernel. The landmarks of several inputs are one after the other.
     gap_curve : one row per iteration of the fit, with the certified gap relative to the objective, the number of passes
         over the data so far, and the seconds so far.
     metadata : values that the user saves with the model.
     """
 
-    reader: SequenceReader
+    reader: SequenceReader | InputsReader
     labels: LabelReader
     legal: Legal | None
     landmark_positions: Places | None
@@ -119,7 +141,7 @@ class ChainModel(KernelModel):
     def of(
         cls,
         found: Trained,
-        readers: tuple[SequenceReader, LabelReader, Legal | None],
+        readers: tuple[SequenceReader | InputsReader, LabelReader, Legal | None],
         engine: LocalEngine,
         metadata: Config,
     ) -> Self:
@@ -128,13 +150,13 @@ class ChainModel(KernelModel):
         readers : the readers that convert inputs and labels to arrays, and the constraints on labels.
         """
         fitted, (reader, labels, legal) = found.fit, readers
-        token_term, history = fitted.layout.terms[0], fitted.solution.history
+        history = fitted.solution.history
         return cls(
             **cls._fields_of(found),
             reader=reader,
             labels=labels,
             legal=legal,
-            landmark_positions=fitted.problem.corpus.positions(token_term, fitted.features[TOKEN_TERM], engine),
+            landmark_positions=_positions(fitted, engine),
             gap_curve=np.array([(record.relative_gap, record.passes, record.seconds) for record in history]),
             metadata=metadata,
         )
@@ -143,6 +165,19 @@ class ChainModel(KernelModel):
     def transitions(self) -> Floats:
         """Return the transition scores that do not depend on inputs, as an array [from label, to label]."""
         return self._expand(TRANSITION_TERM)
+
+    @cached_property
+    def term_positions(self) -> Places | None:
+        """Return the position of each row of `dual_coef` that is a landmark, and -1 for all others.
+
+        Return None if there are no landmarks.
+        """
+        if self.landmark_positions is None:
+            return None
+        is_landmark = np.concatenate([np.full(own.map.n, own.landmarks is not None) for own in self.token_inputs])
+        found = np.full((len(is_landmark), 2), -1)
+        found[is_landmark] = self.landmark_positions
+        return found
 
     @cached_property
     def start_scores(self) -> Floats:
@@ -158,17 +193,27 @@ class ChainModel(KernelModel):
     def edge_coef(self) -> Floats | None:
         """Return the weights of the features of `edge_kernel` as an array [feature, from label, to label].
 
-        Return None if the model has no `edge_kernel`.
+        Return None if no transition depends on inputs. The features of several inputs are one after the other.
         """
-        return self._expand(STEP_TERM) if STEP_TERM in self.maps else None
+        own = [self._expand(term.name) for term in self._step_terms]
+        return np.concatenate(own) if own else None
+
+    @cached_property
+    def _step_terms(self) -> list[Term]:
+        return [term for term in self.layout.terms if term.cliques == STEPS and term.kernel is not None]
 
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Read the sequences X and return the distribution p(y|x) of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
-        s = self._add_constants(self.folded[TOKEN_TERM].scores(flat, engine), chains)
+
+        def scores(term: Term) -> Array:
+            return self.folded[term.name].scores(matrix_of(flat, str(term.input)), engine)
+
+        tokens = [term for term in self.layout.terms if term.cliques == TOKENS and term.name in self.maps]
+        s = self._add_constants(sum(map(scores, tokens[1:]), scores(tokens[0])), chains)
         w = self.transitions.astype(s.dtype, copy=False)
-        if STEP_TERM in self.folded:
-            w = w + self.folded[STEP_TERM].scores(flat, engine).reshape(-1, *w.shape)
+        for term in self._step_terms:
+            w = w + scores(term).reshape(-1, *self.transitions.shape)
         return self._legal_distribution(s, w, chains, engine)
 
     def _add_constants(self, s: Array, chains: Chains) -> Array:
@@ -237,19 +282,26 @@ class ChainModel(KernelModel):
     @classmethod
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
-        reader, labels = SequenceReader.from_config(config["inputs"]), LabelReader.from_config(config["labels"])
-        stored = [read_text(one, "name") for one in config["layout"]]
-        constants = [name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored]
-        L, names = len(labels.classes), [TOKEN_TERM, TRANSITION_TERM, *constants]
+        reader, labels = reader_from_config(config["inputs"]), LabelReader.from_config(config["labels"])
+        stored = {read_text(one, "name"): read_count(one, "nodes") for one in config["layout"]}
+        named = list(reader.sources) if isinstance(reader, InputsReader) else []
+        tokens = [OF_INPUT + name for name in named if stored[OF_INPUT + name] == 1] or [TOKEN_TERM]
+        steps = [OF_INPUT + name for name in named if stored[OF_INPUT + name] == 2]
         if config["edge_kernel"] is not None:
-            names.append(STEP_TERM)
-        shared = cls._read_fields(config, arrays, reader.n_features, L, names)
+            steps.append(STEP_TERM)
+        constants = [name for name in (BIAS_TERM, START_TERM, END_TERM) if name in stored]
+        terms = dict.fromkeys([*tokens, TRANSITION_TERM, *constants], 1) | dict.fromkeys(steps, 2)
+        L, widths = len(labels.classes), {name: reader.width(name.removeprefix(OF_INPUT)) for name in [*tokens, *steps]}
+        shared = cls._read_fields(config, arrays, widths, L, terms | {TRANSITION_TERM: 2})
         legal = positions = None
         if "legal.steps" in arrays:
             shapes = {"steps": (L, L), "first": (L,), "last": (L,)}
             legal = Legal(**{name: read_array(arrays, f"legal.{name}", shape, "b") for name, shape in shapes.items()})
-        if isinstance(shared["maps"][TOKEN_TERM], WhitenedMap):
-            positions = read_array(arrays, "landmark_positions", (shared["maps"][TOKEN_TERM].n, 2), "i")
+        with_landmarks = [
+            own for name, own in shared["maps"].items() if isinstance(own, WhitenedMap) and name in tokens
+        ]
+        if with_landmarks:
+            positions = read_array(arrays, "landmark_positions", (sum(own.n for own in with_landmarks), 2), "i")
         if not isinstance(config["metadata"], dict):
             raise ModelFileError(
                 f"the model file has metadata={shown(config['metadata'])}: expected a JSON object. Save the model again"

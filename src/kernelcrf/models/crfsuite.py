@@ -19,14 +19,16 @@ from kernelcrf.basis.features import PrimalMap
 from kernelcrf.basis.pairs import Pairs
 from kernelcrf.certificate import IMPORTED, Certificate
 from kernelcrf.kernels.inputs import InputKernel
-from kernelcrf.models.base import KERNELS
+from kernelcrf.layout import Layout
 from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.kernel import KERNELS
 from kernelcrf.persistence.crfsuite.model_file import CRFsuiteModel, StateWeights, TransitionWeights
 from kernelcrf.readers.feature_dicts import SEPARATOR, restore_vectorizer
+from kernelcrf.readers.inputs import InputsReader
 from kernelcrf.readers.labels import LabelReader
 from kernelcrf.readers.sequences import SequenceReader
-from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, Layout, chain_terms
-from kernelcrf.validation import shown
+from kernelcrf.terms import STEP_TERM, TOKEN_TERM, TRANSITION_TERM, chain_terms
+from kernelcrf.validation import shown, shown_list
 
 NO_ATTRIBUTES = [""]
 
@@ -101,8 +103,11 @@ def _find_reason(model: ChainModel) -> str | None:
     other = "Save it as a .kcrf file"
     reader, labels = model.reader, model.labels.classes.tolist()
     strange = [label for label in labels if not isinstance(label, str)]
-    if not model.kernel.is_linear:
-        return f"its kernel is {model.kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
+    if isinstance(reader, InputsReader):
+        return f"it has the inputs {shown_list(reader.sources)}: expected one input without a name. {other}"
+    kernel = model.token_inputs[0].kernel
+    if not kernel.is_linear:
+        return f"its kernel is {kernel.kernel}: expected the linear kernel. {other}, or fit with kernel='linear'"
     if STEP_TERM in model.maps:
         return f"it has an edge_kernel: expected edge_kernel=None. {other}, or fit without edge_kernel"
     if any(scores.any() for scores in (model.intercept, model.start_scores, model.end_scores)):

@@ -24,13 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from kernelcrf.arrays import Array, Floats, Inputs, Places, is_sparse
+from kernelcrf.arrays import Array, Floats, Inputs, NamedInputs, Places, is_sparse, matrix_of
 from kernelcrf.basis.features import FeatureMap, PrimalMap
 from kernelcrf.basis.folded import check_scores
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.laplace import FactoredPosterior, Posterior
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.terms import STEPS, TOKEN_TERM, TOKENS, Layout, Term, scored_tokens
+from kernelcrf.layout import Layout
+from kernelcrf.terms import STEPS, TOKEN_TERM, TOKENS, Term, scored_tokens
 
 GROUP_VALUES = 2**22
 ROWS = 2048
@@ -103,7 +104,7 @@ class ScorePosterior:
 
     def draws(
         self,
-        X: Inputs,
+        X: Inputs | NamedInputs,
         chains: Chains,
         n_samples: int | None,
         rng: np.random.Generator,
@@ -122,12 +123,13 @@ class ScorePosterior:
         """
         n_samples = n_samples or self.posterior.n_kept or N_SAMPLES
         deviations = np.sqrt(temperature) * self.posterior.deviations(n_samples, rng)
-        features = {name: own.transform(X, engine) for name, own in self.maps.items()}
+        inputs = {term.name: matrix_of(X, str(term.input)) for term in self.layout.terms if term.name in self.maps}
+        features = {name: own.transform(inputs[name], engine) for name, own in self.maps.items()}
         L = next(term.k_y.L for term in self.layout.terms if term.cliques == TOKENS)
         widest = max(term.k_y.rank for term in self.layout.terms)
         group = max(GROUP_VALUES // max(X.shape[0] * widest, 1), 1)
         rest = {
-            term.name: np.sqrt(temperature * self._rest(term, X, features[term.name]))
+            term.name: np.sqrt(temperature * self._rest(term, inputs[term.name], features[term.name]))
             for term in self.layout.terms
             if term.name in features
         }

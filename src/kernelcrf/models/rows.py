@@ -13,8 +13,9 @@ from kernelcrf.arrays import Array, Arrays, Config, Floats, Inputs, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.training import Trained
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.models.base import KernelModel, rng_of
+from kernelcrf.models.base import rng_of
 from kernelcrf.models.chain import TINY
+from kernelcrf.models.kernel import KernelModel
 from kernelcrf.readers.labels import values_from_config, values_to_config
 from kernelcrf.readers.rows import RowReader, read_classes
 from kernelcrf.terms import BIAS_TERM, TOKEN_TERM
@@ -79,6 +80,6 @@ class RowModel(KernelModel):
     def from_arrays(cls, config: Config, arrays: Arrays) -> Self:
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         reader, classes = RowReader.from_config("KernelClassifier", config), values_from_config(config["classes"])
-        names = [TOKEN_TERM, BIAS_TERM][: len(config["layout"])]
-        shared = cls._read_fields(config, arrays, reader.n_features, len(classes), names)
+        terms = dict.fromkeys([TOKEN_TERM, BIAS_TERM][: len(config["layout"])], 1)
+        shared = cls._read_fields(config, arrays, {TOKEN_TERM: reader.n_features}, len(classes), terms)
         return cls(**shared, reader=reader, classes=classes)

@@ -27,11 +27,12 @@ from kernelcrf.inference.batch import Batch
 from kernelcrf.inference.chain import edge_marginals, entropy, labelling_scores
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.tangents import Linearisation
+from kernelcrf.layout import Layout
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.fused import ChainResiduals, ChainScores, FusedChains, FusedMessages
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, RowPartition, Sums
-from kernelcrf.terms import STEPS, TOKENS, Layout, Term, scored_tokens
+from kernelcrf.terms import STEPS, TOKENS, Term, scored_tokens
 
 MOST_PARTITIONS, LEAST_NODES = 64, 512
 BLOCK_BYTES, LEAST_BLOCK_NODES = 2**19, 64

@@ -22,9 +22,10 @@ from kernelcrf.graphs.structure import Chains, Legal
 from kernelcrf.inference.loops import fused as loops
 from kernelcrf.inference.scaled import MESSAGE_RANGE, NODE_RANGE, Edges
 from kernelcrf.inference.tangents import Linearisation
+from kernelcrf.layout import Layout
 from kernelcrf.partitions.independent import Softmax
 from kernelcrf.partitions.partition import PartitionState, Sums
-from kernelcrf.terms import ENDS, STARTS, STEPS, TOKENS, Layout, Term
+from kernelcrf.terms import ENDS, STARTS, STEPS, TOKENS, Term
 
 # What a pass stores besides its sums: only what is needed, because writing to memory takes time.
 Keep = Literal["nothing", "residuals", "messages"]

@@ -21,9 +21,10 @@ import numpy as np
 from kernelcrf.arrays import Array, Floats, Labels, Places
 from kernelcrf.graphs.structure import Graph
 from kernelcrf.inference.loss import MISSING, Inference, Loss, loss_of_statistics
+from kernelcrf.layout import Layout
 from kernelcrf.partitions.features import TokenFeatures
 from kernelcrf.partitions.partition import LinearBound, PartitionState, RowPartition, Sums
-from kernelcrf.terms import Layout, Term
+from kernelcrf.terms import Term
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,13 +162,16 @@ class ResidualDisplay(CurveDisplay):
         matrix has one row per distinct token of X.
         """
         check_is_fitted(estimator)
-        if not isinstance(estimator.model_.map, WhitenedMap):
+        own, *others = estimator.model_.token_inputs
+        if others or own.prefix:
+            raise ValueError("the model has several inputs: expected a model with one input, fitted without `inputs`")
+        if not isinstance(own.map, WhitenedMap):
             raise ValueError(
                 "the model has no landmarks: pass a model with landmarks, fitted with a kernel such as 'rbf'"
             )
         inputs = distinct(estimator.model_.reader.read(X)[0]).inputs
-        F = estimator.model_.map.transform(inputs, LocalEngine(estimator.n_jobs))
-        trace = float(np.asarray(estimator.kernel_.diagonal(inputs), np.float64).sum())
+        F = own.map.transform(inputs, LocalEngine(estimator.n_jobs))
+        trace = float(np.asarray(own.kernel.diagonal(inputs), np.float64).sum())
         kept = np.cumsum(np.einsum("un,un->n", F, F, dtype=np.float64))
         return cls(np.maximum(1 - np.concatenate(([0.0], kept)) / trace, 0)).plot(ax, name=name)
 

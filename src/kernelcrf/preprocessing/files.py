@@ -17,7 +17,8 @@ from kernelcrf.estimators.classifier import KernelClassifier
 from kernelcrf.estimators.graph import GraphCRF
 from kernelcrf.estimators.markov_network import MarkovNetwork
 from kernelcrf.estimators.multilabel import MultiLabelCRF
-from kernelcrf.estimators.parameters import STORED_DTYPE, to_stored
+from kernelcrf.estimators.parameters import STORED_DTYPE
+from kernelcrf.estimators.stored import to_stored
 from kernelcrf.persistence import ModelFileError, PathLike, read, write
 from kernelcrf.persistence.crfsuite.model_file import begins_like_crfsuite, refuse_suffix
 from kernelcrf.validation import PATH, shown, validated

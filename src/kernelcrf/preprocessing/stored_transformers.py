@@ -31,7 +31,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, QuantileTransforme
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcrf.arrays import Array, Arrays, Config, UserData
-from kernelcrf.estimators.parameters import set_parameters
+from kernelcrf.estimators.stored import set_parameters
 from kernelcrf.models.stored_parts import plain
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_number

@@ -12,11 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from kernelcrf.arrays import Array, Floats
 from kernelcrf.inference.scaled import padded_width
+from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
 from kernelcrf.partitions.chains import ChainPartition
 from kernelcrf.solvers import ascent_loops as loops
 from kernelcrf.solvers.loop import Progress
-from kernelcrf.terms import STEPS, Layout, Term, scored_tokens, soft
+from kernelcrf.terms import STEPS, Term, scored_tokens, soft
 
 FIRST_ETA = 0.5
 # Sequences with this share of the gap are visited again, if they have at most MOST_TOKENS of all tokens, until these

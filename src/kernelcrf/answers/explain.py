@@ -1,0 +1,227 @@
+"""Explain the label of a token: compute how much each landmark or feature contributes to its score.
+
+Let x_t be the input of token t, and k the kernel. The score s_t(j) of label j at token t is a sum over the landmarks b,
+
+    s_t(j) = sum_b k(x_t, b) a_b(j),  a = R^-T coef_,
+
+where coef_ are the fitted weights and R R' is the kernel matrix of the landmarks. For the linear kernel, the score is a
+sum over the features f of the token,
+
+    s_t(j) = sum_f x_tf coef_fj.
+
+Only differences between labels matter, so a label is compared with the mean over all labels. Landmark b contributes
+
+    k(x_t, b) (a_b(label) - mean_j a_b(j)),
+
+and feature f contributes x_tf (coef_f(label) - mean_j coef_fj). The intercept and the scores of first and last labels,
+if the model has them, contribute as features with the value 1. The contributions sum to
+score = s_t(label) - mean_j s_t(j). The rest of the sequence (transitions, other tokens, constraints) changes the
+log-probability of the label by
+
+    neighbours = log p(y_t = label | x) - log softmax(s_t)_label.
+
+If landmarks are close to each other under the kernel, their weights a_b are large with alternating signs, and their
+contributions cancel: the sum is accurate, but the single contributions are not. A larger gamma or fewer landmarks help.
+
+An explanation therefore also lists column effects and nearest landmarks, which do not cancel. The effect of column c
+is the change of the score if only the value x_tc changes,
+
+    score(x_t) - score(x_t with x_tc = r_c),
+
+where the reference r_c is the mean of column c over the landmarks, or 0 for sparse inputs. Effects do not sum to the
+score. The nearest landmarks b have the largest similarity k(x_t, b) / sqrt(k(x_t, x_t) k(b, b)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import log_softmax
+
+from kernelcrf.answers.explanation import ColumnEffect, Explanation, NearToken
+from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse, matrix_of
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.kernel import TokenInput
+from kernelcrf.validation import is_whole, shown, shown_list
+
+BLOCK = 256  # columns whose effects are computed at once
+
+
+def explain(
+    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
+) -> Explanation:
+    """Explain the score of a label at token t of the sequence x.
+
+    label : the label to explain; None means the predicted label.
+    n_terms : the number of landmarks or features to list.
+    rule : how labels are predicted, "viterbi" or "marginal".
+    """
+    if _is_batch(x):
+        raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
+    found = model.distribution([x], None, engine)
+    s, chains = found.s, found.chains
+    if not is_whole(t) or not 0 <= t < chains.n_nodes:
+        raise ValueError(
+            f"t={shown(t)}: expected an integer, 0 <= t < {chains.n_nodes}, because x has {chains.n_nodes} token(s); "
+            "the last token is t=len(x) - 1"
+        )
+    classes = model.labels.classes.tolist()
+    j = int(found.best(rule)[t]) if label is None else _index(label, classes)
+
+    rows = model.reader.read([x])[0][[t]]
+    inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in model.token_inputs]
+    with_landmarks = [(own, row) for own, row in inputs if own.landmarks is not None]
+    terms, values, weights = _terms(model, inputs, t == 0, t == chains.n_nodes - 1)
+    scores = values @ weights
+    log_alone = float(log_softmax(scores)[j])
+    clamped = s.copy()
+    clamped[t, np.arange(len(classes)) != j] = -np.inf
+    try:
+        log_p = float((replace(found, s=clamped).log_partition() - found.log_partition())[0])
+    except InfeasibleSequenceError:
+        log_p = -np.inf
+
+    effects = [one for own, row in with_landmarks for one in _column_effects(own, row, j, n_terms)]
+    weight = weights[:, j] - weights.mean(axis=1)
+    contributions = values * weight
+    order = np.argsort(-np.abs(contributions), kind="stable")
+    most, others = order[:n_terms], order[n_terms:]
+    return Explanation(
+        t=int(t),
+        label=classes[j],
+        terms=tuple(terms[b] for b in most.tolist()),
+        positions=_positions(model, inputs, len(terms), most),
+        values=values[most],
+        weights=weight[most],
+        contributions=contributions[most],
+        n_rest=len(others),
+        rest=float(contributions[others].sum()),
+        score=float(scores[j] - scores.mean()),
+        p_alone=float(np.exp(log_alone)),
+        p=float(np.exp(min(log_p, 0.0))),
+        neighbours=log_p - log_alone,
+        columns=tuple(sorted(effects, key=lambda one: -abs(one.effect))[:n_terms]),
+        nearest=_nearest(model, with_landmarks, n_terms),
+    )
+
+
+def _present(own: TokenInput, row: Inputs) -> Places:
+    """Return the landmarks of an input, or the features whose value at a token is not 0; `row` is the token's input."""
+    if own.landmarks is not None:
+        return np.arange(own.map.n)
+    return np.flatnonzero(row.toarray()[0] if is_sparse(row) else row[0])
+
+
+def _terms(
+    model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], is_first: bool, is_last: bool
+) -> tuple[list[str], Floats, Floats]:
+    """Return the names, the values and the weights of everything that determines the scores of a token.
+
+    These are the landmarks, or the features whose value is not 0, then the intercept and the scores of first and last
+    labels, if the model has them, with the value 1. The weights have one column per label. The scores are
+    values @ weights.
+
+    inputs : the inputs of the model, each with its row for the token.
+    is_first, is_last : whether the token is the first, and the last, of its sequence.
+    """
+    names, all_values, all_weights = list[str](), list[Floats](), list[Floats]()
+    for own, row in inputs:
+        present, columns = _present(own, row), own.term_names
+        dense = _gram(own, row)[0] if own.landmarks is not None else row.toarray()[0] if is_sparse(row) else row[0]
+        names += [columns[f] for f in present.tolist()]
+        all_values.append(dense[present])
+        all_weights.append(own.dual_coef[present].astype(np.float64))
+    values, weights = np.concatenate(all_values), np.vstack(all_weights)
+    ends = {"first token": (is_first, model.start_scores), "last token": (is_last, model.end_scores)}
+    constants = {"intercept": model.intercept} | {name: scores for name, (here, scores) in ends.items() if here}
+    constants = {name: scores for name, scores in constants.items() if scores.any()}
+    values = np.append(values, np.ones(len(constants)))
+    return [*names, *constants], values, np.vstack([weights, *constants.values()])
+
+
+def _positions(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int, listed: Places) -> Places | None:
+    """Return the positions of the listed terms that are landmarks, and -1 for the others; None without landmarks.
+
+    n : the number of all terms.
+    """
+    if model.term_positions is None:
+        return None
+    firsts = np.cumsum([0, *(own.map.n for own, _ in inputs)])
+    rows = np.concatenate([first + _present(*one) for first, one in zip(firsts[:-1], inputs, strict=True)])
+    found = np.full((n, 2), -1)
+    found[: len(rows)] = model.term_positions[rows]
+    return found[listed]
+
+
+def _gram(own: TokenInput, rows: Inputs) -> Floats:
+    """Return the kernel matrix between the rows and the landmarks: one row per input, one column per landmark."""
+    return np.asarray(own.kernel.gram(rows, own.landmarks.astype(np.float64)))
+
+
+def _column_effects(own: TokenInput, row: Inputs, j: int, n: int) -> tuple[ColumnEffect, ...]:
+    """Return the n columns with the largest effects on the score of label j; `row` is the input of the token."""
+
+    def score(rows: Inputs) -> Floats:
+        scores = _gram(own, rows) @ own.dual_coef
+        return np.asarray(scores[:, j] - scores.mean(axis=1))
+
+    sparse, names = is_sparse(row), own.feature_names
+    columns, values = (row.indices, row.data) if sparse else (np.arange(row.shape[1]), row[0])
+    references = np.zeros(len(columns)) if sparse else own.landmarks.mean(axis=0)
+    changed = []
+    for start in range(0, len(columns), BLOCK):
+        block = np.arange(start, min(start + BLOCK, len(columns)))
+        table = np.tile(values, (len(block), 1))
+        table[block - start, block] = references[block]
+        parts = table.ravel(), np.tile(columns, len(block)), np.arange(0, table.size + 1, len(columns))
+        changed.append(score(sp.csr_array(parts, shape=(len(block), row.shape[1])) if sparse else table))
+    effects = score(row)[0] - np.concatenate([np.empty(0), *changed])
+    return tuple(
+        ColumnEffect(names[columns[c]], float(values[c]), float(references[c]), float(effects[c]))
+        for c in np.argsort(-np.abs(effects), kind="stable")[:n].tolist()
+    )
+
+
+def _nearest(model: ChainModel, inputs: Sequence[tuple[TokenInput, Inputs]], n: int) -> tuple[NearToken, ...]:
+    """Return the n landmarks that are most similar to a token; `inputs` are those with landmarks, with their rows."""
+    positions, found = model.landmark_positions, list[NearToken]()
+    if positions is None:
+        return ()
+    for own, row in inputs:
+        B = own.landmarks.astype(np.float64)
+        here, positions = positions[: own.map.n], positions[own.map.n :]
+        norms = np.sqrt(own.kernel.diagonal(B) * own.kernel.diagonal(row)[0])
+        similarity = _gram(own, row)[0] / np.maximum(norms, np.finfo(np.float64).tiny)
+        most = np.argsort(-similarity, kind="stable")[:n]
+        scores = _gram(own, B[most]) @ own.dual_coef + model.intercept
+        labels = model.labels.classes[scores.argmax(axis=1)].tolist()
+        alike = zip(here[most].tolist(), similarity[most].tolist(), labels, strict=True)
+        found += [NearToken(sequence, token, near, label) for (sequence, token), near, label in alike]
+    return tuple(sorted(found, key=lambda one: -one.similarity)[:n])
+
+
+def _index(label: UserData, classes: list[UserData]) -> int:
+    try:
+        return {known: j for j, known in enumerate(classes)}[label]
+    except Exception:  # A label that cannot be hashed or compared is not a class.
+        known = shown_list(classes)
+        raise ValueError(
+            f"label={shown(label)}: expected one of the classes {known}, or None for the predicted label"
+        ) from None
+
+
+def _is_batch(x: UserData) -> bool:
+    """Return whether the items of x are whole sequences rather than tokens."""
+    if is_sparse(x) or not hasattr(x, "__iter__"):
+        return False
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return x.ndim > 2
+    item = next((item for item in x if is_sparse(item) or (hasattr(item, "__len__") and len(item))), None)
+    if item is None or isinstance(item, str | Mapping):
+        return False
+    return is_sparse(item) or (hasattr(first := next(iter(item)), "__len__") and not isinstance(first, str))

@@ -1,0 +1,221 @@
+"""ChainOver: a chain over any classifier, which reads the log-probabilities that the classifier gives to each token.
+
+The classifier is fitted to the tokens of all sequences, as if they were independent. The chain learns how far to trust
+its probabilities, and which labels follow each other. Its input at token t is the vector
+
+    log((p_t + floor) / (1 + L floor)),
+
+where p_t are the probabilities of the L labels; the floor keeps the logarithm finite. A classifier is too sure of
+tokens that it was fitted to, so that the chain is fitted to out-of-fold probabilities: the tokens are divided into
+folds by sequence, or by `groups`, and those of a fold are predicted by a classifier that was fitted to the other folds.
+New sequences are predicted by a classifier that was fitted to all tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from kernelcrf.arrays import Array, Floats, Inputs, UserData
+from kernelcrf.estimators.chain import ChainCRF
+from kernelcrf.estimators.input import ENTRY, Input
+from kernelcrf.estimators.parameters import ValidatedEstimator
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.containers import Ragged, read_list
+from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.readers.sequences import SequenceReader
+from kernelcrf.readers.weights import read_weights
+from kernelcrf.validation import ParameterError, either, has_methods, instance_of, nothing, real, shown, whole
+
+# The entries of the sequences that the chain reads: the log-probabilities, and the tokens themselves.
+CLASSIFIER, TOKENS = "classifier", "tokens"
+CHAIN = either(instance_of(ChainCRF, text="a ChainCRF with inputs"), nothing)
+A_CLASSIFIER = either(has_methods("fit", "predict_proba", text="a classifier with the method predict_proba"))
+
+
+@dataclass(eq=False, repr=False)
+class ChainOver(ValidatedEstimator):
+    """A chain over any classifier of scikit-learn: it learns from the classifier's probabilities of each token.
+
+    X is a list of sequences, as for ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or mappings
+    from names to these. The classifier reads one of them as a matrix with one row per token.
+
+    Parameters
+    ----------
+    classifier : classifier with the method predict_proba
+        Such as RandomForestClassifier(). It is cloned, and fitted to the tokens whose labels are known.
+    chain : None or ChainCRF
+        The chain, which is cloned. Its parameter `inputs` may have the entry "classifier", the log-probabilities, and
+        other inputs beside it: "tokens" are the tokens themselves, or the names of the entries if sequences are
+        mappings. None means ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
+    cv : int
+        Number of folds for out-of-fold probabilities.
+    of : None or str
+        Name of the entry that the classifier reads, if sequences are mappings.
+    floor : float
+        Number that is added to all probabilities before the logarithm.
+
+    Attributes
+    ----------
+    classifier_ : the classifier that was fitted to all tokens.
+    chain_ : the fitted ChainCRF; it reads what `transform` returns.
+    classes_ : the labels, in the order of the columns of probabilities.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from kernelcrf import ChainCRF, ChainOver, Input
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data, new = make_sequences(60, random_state=0), make_sequences(60, random_state=1)
+    >>> forest = RandomForestClassifier(random_state=0)
+    >>> crf = ChainOver(forest).fit(data.X, data.y)
+    >>> round(crf.score(new.X, new.y), 1), crf.predict(new.X)[0][:6], crf.predict_proba(new.X)[0].shape
+    (0.9, array([2, 2, 1, 1, 1, 1]), (9, 3))
+    >>> crf.log_prob(new.X[:1], new.y[:1]).shape
+    (1,)
+    >>> inputs = {"classifier": Input("linear"), "tokens": Input("rbf", n_components=100)}  # a kernel beside the forest
+    >>> both = ChainOver(forest, chain=ChainCRF(inputs=inputs, random_state=0)).fit(data.X, data.y)
+    >>> round(both.score(new.X, new.y), 1), both.chain_.explain(both.transform(new.X)[0], 0).label
+    (0.9, 2)
+    """
+
+    classifier: Annotated[Any, A_CLASSIFIER]
+    _: KW_ONLY
+    chain: Annotated[Any, CHAIN] = None
+    cv: Annotated[int, either(whole(least=2))] = 5
+    of: Annotated[str | None, ENTRY] = None
+    floor: Annotated[float, either(real(least=1e-12, most=1.0))] = 1e-3
+
+    def fit(self, X: UserData, y: UserData, sample_weight: UserData = None, groups: UserData = None) -> Self:
+        """Fit the classifier to the tokens, and the chain to out-of-fold probabilities.
+
+        sample_weight : one weight per sequence, for the chain and, if it accepts weights, for the classifier.
+        groups : one value per sequence, such as a person; sequences with equal values are in the same fold. None puts
+            each sequence into a group of its own.
+        """
+        self._validate_params()
+        sequences = read_list(X, "X")
+        reader, rows, chains = SequenceReader.fit(self._tokens(sequences))
+        tokens = flat_labels(y, chains)
+        labels = LabelReader.fit(tokens, None if self.chain is None else self.chain.classes)
+        known, _ = labels.encode(tokens, chains)
+        weights = read_weights(sample_weight, chains.n_samples, "sequence")
+        found = np.empty((chains.n_nodes, len(labels.classes)))
+        for training, held_out in self._folds(chains, groups):
+            fitted = self._fit_classifier(rows, known, labels.classes, training, weights, chains)
+            found[held_out] = _probabilities(fitted, rows[held_out], labels.classes)
+        classifier = self._fit_classifier(rows, known, labels.classes, np.arange(chains.n_nodes), weights, chains)
+        chain = clone(_DEFAULT_CHAIN if self.chain is None else self.chain)
+        if chain.inputs is None or CLASSIFIER not in chain.inputs:
+            raise ParameterError(
+                f"chain has inputs={shown(chain.inputs)}: expected an entry {CLASSIFIER!r}, which reads the "
+                f'probabilities, such as ChainCRF(inputs={{"{CLASSIFIER}": Input("linear")}})'
+            )
+        chain.fit(self._join(sequences, found, chains), y, sample_weight)
+        self.reader_, self.classifier_, self.chain_ = reader, classifier, chain
+        return self
+
+    def _tokens(self, sequences: list[UserData]) -> list[UserData]:
+        """Return what the classifier reads of each sequence."""
+        if not any(isinstance(x, Mapping) for x in sequences):
+            if self.of is not None and sequences:
+                raise ValueError(f"of={self.of!r}, but the sequences in X are no mappings: pass of=None")
+            return sequences
+        if self.of is None:
+            raise ValueError(
+                "the sequences in X are mappings: expected of=, the name of the entry that the classifier reads"
+            )
+        missing = [i for i, x in enumerate(sequences) if not isinstance(x, Mapping) or self.of not in x]
+        if missing:
+            raise ValueError(f"X[{missing[0]}] has no entry {self.of!r}, which of= names: expected it in all sequences")
+        return [x[self.of] for x in sequences]
+
+    def _folds(self, chains: Chains, groups: UserData) -> list[tuple[Array, Array]]:
+        """Return the tokens for training, and the tokens that are held out, of each fold."""
+        own = np.arange(chains.n_samples) if groups is None else np.asarray(read_list(groups, "groups", "one value"))
+        if len(own) != chains.n_samples:
+            raise ValueError(f"groups has {len(own)} values and X has {chains.n_samples} sequences: expected one each")
+        filled = np.repeat(own, chains.lengths)
+        n_groups = len(np.unique(filled))
+        if n_groups < 2:
+            raise ValueError(
+                f"X has {n_groups} group(s) of sequences with tokens: expected at least 2, because each token is "
+                "predicted by a classifier that has not seen its group; cut long sequences into several"
+            )
+        return list(GroupKFold(min(self.cv, n_groups)).split(filled, groups=filled))
+
+    def _fit_classifier(
+        self, rows: Inputs, known: Array, classes: Array, training: Array, weights: Floats | None, chains: Chains
+    ) -> Any:
+        training = training[known[training] >= 0]
+        if not len(training):
+            raise ValueError("y has a fold without known labels: expected known labels in more sequences")
+        classifier, options = clone(self.classifier), {}
+        if weights is not None and has_fit_parameter(classifier, "sample_weight"):
+            options["sample_weight"] = np.repeat(weights, chains.lengths)[training]
+        return classifier.fit(rows[training], classes[known[training]], **options)
+
+    def _join(self, sequences: list[UserData], p: Floats, chains: Chains) -> list[dict[str, UserData]]:
+        """Return the sequences that the chain reads: mappings with the log-probabilities and all other entries."""
+        scores = np.log((p + self.floor) / (1 + p.shape[1] * self.floor))
+        scores = Ragged.cut(scores - scores.mean(axis=1, keepdims=True), chains.offsets)
+        others = [dict(x) if isinstance(x, Mapping) else {TOKENS: x} for x in sequences]
+        return [{**own, CLASSIFIER: s} for own, s in zip(others, scores, strict=True)]
+
+    def transform(self, X: UserData) -> list[dict[str, UserData]]:
+        """Return the sequences that `chain_` reads, with the log-probabilities of the classifier for new sequences.
+
+        Methods of ChainCRF that this class does not have can be called as, for example,
+        `crf.chain_.explain(crf.transform(X)[0], 0)`.
+        """
+        sequences, _ = read_list(X, "X"), self._fitted
+        rows, chains = self.reader_.read(self._tokens(sequences))
+        p = np.zeros((0, len(self.classes_)))
+        if chains.n_nodes:
+            p = _probabilities(self.classifier_, rows, self.classes_)
+        return self._join(sequences, p, chains)
+
+    @property
+    def _fitted(self) -> ChainCRF:
+        check_is_fitted(self, "chain_")
+        chain: ChainCRF = self.chain_
+        return chain
+
+    @property
+    def classes_(self) -> Array:
+        """Return the labels, in the order of the columns of probabilities."""
+        return self._fitted.classes_
+
+    def predict(self, X: UserData) -> list[Array]:
+        """Return the predicted labels, one array per sequence."""
+        return self._fitted.predict(self.transform(X))
+
+    def predict_proba(self, X: UserData) -> list[Array]:
+        """Return one array per sequence, with one row per token: entry [t, j] is p(y_t = classes_[j] | x)."""
+        return self._fitted.predict_proba(self.transform(X))
+
+    def log_prob(self, X: UserData, y: UserData) -> Floats:
+        """Return log p(y|x) of each sequence; if labels are missing, return the log-probability of the known labels."""
+        return self._fitted.log_prob(self.transform(X), y)
+
+    def score(self, X: UserData, y: UserData, sample_weight: UserData = None) -> float:
+        """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
+        return self._fitted.score(self.transform(X), y, sample_weight)
+
+
+_DEFAULT_CHAIN = ChainCRF(inputs={CLASSIFIER: Input("linear")}, fit_intercept=True)
+
+
+def _probabilities(classifier: Any, rows: Inputs, classes: Array) -> Floats:
+    """Return the probabilities of `classes`, one row per token; classes that the classifier has not seen have 0."""
+    found = np.asarray(classifier.predict_proba(rows), np.float64)
+    places = {label: j for j, label in enumerate(classes.tolist())}
+    p = np.zeros((len(found), len(classes)))
+    p[:, [places[label] for label in classifier.classes_.tolist()]] = found
+    return p

@@ -1,0 +1,110 @@
+"""Input: one of several inputs of a ChainCRF, with its own kernel, landmarks and prior variance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from kernelcrf.arrays import Config
+from kernelcrf.basis.choice import PIVOTS
+from kernelcrf.estimators.parameters import GAMMA, N_COMPONENTS, ValidatedEstimator, declared_parameters
+from kernelcrf.kernels.gamma import KERNEL_OR_AUTO, make_kernel, resolve_kernel
+from kernelcrf.kernels.inputs import COEF0, DEGREE, InputKernel
+from kernelcrf.models.kernel import kernel_parameter
+from kernelcrf.models.stored_parts import plain
+from kernelcrf.readers.inputs import BETWEEN, InputsReader
+from kernelcrf.terms import OF_INPUT, PRIOR_VARIANCE
+from kernelcrf.validation import FLAG, Constraint, either, instance_of, is_listed, nothing
+
+ENTRY = either(instance_of(str, text="the name of an entry"), nothing)
+COLUMNS = either(
+    nothing,
+    instance_of(slice, str, text="a slice, or the name of a column"),
+    Constraint("a list of indices or names", lambda value: is_listed(value) and len(value) > 0),
+)
+
+
+@dataclass(eq=False, repr=False)
+class Input(ValidatedEstimator):
+    """One of several inputs of a ChainCRF, with its own kernel, landmarks and prior variance.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0 : as for ChainCRF.
+        The kernel of this input. "auto" is "linear" for feature dicts and sparse matrices, and "rbf" for arrays.
+    n_components, pivots : as for ChainCRF.
+        Number of landmarks, and the rule that chooses them.
+    C : float or None
+        Prior variance of the weights of this input; None means the parameter C of the estimator. If that one is "auto"
+        or "evidence", a C is chosen for this input.
+    of : str or None
+        Name of the entry of each sequence that this input reads; None means the name of the input. It lets several
+        inputs read the same entry.
+    columns : None, slice, str, or list of int or str
+        Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
+    steps : bool
+        Whether the input scores transitions between labels, as `edge_kernel` does, instead of the labels of tokens.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, Input
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(60, random_state=0)  # the arrays have two columns
+    >>> inputs = {"first": Input("rbf", columns=[0], n_components=20), "second": Input("linear", columns=[1])}
+    >>> crf = ChainCRF(inputs=inputs, C=10.0, random_state=0).fit(data.X, data.y)
+    >>> crf.certificate_.status, round(crf.score(data.X, data.y), 1)
+    ('optimal', 0.6)
+    >>> X = [{"words": [["the"], ["dog"]], "vectors": [[0.1, 0.3], [1.2, 0.8]]}]  # one sequence with two inputs
+    >>> both = ChainCRF(inputs={"words": Input(), "vectors": Input("rbf")}, C=10.0).fit(X, [["DET", "NOUN"]])
+    >>> both.predict(X)[0].tolist()
+    ['DET', 'NOUN']
+    """
+
+    kernel: Annotated[Any, KERNEL_OR_AUTO] = "auto"
+    _: KW_ONLY
+    gamma: Annotated[float | str, GAMMA] = "scale"
+    degree: Annotated[int, DEGREE] = 3
+    coef0: Annotated[float, COEF0] = 1.0
+    n_components: Annotated[int | str | None, N_COMPONENTS] = 500
+    pivots: Annotated[Any, PIVOTS] = "auto"
+    C: Annotated[float | None, either(*PRIOR_VARIANCE.constraints, nothing)] = None
+    of: Annotated[str | None, ENTRY] = None
+    columns: Annotated[Any, COLUMNS] = None
+    steps: Annotated[bool, FLAG] = False
+
+    def check(self, name: str) -> None:
+        """Raise if a parameter is wrong; `name` is the name of this input, which the error shows."""
+        for parameter, constraint in declared_parameters(Input).items():
+            constraint.check(OF_INPUT + name + BETWEEN + parameter, getattr(self, parameter))
+
+    def make_kernel(self, name: str, reader: InputsReader, by_scale: Callable[[str], float]) -> InputKernel:
+        """Return the kernel of this input, which has the given name.
+
+        by_scale : a function that computes gamma from the input of a given name, for gamma="scale".
+        """
+        kernel, argument = resolve_kernel(self.kernel, reader.is_sparse(name)), kernel_parameter(OF_INPUT + name)
+        width = reader.width(name)
+        return make_kernel(width, partial(by_scale, name), kernel, self.gamma, self.degree, self.coef0, argument)
+
+    def to_config(self) -> Config:
+        """Return the parameters as a dict for JSON; a kernel that is no string becomes None."""
+        config = self.get_params(deep=False)
+        columns = self.columns
+        if isinstance(columns, slice):
+            config["columns"] = {"slice": [columns.start, columns.stop, columns.step]}
+        elif is_listed(columns):
+            config["columns"] = [plain(column, "columns") for column in columns]
+        config["kernel"] = self.kernel if isinstance(self.kernel, str) else None
+        return {parameter: plain(value, parameter) for parameter, value in config.items()}
+
+    @classmethod
+    def from_config(cls, config: Config, kernel: InputKernel) -> Input:
+        """Return the input whose `to_config` returned `config`; `kernel` is its stored kernel."""
+        config = dict(config)
+        if isinstance(config["columns"], dict):
+            config["columns"] = slice(*config["columns"]["slice"])
+        if config["kernel"] is None:
+            config["kernel"] = kernel.kernel
+        return cls(**config)

@@ -1,0 +1,76 @@
+"""Store the parameters of estimators in model files, and restore them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.arrays import Arrays, Config
+from kernelcrf.estimators.input import Input
+from kernelcrf.kernels.inputs import InputKernel
+from kernelcrf.models.kernel import kernel_parameter
+from kernelcrf.models.stored_parts import plain
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.readers.labels import label_from_json, label_to_json
+from kernelcrf.terms import OF_INPUT
+
+# Parameters that belong to a run of `fit`, and not to the model.
+OF_THE_RUN = ("engine", "checkpoint")
+# The names of weights in model files.
+WEIGHTS = ("theta", "weights")
+
+
+def to_stored(estimator: BaseEstimator, dtype: str | None) -> tuple[Config, Arrays]:
+    """Return the content of a model file for a fitted estimator: a dict that JSON can store, and a dict of arrays.
+
+    dtype : the type in which weights are stored; None means float64.
+    The parameters `engine` and `checkpoint` are left out. If the parameter `kernel` is not a string, None is stored,
+    because the fitted model contains the kernel.
+    """
+    check_is_fitted(estimator, "model_")
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in OF_THE_RUN}
+    for name in {"kernel", "edge_kernel"} & set(parameters):
+        if not isinstance(parameters[name], str):
+            parameters[name] = None
+    if parameters.get("inputs") is not None:
+        parameters["inputs"] = {name: one.to_config() for name, one in parameters["inputs"].items()}
+    weights = parameters.get("class_weight")
+    if isinstance(weights, dict):
+        parameters["class_weight"] = [[label_to_json(label), weight] for label, weight in weights.items()]
+    config, arrays = estimator.model_.to_arrays()
+    if dtype is not None:
+        arrays |= {name: arrays[name].astype(dtype) for name in WEIGHTS if name in arrays}
+    return {"parameters": {name: plain(value, name) for name, value in parameters.items()}, **config}, arrays
+
+
+def set_parameters(model: BaseEstimator, parameters: Config, kernels: Mapping[str, InputKernel]) -> None:
+    """Set the parameters of a new estimator from a model file; parameters that are not in the file keep their defaults.
+
+    kernels : a dict from names of parameters to stored kernels, which replace parameters that are None in the file.
+    """
+    missing = [name for name in kernels if not name.startswith(OF_INPUT) and parameters.get(name) is None]
+    parameters = parameters | {name: kernels[name].kernel for name in missing}
+    if forbidden := [name for name in OF_THE_RUN if name in parameters]:
+        raise ModelFileError(
+            f"the file sets {' and '.join(forbidden)}, which a model file must not do: expected a file written by "
+            f"save; set {' and '.join(forbidden)} with set_params after loading"
+        )
+    defaults = model.get_params(deep=False)
+    if unknown := set(parameters) - set(defaults):
+        raise ModelFileError(
+            f"{type(model).__name__} has no parameters {sorted(unknown)}, which the file sets: upgrade kernelcrf"
+        )
+    # JSON has no tuples: they were stored as lists.
+    for name, value in parameters.items():
+        if isinstance(value, list) and isinstance(defaults[name], tuple):
+            parameters[name] = tuple(value)
+    if parameters.get("inputs") is not None:
+        parameters["inputs"] = {
+            name: Input.from_config(own, kernels[kernel_parameter(OF_INPUT + name)])
+            for name, own in parameters["inputs"].items()
+        }
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = {label_from_json(label): weight for label, weight in parameters["class_weight"]}
+    model.set_params(**parameters)

@@ -1,0 +1,297 @@
+"""Read sequences that have several inputs, each with its own kernel.
+
+A sequence is a mapping from names to entries. Each entry is an array, a sparse matrix, a data frame or a list of
+feature dicts, with one row or dict per token. A sequence may also be a single one of these; all inputs then read the
+same tokens, or some columns of them. If `lengths=` is given, X is such a mapping, or a single table, for the tokens of
+all sequences one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Inputs, NamedInputs, Places, UserData, is_sparse
+from kernelcrf.basis.entries import Entries
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.readers.containers import read_container
+from kernelcrf.readers.sequences import SequenceReader, open_sequences
+from kernelcrf.validation import is_whole, shown, shown_list
+
+SEVERAL = "several"
+BETWEEN = "__"
+
+
+class Source(NamedTuple):
+    """What an input reads: an entry of each sequence, or None if sequences are no mappings, and some of its columns.
+
+    columns : indices of columns, or None for all columns.
+    """
+
+    entry: str | None
+    columns: Places | None
+
+
+@dataclass(frozen=True, eq=False)
+class InputsReader:
+    """Reads sequences with the same entries and columns as the sequences passed to `fit`.
+
+    entries : the reader of each entry of a sequence; the only key is None if sequences are no mappings.
+    sources : what each input reads.
+    """
+
+    entries: Mapping[str | None, SequenceReader]
+    sources: Mapping[str, Source]
+
+    kind = SEVERAL
+    vectorizer = vocabulary = None
+
+    @classmethod
+    def fit(
+        cls,
+        X: UserData,
+        chosen: Mapping[str, tuple[str | None, UserData]],
+        lengths: UserData = None,
+        hash_features: int | None = None,
+        sample_weight: UserData = None,
+    ) -> tuple[InputsReader, NamedInputs, Chains]:
+        """Return a reader for sequences like X, the inputs of X, and the `Chains` with the rows of each sequence.
+
+        chosen : for each input, the name of its entry, or None for the entry with the name of the input, and its
+            columns: None for all columns, a slice, or a list of indices or names.
+        sample_weight : one weight per sequence; names in a sequence of weight 0 are not added to the vocabulary.
+        """
+        are_mappings = _are_mappings(X, lengths)
+        if not are_mappings:
+            for name, (entry, _) in chosen.items():
+                if entry is not None:
+                    raise ValueError(
+                        f"inputs[{name!r}] has of={entry!r}, but the sequences in X are no mappings: expected "
+                        f"sequences such as {{{entry!r}: an array}}; pass of=None for inputs that read whole sequences"
+                    )
+        of = {name: (entry or name) if are_mappings else None for name, (entry, _) in chosen.items()}
+        readers: dict[str | None, SequenceReader] = {}
+        tables: dict[str | None, Inputs] = {}
+        chains: dict[str | None, Chains] = {}
+        for entry, part in _entries_of(X, lengths, list(dict.fromkeys(of.values()))).items():
+            with _named(entry):
+                hashed = hash_features if open_sequences(part, lengths)[2] == "dicts" else None
+                found = SequenceReader.fit(part, lengths, hashed, sample_weight)
+            readers[entry], tables[entry], chains[entry] = found
+        if hash_features is not None and not any(reader.kind == "dicts" for reader in readers.values()):
+            raise ValueError(
+                f"hash_features={shown(hash_features)} needs feature dicts, but no entry of X has them: pass "
+                "hash_features=None"
+            )
+        sources = {
+            name: Source(of[name], _find_columns(columns, readers[of[name]], name))
+            for name, (_, columns) in chosen.items()
+        }
+        reader = cls(readers, sources)
+        return reader, reader._select(tables), _same_lengths(chains)
+
+    def read(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
+        """Return the inputs of X as dense or CSR matrices, and the `Chains` with the rows of each sequence."""
+        named, chains = self.read_entries(X, lengths, first)
+        plain = {name: x.to_csr() if isinstance(x, Entries) else x for name, x in named.matrices.items()}
+        return NamedInputs(plain), chains
+
+    def read_entries(self, X: UserData, lengths: UserData = None, first: int = 0) -> tuple[NamedInputs, Chains]:
+        """Return the same as `read`, but with feature dicts as sparse rows of the type `Entries`."""
+        were_mappings = None not in self.entries
+        if _are_mappings(X, lengths) != were_mappings and not _is_empty(X, lengths):
+            expected = f"mappings with the entries {_listed(self.entries)}" if were_mappings else "no mappings"
+            raise TypeError(f"the sequences in X are not what fit was given: expected {expected}")
+        tables: dict[str | None, Inputs] = {}
+        chains: dict[str | None, Chains] = {}
+        for entry, part in _entries_of(X, lengths, list(self.entries)).items():
+            with _named(entry):
+                tables[entry], chains[entry] = self.entries[entry].read_entries(part, lengths, first)
+        return self._select(tables), _same_lengths(chains)
+
+    def _select(self, tables: Mapping[str | None, Inputs]) -> NamedInputs:
+        """Return the matrix of each input, given the table of each entry."""
+        return NamedInputs(
+            {
+                name: tables[source.entry]
+                if source.columns is None
+                else _take_columns(tables[source.entry], source.columns)
+                for name, source in self.sources.items()
+            }
+        )
+
+    def width(self, name: str) -> int:
+        """Return the number of columns of an input."""
+        source = self.sources[name]
+        return self.entries[source.entry].n_features if source.columns is None else len(source.columns)
+
+    def is_sparse(self, name: str) -> bool:
+        """Return whether an input is sparse."""
+        return self.entries[self.sources[name].entry].kind != "dense"
+
+    def names_of(self, name: str) -> list[str] | None:
+        """Return the names of the columns of an input, or None if they have no names."""
+        source = self.sources[name]
+        names = self.entries[source.entry].feature_names
+        return names if names is None or source.columns is None else [names[c] for c in source.columns.tolist()]
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Return whether columns of an entry belong to the feature names that occur in the training data."""
+        return any(reader.has_vocabulary for reader in self.entries.values())
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of columns of all entries together."""
+        return sum(reader.n_features for reader in self.entries.values())
+
+    @property
+    def column_names(self) -> Array | None:
+        """Return the names of the columns if sequences were data frames, and no mappings; otherwise None."""
+        return self.entries[None].column_names if None in self.entries else None
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Return the names of the columns of all inputs, such as "words__the" for the column "the" of "words"."""
+        names = {name: self.names_of(name) or [f"x{c}" for c in range(self.width(name))] for name in self.sources}
+        return [f"{name}{BETWEEN}{column}" for name, columns in names.items() for column in columns]
+
+    def to_config(self) -> dict[str, object]:
+        """Return the reader as a dict that can be written as JSON; `from_config` reads this dict."""
+        return {
+            "kind": SEVERAL,
+            "entries": [[entry, reader.to_config()] for entry, reader in self.entries.items()],
+            "sources": [
+                [name, source.entry, None if source.columns is None else source.columns.tolist()]
+                for name, source in self.sources.items()
+            ],
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, UserData]) -> InputsReader:
+        """Return the reader whose `to_config` returned `config`; raise if the values in `config` are inconsistent."""
+        entries = {entry: SequenceReader.from_config(own) for entry, own in config["entries"]}
+        sources = {}
+        for name, entry, columns in config["sources"]:
+            width = entries[entry].n_features
+            fits = columns is None or (
+                isinstance(columns, list) and columns and all(is_whole(c) and 0 <= c < width for c in columns)
+            )
+            if not fits or (columns is not None and entries[entry].kind == "dicts") or not isinstance(name, str):
+                raise ModelFileError(
+                    f"the input {shown(name)} reads the columns {shown(columns)}: expected a list of integers from 0 "
+                    f"to {width - 1}, or null"
+                )
+            sources[name] = Source(entry, None if columns is None else np.array(columns, np.intp))
+        names = [entry for entry in entries if entry is not None]
+        if not sources or (None in entries and names) or not all(isinstance(entry, str) for entry in names):
+            raise ModelFileError(f"the entries of sequences are {shown(list(entries))}: expected names, or null alone")
+        return cls(entries, sources)
+
+
+def reader_from_config(config: Mapping[str, UserData]) -> SequenceReader | InputsReader:
+    """Return the reader that a model file describes."""
+    return (InputsReader if config["kind"] == SEVERAL else SequenceReader).from_config(config)
+
+
+def _listed(entries: Mapping[str | None, UserData]) -> str:
+    return shown_list(list(entries))
+
+
+def _are_mappings(X: UserData, lengths: UserData) -> bool:
+    """Return whether sequences are mappings; if `lengths` is given, whether X is a mapping."""
+    if lengths is not None:
+        return isinstance(X, Mapping)
+    if isinstance(X, Mapping):
+        raise TypeError(
+            "X is a mapping: expected a list with one mapping per sequence, such as "
+            '[{"words": ..., "vectors": ...}, ...]; if X has the tokens of all sequences, pass lengths= as well'
+        )
+    opened = read_container(X, "X", "a list of sequences, each a mapping from names to arrays or feature dicts")
+    return isinstance(opened, list) and any(isinstance(x, Mapping) for x in opened)
+
+
+def _is_empty(X: UserData, lengths: UserData) -> bool:
+    return lengths is None and len(X) == 0
+
+
+def _entries_of(X: UserData, lengths: UserData, entries: list[str | None]) -> dict[str | None, UserData]:
+    """Return the sequences of each entry; if sequences are no mappings, the only entry is None."""
+    if entries == [None]:
+        return {None: X}
+    if lengths is not None:
+        return {entry: _entry(X, "X", entry) for entry in entries}
+    opened = read_container(X, "X")
+    return {entry: [_entry(x, f"X[{i}]", entry) for i, x in enumerate(opened)] for entry in entries}
+
+
+def _entry(x: UserData, place: str, entry: str | None) -> UserData:
+    if not isinstance(x, Mapping):
+        raise TypeError(f"{place} is of type {type(x).__name__}: expected a mapping with an entry {entry!r}")
+    if entry not in x:
+        raise ValueError(f"{place} has the entries {_listed(x)}: expected an entry {entry!r}, which an input reads")
+    return x[entry]
+
+
+@contextmanager
+def _named(entry: str | None) -> Iterator[None]:
+    """Begin the messages of errors in a `with` block with the name of an entry, if it has one."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if entry is None or type(error) not in (ValueError, TypeError):
+            raise
+        raise type(error)(f"entry {entry!r}: {error}") from None
+
+
+def _same_lengths(chains: Mapping[str | None, Chains]) -> Chains:
+    """Return the chains that all entries have; raise if the entries of a sequence differ in their length."""
+    (first, found), *others = chains.items()
+    for entry, own in others:
+        differ = np.flatnonzero(own.lengths != found.lengths)
+        if len(differ):
+            i = int(differ[0])
+            raise ValueError(
+                f"X[{found.number(i)}] has {found.lengths[i]} token(s) in {first!r} and {own.lengths[i]} in {entry!r}: "
+                "expected one row per token in every entry"
+            )
+    return found
+
+
+def _find_columns(columns: UserData, reader: SequenceReader, name: str) -> Places | None:
+    """Return the indices of the columns that an input reads, or None if it reads all columns.
+
+    columns : None, a slice, or a list of indices or names.
+    """
+    if columns is None:
+        return None
+    expected = f"a slice, or a list of indices from 0 to {reader.n_features - 1}"
+    if reader.kind == "dicts":
+        raise ValueError(
+            f"inputs[{name!r}] has columns={shown(columns)}, but its entry has feature dicts, which have no columns: "
+            "pass columns=None, and put the features of each input into an entry of its own"
+        )
+    known = [] if reader.column_names is None else reader.column_names.tolist()
+    if isinstance(columns, slice):
+        found = np.arange(reader.n_features)[columns]
+    else:
+        listed = [columns] if isinstance(columns, str) else list(columns)
+        at = {column: c for c, column in enumerate(known)}
+        indices = [at.get(c, -1) if isinstance(c, str) else c if is_whole(c) else -1 for c in listed]
+        wrong = [c for c, k in zip(listed, indices, strict=True) if not 0 <= k < reader.n_features]
+        if wrong:
+            expected += f", or of the names {shown_list(known)}" if known else ", because X has no column names"
+            raise ValueError(f"inputs[{name!r}] has the column {shown(wrong[0])}: expected {expected}")
+        found = np.array(indices)
+    if not len(found):
+        raise ValueError(f"inputs[{name!r}] has columns={shown(columns)}, which selects no column: expected {expected}")
+    return found.astype(np.intp)
+
+
+def _take_columns(table: Inputs, columns: Places) -> Inputs:
+    return table[:, columns] if is_sparse(table) else np.ascontiguousarray(table[:, columns])
