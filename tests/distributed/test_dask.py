@@ -242,8 +242,8 @@ def test_a_model_fitted_on_a_cluster_is_saved_without_it(engine, vectors, tmp_pa
 
 
 def test_sequences_of_many_shapes_agree(engine):
-    data = make_sequences(80, random_state=3)
-    settings = {**RBF, "edge_kernel": "linear", "n_components": 15}
+    data = make_sequences(40, random_state=3)
+    settings = {**RBF, "edge_kernel": "linear", "n_components": 10}
     same(ChainCRF(**settings, engine=engine).fit(data.X, data.y), ChainCRF(**settings).fit(data.X, data.y), data.X)
 
 
