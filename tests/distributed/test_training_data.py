@@ -10,6 +10,7 @@ from clusters import Inline
 from kernelcrf import ChainCRF
 from kernelcrf.distributed.sources import RawSequences, SequenceSources, _read_frame, split_evenly
 from kernelcrf.distributed.training_data import read_parts
+from kernelcrf.terms import TOKENS
 
 WORDS = ["the", "a", "cat", "dog", "runs", "sits", "on", "mat"]
 TAGS = {"the": "D", "a": "D", "cat": "N", "dog": "N", "runs": "V", "sits": "V", "on": "P", "mat": "N"}
@@ -207,7 +208,7 @@ def test_gamma_by_scale_is_that_of_all_parts(form):
     rows, labels = [form(X[:20]), form(X[20:20]), form(X[20:])], [["a", "b"] * 10, [], ["a", "b"] * 15]
     settings = dict.fromkeys(("hash_features", "classes", "class_weight", "constraints"))
     data = read_parts(rows, labels, None, None, Inline(), n_components={False: 5, True: 0}, **settings)
-    assert data.by_scale() == pytest.approx(1 / (3 * X.var()), rel=1e-9)
+    assert data.by_scale(TOKENS) == pytest.approx(1 / (3 * X.var()), rel=1e-9)
 
 
 def test_runs_are_even_and_whole():
