@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import EDGE, NODE, Chains
@@ -27,13 +28,17 @@ def random_objective(
     C=(1.5, 0.7, 2.0),
     label_kernel="delta",
     edge_inputs=0,
+    second=None,
     weighted=False,
     missing=0.0,
     strength=1.0,
     n_parts=2,
     n_jobs=1,
 ):
-    """Terms of tokens, transitions and biases, and of steps with inputs where `edge_inputs` counts their features."""
+    """Terms of tokens, transitions and biases, and of steps with inputs where `edge_inputs` counts their features.
+
+    A `second` input of tokens is "dense" or "sparse".
+    """
     rng = np.random.default_rng(seed)
     chains = Chains.from_lengths(lengths)
     n_nodes = chains.n_nodes
@@ -48,6 +53,10 @@ def random_objective(
     if edge_inputs:
         terms.append(Term(STEP_TERM, STEPS, pairs, 0.9, ANY, TOKENS, edge_inputs))
         features[STEP_TERM] = TokenFeatures(rng.normal(size=(n_nodes, edge_inputs)))
+    if second is not None:
+        F = rng.normal(size=(n_nodes, 3)) * (rng.random((n_nodes, 3)) < 0.7)
+        terms.append(Term("inputs__second", TOKENS, k_y, 1.2, ANY, "second", 3))
+        features["inputs__second"] = TokenFeatures(sp.csr_array(F) if second == "sparse" else F)
     labels = rng.integers(n_labels, size=n_nodes).astype(np.int32)
     allowed = None
     if missing:

@@ -21,7 +21,9 @@ from objectives import random_objective
 
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 1.0, 5.0]), st.booleans())
 def test_the_two_sides_of_lemma_9_are_equal(seed, scale, weighted):
-    objective = random_objective(seed, weighted=weighted, edge_inputs=seed % 2)
+    objective = random_objective(
+        seed, weighted=weighted, edge_inputs=seed % 2, second=(None, "dense", "sparse")[seed % 3]
+    )
     at = objective.evaluate(scale * np.random.default_rng(seed).normal(size=objective.layout.size))
     gradient, entropy = gradient_side(objective, at), entropy_side(objective, at)
     assert gradient == pytest.approx(entropy, rel=1e-9)
@@ -31,7 +33,7 @@ def test_the_two_sides_of_lemma_9_are_equal(seed, scale, weighted):
 @settings(max_examples=12)
 @given(st.integers(0, 10_000), st.sampled_from(sorted(set(SOLVERS) - {"dual"})), st.sampled_from([0.3, 3.0]))
 def test_at_every_iterate_the_gap_is_at_least_the_truth(seed, name, strength):
-    objective = random_objective(seed, strength=strength, weighted=bool(seed % 2))
+    objective = random_objective(seed, strength=strength, weighted=bool(seed % 2), second=(None, "sparse")[seed % 2])
     start = np.random.default_rng(seed).normal(size=objective.layout.size)
     optimum = minimise(objective, Newton(), start, tol=1e-13).certificate.objective
     run = minimise(objective, SOLVERS[name](), start, tol=1e-8, max_iter=400)

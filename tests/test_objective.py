@@ -16,6 +16,8 @@ KINDS = {
     "centred labels": {"label_kernel": "centred"},
     "labels that share": {"label_kernel": [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]},
     "a label": {"n_labels": 1},
+    "two inputs": {"second": "dense", "weighted": True},
+    "two inputs, one sparse": {"second": "sparse", "edge_inputs": 2},
 }
 
 

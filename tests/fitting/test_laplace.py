@@ -18,6 +18,7 @@ KINDS = {
     "weights, edges with inputs": {"edge_inputs": 2, "weighted": True},
     "centred labels": {"label_kernel": "centred"},
     "labels that share": {"label_kernel": [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]},
+    "two inputs": {"second": "sparse"},
 }
 
 

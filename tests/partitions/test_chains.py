@@ -21,6 +21,18 @@ def test_pulling_back_is_the_transpose_of_scoring(label_kernel, edge_inputs):
     assert np.dot(pulled, theta) == pytest.approx(np.vdot(r, s) + np.vdot(q, w), rel=1e-12)
 
 
+@pytest.mark.parametrize("second", ["dense", "sparse"])
+def test_scores_are_the_sum_over_all_inputs(second):
+    objective = random_objective(1, second=second, n_parts=1)
+    layout, partition = objective.layout, objective.partitions[0]
+    theta = np.random.default_rng(0).normal(size=layout.size)
+    weights, features = layout.split(theta), partition.features
+    F = features["inputs__second"].F
+    F = F.toarray() if second == "sparse" else F
+    expected = features["node"].F @ weights["node"] + F @ weights["inputs__second"]
+    np.testing.assert_allclose(partition.scores(layout, theta)[0], expected + weights["bias"], atol=1e-12)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_dense_sparse_and_shared_features_agree(n_jobs):
     rng = np.random.default_rng(2)

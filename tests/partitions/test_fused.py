@@ -40,6 +40,7 @@ def in_steps(objective, monkeypatch):
         ({"n_labels": 17, "n": 70}, False),
         ({"strength": 30.0}, False),
         ({"weighted": True}, True),
+        ({"second": "dense", "weighted": True}, False),
     ],
     ids=str,
 )
@@ -102,6 +103,8 @@ def test_what_needs_log_space_is_left_to_the_steps():
 def test_other_partitions_are_left_alone():
     objective = random_objective(14, edge_inputs=2)
     missing = random_objective(14, missing=0.5)
+    sparse = random_objective(14, second="sparse")
+    assert sparse.partitions[0]._fused(sparse.layout) is None
     assert objective.partitions[0]._fused(objective.layout) is None
     assert missing.partitions[0]._fused(missing.layout) is None
     empty = ChainPartition(

@@ -124,17 +124,17 @@ class ChainPartition(RowPartition):
 
         Return None if this pass is not possible, for example because features are sparse or labels are missing.
         """
-        with_inputs = [term for term in layout.terms if term.name in self.features]
-        if self.allowed is not None or len(with_inputs) != 1 or with_inputs[0].cliques != TOKENS:
+        terms = tuple(term for term in layout.terms if term.name in self.features)
+        features = [self.features[term.name] for term in terms]
+        if self.allowed is not None or not terms or any(term.cliques != TOKENS for term in terms):
             return None
-        term, features = with_inputs[0], self.features[with_inputs[0].name]
-        if features.is_sparse or features.index is not None or not features.F.flags.c_contiguous:
+        if any(own.is_sparse or own.index is not None or not own.F.flags.c_contiguous for own in features):
             return None
-        if not self.has_edges(layout) or self.n_nodes == 0:
+        if not self.has_edges(layout) or self.n_nodes == 0 or len({own.F.dtype for own in features}) > 1:
             return None
-        counts, cuts = self.observed_steps, self.block_cuts
+        Fs, counts, cuts = tuple(own.F for own in features), self.observed_steps, self.block_cuts
         return FusedChains(
-            layout, term, features.F, self.chains, self.labels, self.weights, self.legal, counts, cuts, self.dtype
+            layout, terms, Fs, self.chains, self.labels, self.weights, self.legal, counts, cuts, self.dtype
         )
 
     def evaluate(self, layout: Layout, theta: Floats, n_jobs: int, *, curvature: bool) -> tuple[Sums, PartitionState]:

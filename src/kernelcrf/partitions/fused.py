@@ -5,7 +5,7 @@ run, and the gradient with respect to the scores is multiplied by the same featu
 The result is the same as if `ChainPartition.scores`, inference and `ChainPartition.pull_back` were called one after
 another for all sequences.
 
-This covers the common case: a single term has inputs, it scores tokens and has a dense row of features per token,
+This covers the common case: all terms that have inputs score tokens and have a dense row of features per token,
 transitions do not depend on inputs, and all labels are observed. Inference does not use logarithms here. If this would
 overflow or underflow for a sequence, `evaluate` returns None, and the caller has to use these three steps instead.
 """
@@ -88,15 +88,15 @@ class ChainResiduals:
 class FusedChains:
     """Sequences with dense features, in the form that the compiled loops in `loops.fused` read.
 
-    term : the only term that has inputs; it scores tokens.
-    F : the features of this term, one row per token.
+    terms : the terms that have inputs; they score tokens.
+    Fs : the features of each of these terms, one row per token.
     observed_steps : a matrix [from, to] that says how often one label follows another; sequences count with weights.
     cuts : the index of the first sequence of each block, and at the end the number of sequences.
     """
 
     layout: Layout
-    term: Term
-    F: Array
+    terms: tuple[Term, ...]
+    Fs: tuple[Array, ...]
     chains: Chains
     labels: Labels
     weights: Floats | None
@@ -114,8 +114,8 @@ class FusedChains:
             with respect to scores), or "messages" (all of these, and the messages for products with the Hessian). Other
             arrays of the state are invalid.
         """
-        chains, n_labels, dtype = self.chains, self.term.k_y.L, self.dtype
-        W, biases, w = self._split(theta)
+        chains, n_labels, dtype = self.chains, self.terms[0].k_y.L, self.dtype
+        Ws, biases, w = self._split(theta)
         first = last = np.ones(n_labels, bool)
         if self.legal is not None:
             first, last = self.legal.first, self.legal.last
@@ -129,16 +129,12 @@ class FusedChains:
         spread, least = (NODE_RANGE, float(np.exp(-MESSAGE_RANGE))) if edges.guarded else (np.inf, 0.0)
         s, p, r = (np.empty((rows, n_labels), dtype) for _ in range(3))
         alpha, v = (np.empty((messages, width), edges.e.dtype) for _ in range(2))
-        G, outer, nodes = (
-            np.zeros((n_labels, self.F.shape[1])),
-            np.zeros((width, width)),
-            np.zeros_like(biases, np.float64),
-        )
+        outer, nodes, gradients = np.zeros((width, width)), np.zeros_like(biases, np.float64), self._zeros()
         log_partition, failed = np.empty(chains.n_samples), np.zeros(chains.n_samples, bool)
         weights = np.empty(0) if self.weights is None else self.weights
         target = loops.evaluate(
-            self.F, W, biases, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
-            edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, G, outer, nodes,
+            self.Fs, Ws, biases, chains.offsets, self.cuts, self.labels, weights, first, last, edges.e, edges.e_T,
+            edges.shift, spread, least, s, p, r, alpha, v, log_partition, failed, gradients, outer, nodes,
         )  # fmt: skip
         if failed.any():
             return None
@@ -149,60 +145,58 @@ class FusedChains:
         q = marginals - self.observed_steps
         curvature = FusedMessages(edges, alpha, v, p, marginals) if keep == "messages" else None
         state = PartitionState(ChainScores(s, w), ChainResiduals(loss, r, q, p, curvature))
-        return Sums(loss, self._join(G.T, nodes, q)), state
+        return Sums(loss, self._join(gradients, nodes, q)), state
 
     def hessian_product(self, at: FusedMessages, direction: Floats) -> Floats:
         """Return the product of the Hessian and a direction of theta.
 
         at : the messages that `evaluate` kept for keep="messages".
         """
-        n_labels = self.term.k_y.L
-        W, biases, dw = self._split(direction)
+        n_labels = self.terms[0].k_y.L
+        Ws, biases, dw = self._split(direction)
         # A constant added to all transitions changes nothing, and smaller numbers lose fewer digits.
         dw = dw - dw.dtype.type(np.average(dw, weights=at.q)) if at.q.any() else dw
         edw, edw_T = at.edges.multiply(dw, self.chains.first_nodes)
-        G, outer, nodes = (
-            np.zeros((n_labels, self.F.shape[1])),
-            np.zeros(edw.shape[1:]),
-            np.zeros_like(biases, np.float64),
-        )
+        outer, nodes, gradients = np.zeros(edw.shape[1:]), np.zeros_like(biases, np.float64), self._zeros()
         weights = np.empty(0) if self.weights is None else self.weights
         loops.hessian_product(
-            self.F, W, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
-            at.p, at.alpha, at.v, G, outer, nodes,
+            self.Fs, Ws, biases, self.chains.offsets, self.cuts, weights, at.edges.e, at.edges.e_T, edw, edw_T,
+            at.p, at.alpha, at.v, gradients, outer, nodes,
         )  # fmt: skip
         steps = (outer * at.edges.e[0])[:n_labels, :n_labels] + at.q * dw
-        return self._join(G.T, nodes, steps)
+        return self._join(gradients, nodes, steps)
 
-    def _split(self, theta: Floats) -> tuple[Array, Array, Array]:
+    def _zeros(self) -> tuple[Floats, ...]:
+        return tuple(np.zeros((self.terms[0].k_y.L, F.shape[1])) for F in self.Fs)
+
+    def _split(self, theta: Floats) -> tuple[tuple[Array, ...], Array, Array]:
         """Split the parameters theta into the weights of features, the biases of labels and the transition scores.
 
         The biases have three rows: for all tokens, and in addition for the first and for the last token of a sequence.
         They have no rows if no term is a bias.
         """
-        n_labels, dtype = self.term.k_y.L, self.dtype
-        W: Array = np.empty((0, n_labels))
-        is_constant = [term.cliques in BIASES and term is not self.term for term in self.layout.terms]
+        n_labels, dtype, Ws = self.terms[0].k_y.L, self.dtype, list[Array]()
+        is_constant = [term.cliques in BIASES and term not in self.terms for term in self.layout.terms]
         biases, w = np.zeros((3 * any(is_constant), n_labels)), np.zeros((n_labels, n_labels))
         for term, part in zip(self.layout.terms, self.layout.split(theta).values(), strict=True):
-            if term is self.term:
-                W = term.k_y.expand(part)
+            if term in self.terms:
+                Ws.append(np.ascontiguousarray(term.k_y.expand(part), dtype))
             elif term.cliques == STEPS:
                 w = w + term.k_y.expand(term.unpack(part)[0]).reshape(w.shape)
             else:
                 biases[BIASES.index(term.cliques)] += term.k_y.expand(term.unpack(part)[0])
-        return np.ascontiguousarray(W, dtype), biases.astype(dtype), w.astype(dtype)
+        return tuple(Ws), biases.astype(dtype), w.astype(dtype)
 
-    def _join(self, G: Floats, nodes: Floats, steps: Floats) -> Floats:
+    def _join(self, gradients: tuple[Floats, ...], nodes: Floats, steps: Floats) -> Floats:
         """Join gradients to one gradient with respect to the parameters theta.
 
-        G : the gradient with respect to the weights of features.
+        gradients : the gradient with respect to the weights of features of each term, transposed.
         nodes, steps : the gradients with respect to the biases of labels and the transition scores.
         """
 
         def gradient(term: Term) -> Array:
-            if term is self.term:
-                return term.k_y.adjoint(G)
+            if term in self.terms:
+                return term.k_y.adjoint(gradients[self.terms.index(term)].T)
             residual = steps if term.cliques == STEPS else nodes[BIASES.index(term.cliques)]
             return term.pack(term.k_y.adjoint(residual.reshape(1, -1)))
 

@@ -23,6 +23,25 @@ def node_scores(F, W, s):
 
 
 @compiled
+def sum_scores(Fs, Ws, begin, end, s):
+    """Write the sum over inputs of features times weights into the scores s, for the tokens from `begin` to `end`."""
+    node_scores(Fs[0][begin:end], Ws[0], s)
+    if len(Fs) > 1:
+        more = np.empty_like(s)
+        for k in range(1, len(Fs)):
+            node_scores(Fs[k][begin:end], Ws[k], more)
+            s += more
+
+
+@compiled
+def add_products(r, Fs, begin, end, gradients):
+    """Add r' F to the gradient of each input, for the tokens from `begin` to `end`."""
+    for k in range(len(Fs)):
+        gradient = gradients[k]
+        gradient += np.dot(r.T, Fs[k][begin:end])
+
+
+@compiled
 def add_outer(left, right, weights, offsets, total):
     """Add the outer products of left[t - 1] and right[t], for all tokens t, to `total`.
 
@@ -68,29 +87,31 @@ def sum_nodes(r, offsets, nodes):
 
 @compiled
 def evaluate(
-    F, W, biases, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
-    s, p, r, alpha, v, log_partition, failed, gradient, steps, nodes,
+    Fs, Ws, biases, offsets, cuts, labels, weights, first, last, e, e_T, edge_shift, spread, least,
+    s, p, r, alpha, v, log_partition, failed, gradients, steps, nodes,
 ):  # fmt: skip
     """Compute scores, marginals, residuals and messages of all sequences, block by block.
 
-    F, W, biases : features, weights and biases. The scores are F W + biases[0]; in addition, biases[1] is added at the
-        first token of each sequence, and biases[2] at the last. If there are no biases, the array has no rows.
+    Fs, Ws, biases : tuples of the features and weights of all inputs, and biases. The scores are the sum of all F W,
+        plus biases[0]; in addition, biases[1] is added at the first token of each sequence, and biases[2] at the last.
+        If there are no biases, the array has no rows.
     cuts : the index of the first sequence of each block, followed by the number of sequences.
     s, p, r : outputs, the scores, marginals, and residuals (p minus the one-hot label, times the sequence's weight).
     alpha, v : outputs, the forward and backward messages, which `inference.scaled` defines.
-    gradient, steps, nodes : sums that are updated in place. r' F is added to `gradient`, the weighted outer products of
-        alpha[t - 1] and v[t] are added to `steps`, and the rows of r for all, first and last tokens to rows of `nodes`.
+    gradients, steps, nodes : sums that are updated in place. r' F of each input is added to its entry of `gradients`,
+        the weighted outer products of alpha[t - 1] and v[t] are added to `steps`, and the rows of r for all, first and
+        last tokens to rows of `nodes`.
 
     The arrays s, p, r, alpha and v have one row per token. If they need not be kept, they can have only as many rows as
     the longest block. Return the weighted sum of the scores of the observed labels.
     """
-    n_labels, shown, kept, target = s.shape[1], len(s) == len(F), len(alpha) == len(F), 0.0
+    n_labels, shown, kept, target = s.shape[1], len(s) == len(Fs[0]), len(alpha) == len(Fs[0]), 0.0
     for c in range(len(cuts) - 1):
         low, high = cuts[c], cuts[c + 1]
         begin, end = offsets[low], offsets[high]
         if begin == end:
             continue
-        own, F_b = offsets[low : high + 1] - begin, F[begin:end]
+        own = offsets[low : high + 1] - begin
         base = begin if shown else 0
         top = base + end - begin
         s_b, p_b, r_b = s[base:top], p[base:top], r[base:top]
@@ -98,7 +119,7 @@ def evaluate(
         top = base + end - begin
         alpha_b, v_b = alpha[base:top], v[base:top]
         failed_b, log_b = failed[low:high], log_partition[low:high]
-        node_scores(F_b, W, s_b)
+        sum_scores(Fs, Ws, begin, end, s_b)
         if len(biases):
             add_biases(biases, own, s_b)
         for k in range(high - low):
@@ -126,19 +147,19 @@ def evaluate(
                 target += weight * s_b[t, y]
         if len(nodes):
             sum_nodes(r_b, own, nodes)
-        gradient += np.dot(r_b.T, F_b)
+        add_products(r_b, Fs, begin, end, gradients)
     return target
 
 
 @compiled
 def hessian_product(
-    F, W, biases, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradient, steps, nodes
+    Fs, Ws, biases, offsets, cuts, weights, e, e_T, edw, edw_T, p, alpha, v, gradients, steps, nodes
 ):  # fmt: skip
-    """Differentiate the sums `gradient`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
+    """Differentiate the sums `gradients`, `steps` and `nodes` of `evaluate` along a direction of the parameters.
 
     The derivatives are added to the arguments of the same names.
 
-    W, biases : the direction of the weights and biases.
+    Ws, biases : the direction of the weights and biases.
     edw, edw_T : the elementwise product of the edge potentials e with the direction of the edge scores, and its
         transpose.
     """
@@ -148,12 +169,12 @@ def hessian_product(
         begin, end = offsets[low], offsets[high]
         if begin == end:
             continue
-        own, F_b, p_b = offsets[low : high + 1] - begin, F[begin:end], p[begin:end]
+        own, p_b = offsets[low : high + 1] - begin, p[begin:end]
         alpha_b, v_b = alpha[begin:end], v[begin:end]
-        du, dp = np.empty((end - begin, n_labels), F.dtype), np.empty((end - begin, n_labels), F.dtype)
+        du, dp = np.empty((end - begin, n_labels), p.dtype), np.empty((end - begin, n_labels), p.dtype)
         buffers = np.empty((4, end - begin, width), v.dtype)
         d, pA, x, y = buffers[0], buffers[1], buffers[2], buffers[3]
-        node_scores(F_b, W, du)
+        sum_scores(Fs, Ws, begin, end, du)
         if len(biases):
             add_biases(biases, own, du)
         tangents.centre_nodes(p_b, du, d)
@@ -168,4 +189,4 @@ def hessian_product(
             sum_nodes(dp, own, nodes)
         add_outer(x, v_b, weights[low:high], own, steps)
         add_outer(alpha_b, y, weights[low:high], own, steps)
-        gradient += np.dot(dp.T, F_b)
+        add_products(dp, Fs, begin, end, gradients)
