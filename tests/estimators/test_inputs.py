@@ -202,6 +202,20 @@ def test_sparse_inputs_have_weights_for_observed_pairs(tmp_path):
     assert 0 < (sparse.coef_ != 0).sum() < (few.coef_ != 0).sum()
 
 
+@pytest.mark.parametrize("all_possible_states", [False, True])
+def test_the_dual_solver_reads_several_sparse_inputs(all_possible_states):
+    X = [{"a": sp.csr_array(x > 0).astype(float), "words": words(x)} for x in DATA.X]
+    inputs = {"a": Input(C=0.3), "words": Input(C=5.0)}
+    options = {"inputs": inputs, "fit_intercept": True, "all_possible_states": all_possible_states, **SETTINGS}
+    dual, lbfgs = (ChainCRF(solver=solver, **options).fit(X, DATA.y) for solver in ("dual", "lbfgs"))
+    assert dual.certificate_.status == "optimal"
+    assert dual.certificate_.objective == pytest.approx(lbfgs.certificate_.objective, rel=1e-9)
+    np.testing.assert_allclose(dual.coef_, lbfgs.coef_, atol=1e-3)
+    dense = ChainCRF(inputs={**inputs, "a": Input("rbf")}, solver="dual", C=1.0)
+    with pytest.raises(ValueError, match="solver='dual' cannot minimise this objective"):
+        dense.fit(NAMED, DATA.y)
+
+
 def test_a_checkpoint_continues_a_fit_of_several_inputs_and_knows_its_data(tmp_path):
     options = {"inputs": BOTH, "checkpoint": tmp_path / "run.ckpt", **SETTINGS}
     crf = ChainCRF(**options).fit(NAMED, DATA.y)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from kernelcrf.arrays import Array, Floats
+from kernelcrf.arrays import Array, Floats, Inputs
 from kernelcrf.inference.scaled import padded_width
 from kernelcrf.layout import Layout
 from kernelcrf.objective import Objective
@@ -31,9 +31,9 @@ class Ascent:
 
     alpha is a distribution over the labellings of each sequence.
 
-    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. Terms without
-        inputs that score tokens are further columns; their values are such that all weights have the same prior
-        variance.
+    rows, sparse : the row of each token in a sparse matrix of features, and the arrays of this matrix. The features
+        of further terms that score tokens, which are 1 for terms without inputs, are further columns. They are
+        multiplied by factors such that all weights have the same prior variance.
     W, w : the parameters theta: the weights of features, and the transition scores; 0 for pairs without a weight.
     V, v : the parameters before an L1 penalty shrinks them towards zero; without this penalty, V and W are one array.
     kept : two arrays that are 1 for the entries of W and of w that are weights, and 0 for all others.
@@ -203,10 +203,12 @@ def _kept(layout: Layout, width: int, steps: tuple[int, ...]) -> tuple[Array, Ar
     one has the shape `steps`.
     """
     states, transitions = _divide(layout)
-    pairs, kept_edge = states[0].pairs, np.ones(steps, np.uint8)
-    kept = np.ones((1 if pairs is None else sum(term.n for term in states), width), np.uint8)
-    if pairs is not None:
-        kept[: pairs.n, : pairs.n_labels] = pairs.flags
+    kept, kept_edge = np.ones((1, width), np.uint8), np.ones(steps, np.uint8)
+    if any(term.pairs is not None for term in states):
+        kept = np.ones((sum(term.n for term in states), width), np.uint8)
+        for term, low in zip(states, np.cumsum([0, *(term.n for term in states)]).tolist(), strict=False):
+            if term.pairs is not None:
+                kept[low : low + term.n, : term.pairs.n_labels] = term.pairs.flags
     if transitions and transitions[0].pairs is not None:
         kept_edge = transitions[0].pairs.flags.reshape(steps).astype(np.uint8)
     return kept, kept_edge
@@ -219,23 +221,29 @@ def _divide(layout: Layout) -> tuple[list[Term], list[Term]]:
 
 
 def _scale(term: Term, states: Sequence[Term]) -> float:
-    """Return the value of the column of a term without inputs, with which its weight has the variance of the others."""
+    """Return the factor of the columns of a term, with which its weights have the variance of the first term's."""
     return float(np.sqrt(term.C / states[0].C))
 
 
 def _features(objective: Objective) -> tuple[Array, tuple[Array, Array, Array]]:
     """Return the row of each token in a sparse matrix of features, and the arrays of this matrix.
 
-    Each term without inputs that scores tokens is a column after the features of the first term.
+    The features of all terms stand side by side; a term without inputs that scores tokens is a column of ones.
     """
     partition, (states, _) = _chains(objective), _divide(objective.layout)
-    features = partition.features[states[0].name]
-    F, rows = features.F, np.arange(partition.n_nodes) if features.index is None else features.index
+
+    def columns(term: Term) -> Inputs:
+        if term.name in partition.features:
+            features = partition.features[term.name]
+            return (features.F if features.index is None else features.F[features.index]) * _scale(term, states)
+        ones = np.zeros((partition.n_nodes, 1))
+        ones[scored_tokens(term, partition.chains)] = _scale(term, states)
+        return sp.csr_array(ones)
+
+    first = partition.features[states[0].name]
+    F, rows = first.F, np.arange(partition.n_nodes) if first.index is None else first.index
     if len(states) > 1:
-        columns = np.zeros((partition.n_nodes, len(states) - 1), F.dtype)
-        for k, term in enumerate(states[1:]):
-            columns[scored_tokens(term, partition.chains), k] = _scale(term, states)
-        F, rows = sp.hstack([F[rows], sp.csr_array(columns)], "csr"), np.arange(partition.n_nodes)
+        F, rows = sp.hstack(list(map(columns, states)), "csr", F.dtype), np.arange(partition.n_nodes)
     return rows, (F.indptr, F.indices, F.data)
 
 

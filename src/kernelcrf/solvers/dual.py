@@ -99,9 +99,9 @@ class Dual:
         states = [term for term in terms if term.cliques != STEPS]
         if any(term.l1 != first.l1 or (term.l1 and term.C != first.C) for term in states):
             return False
-        tokens = partition.features.get(first.name)
-        plain = all(term.k_y.is_identity for term in terms) and all(term.kernel is None for term in terms[1:])
-        return tokens is not None and tokens.is_sparse and plain
+        with_inputs = [term for term in terms if term.name in partition.features]
+        sparse = all(term.cliques == TOKENS and partition.features[term.name].is_sparse for term in with_inputs)
+        return first in with_inputs and sparse and all(term.k_y.is_identity for term in terms)
 
     def check(self, objective: Objective) -> None:
         """Raise ValueError if this solver cannot minimise the objective."""
