@@ -32,7 +32,7 @@ from kernelcrf.estimators.parameters import (
 )
 from kernelcrf.estimators.stored import set_parameters, to_stored
 from kernelcrf.fitting.checkpoints import CHECKPOINT, Checkpoint
-from kernelcrf.fitting.corpus import Groups, Problem, sharing_inputs
+from kernelcrf.fitting.corpus import Groups, Problem
 from kernelcrf.fitting.fit import Callback, Settings, Start
 from kernelcrf.fitting.held_out import FIRST_C
 from kernelcrf.fitting.structure_search import SearchSettings
@@ -218,11 +218,12 @@ class Estimator(ValidatedEstimator, Generic[Model]):
         start : an earlier fit to start from, or None.
         structure : settings of a structure search, or None if the structure is given.
         """
-        optimized = sharing_inputs(problem.terms)[0] if getattr(self, "optimize_kernel", False) else ()
+        with_kernel = [term for term in problem.terms if term.kernel is not None]
+        optimized = with_kernel if getattr(self, "optimize_kernel", False) else []
         plan = Plan(
             by_evidence=groups if self._by_evidence else (),
             by_held_out=groups if isinstance(self.C, str) and self.C == "auto" else (),
-            kernel_terms=[term.name for term in optimized],
+            kernel_terms=[term.name for term in optimized if term.kernel is optimized[0].kernel],
             n_restarts=int(getattr(self, "n_restarts_optimizer", 0)),
             laplace=bool(self.laplace),
             checkpoint=Checkpoint.of(self.checkpoint),

@@ -5,19 +5,19 @@ The probability of the labels y of a graph with the inputs x is
     p(y|x) = exp(sum_i f(x_i, y_i) + sum_(i,j) [T(y_i, y_j) + f'(x_ij, y_i, y_j)] + ...) / Z(x).
 
 The first sum is over nodes i with inputs x_i, and the second sum is over edges (i, j) with inputs x_ij. The dots stand
-for sums over pairs of nodes at distance two and over paths of three nodes, which are optional. All nodes share the
-function f. All edges share the matrix T and the function f'. A sequence is read as a graph whose nodes form a chain.
+for sums over pairs of nodes at distance two, over paths of three nodes, and over cliques that the user names, which are
+optional. All nodes of a type share the function f. All edges of a type share the matrix T and the function f'. Without
+types, all nodes and all edges share them. A sequence is read as a graph whose nodes form a chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from kernelcrf.arrays import Array, Floats, Inputs, UserData
+from kernelcrf.arrays import Array, Floats, UserData
 from kernelcrf.estimators.base import Fitted, FittedNames
 from kernelcrf.estimators.network import InputNetworkEstimator
 from kernelcrf.estimators.parameters import CLASSES
@@ -29,11 +29,12 @@ from kernelcrf.models.base import rng_of
 from kernelcrf.models.network import COVERS, GraphModel, NetworkDistribution, inference_named
 from kernelcrf.models.potentials import Potentials
 from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples, read_graphs, read_labelled_graphs
 from kernelcrf.readers.labels import flat_labels
 from kernelcrf.readers.weights import score_weights
 from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, Term, constant_term
-from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, validated
+from kernelcrf.validation import FLAG, SEED, SIZE, Constraint, either, one_of, shown_list, validated
 
 CLIQUES = (EDGES, SKIPS, PATHS)
 
@@ -56,8 +57,15 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
 
     - a tuple (features, edges) or (features, edges, edge_features): `features` has one row per node, `edges` has one
       row per edge with the numbers of its two nodes, and `edge_features` has one row per edge;
-    - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x";
+    - a dict with the keys "nodes" (features) and "edges", and optionally "edge_features", "node_types", "edge_types"
+      (one string or integer per node or edge) and "cliques" (a dict from names of your choice to arrays (n_cliques, k)
+      of node numbers, k >= 2);
+    - a networkx graph, with features of nodes and, optionally, of edges in the attribute "x", and types in "type";
     - an array with one row per token, a sequence, whose tokens become a chain of nodes.
+
+    Nodes of the same type share their functions, and so do edges of the same type. Without types, all nodes share their
+    functions, and so do all edges. Each name in "cliques" has a table with one score per joint label of k nodes. The
+    order of the nodes in a row matters, even if directed=False.
 
     y is a list of arrays with one label per node. None is a missing label, and so is -1 if all other labels are strings
     or integers >= 0.
@@ -67,21 +75,22 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     kernel, gamma, degree, coef0 : as in ChainCRF
         Kernel of the node features.
     C, C_label : float, "auto" or "evidence"; float
-        Prior variances of the weights of inputs, and of constants. "auto" chooses C on held-out graphs, as a power of
-        10; "evidence" maximises the evidence.
+        Prior variances of the weights of inputs, and of constants, which include the tables of named cliques. "auto"
+        chooses C on held-out graphs, as a power of 10; "evidence" maximises the evidence.
     edge_kernel : None, str, callable or kernel of sklearn.gaussian_process
         Kernel of the edge features or, if there are none, of the features of both nodes; None ignores inputs of edges.
     directed : bool
-        Whether T(a, b) of an edge (i, j) may differ from T(b, a); sequences are always directed.
+        Whether T(a, b) of an edge (i, j) may differ from T(b, a); sequences and named cliques are always directed.
     cliques : tuple of "edges", "skips" and "paths", or "auto"
         Cliques that have a potential, besides nodes: edges, pairs at distance two, paths of three nodes. "auto" starts
-        with edges; a structure search adds the others, and `edge_kernel` if it is given, if they improve the fit.
+        with edges; a structure search adds the others, and `edge_kernel` if it is given, if they improve the fit. It is
+        not available if X has types or named cliques.
     classes : None or labels
         All labels, if some of them may not occur in y.
     inference : "exact", "loopy" or "gibbs"
         "exact" uses clique trees and refuses graphs that are too wide. "loopy" uses a convex upper bound on the
         log-partition function. "gibbs" fits by pseudo-likelihood and predicts from samples. The evidence needs
-        "exact"; cliques="auto" needs "exact" or "gibbs".
+        "exact"; cliques="auto" and cliques of three or more nodes need "exact" or "gibbs".
     structure_tol, min_gain, laplace : as in MultiLabelCRF
     optimize_kernel, n_restarts_optimizer, n_components, pivots : as in ChainCRF
     solver, tol, max_iter, certify_full, warm_start, checkpoint, n_jobs, random_state, verbose : as in ChainCRF
@@ -89,12 +98,15 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     Attributes
     ----------
     classes_ : (L,) labels.
-    cliques_ : the kinds of cliques that have a potential, besides nodes.
-    edge_potentials_ : (L, L), the scores T of edges, [from, to]; None without edges.
+    cliques_ : the kinds of cliques that have a potential, besides nodes; with the names of the cliques in X.
+    edge_potentials_ : (L, L), the scores T of edges, [from, to]; a dict of them by type with edge types; None without
+        edges.
+    clique_potentials_ : a dict from the names of the cliques in X to their scores, arrays of shape (L,) * k.
     certificate_ : certificate of the fit, for the objective that `covers_` names.
     covers_ : the name of the minimised objective: the negative log posterior, or its replacement in "loopy" or "gibbs".
     search_ : rounds of cliques="auto", and the cliques not added, with bounds on their gains; else None.
-    landmarks_, n_features_in_, feature_names_in_, n_iter_
+    landmarks_ : landmarks of the node features, a dict of them by type with node types; None for the linear kernel.
+    n_features_in_, feature_names_in_, n_iter_
 
     Examples
     --------
@@ -131,7 +143,8 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
     n_features_in_ = Fitted[int]("n_features")
     feature_names_in_ = FittedNames("column_names")
     cliques_ = Fitted[tuple[str, ...]]("cliques")
-    edge_potentials_ = Fitted[Floats | None]("edge_potentials")
+    edge_potentials_ = Fitted[Floats | dict[Type, Floats] | None]("edge_potentials")
+    clique_potentials_ = Fitted[dict[str, Floats]]("clique_potentials")
     covers_ = Fitted[str]("covers")
 
     def fit(self, X: UserData, y: UserData, sample_weight: UserData = None) -> GraphCRF:
@@ -142,8 +155,9 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         reader, graphs, labels, weights = read
         L, m = len(reader.classes), _rows(graphs)
         before = None if self._earlier is None else self._earlier.potentials
-        inputs = {NODES: graphs.nodes} | ({} if self.edge_kernel is None else {EDGES: graphs.edge_inputs})
-        terms = self._terms(inputs, L, before, directed=graphs.directed)
+        self._check_kinds(graphs.kinds, L)
+        inputs = graphs.inputs_of_nodes | ({} if self.edge_kernel is None else graphs.inputs_of_edges)
+        terms = self._terms(graphs, L, before)
         cliques = {name: graphs.members(name) for name in dict.fromkeys(term.cliques for term in terms)}
         data = LabelledGraphs(
             np.full(len(labels) // m, L),
@@ -166,6 +180,7 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
             seed=seed,
             covers=COVERS[self.inference],
             column_names=graphs.column_names,
+            kinds=graphs.kinds,
         )
         return self
 
@@ -261,28 +276,52 @@ class GraphCRF(InputNetworkEstimator[GraphModel]):
         wanted = (self.cliques,) if isinstance(self.cliques, str) else self.cliques
         return tuple(name for name in CLIQUES if name in wanted)
 
-    def _terms(self, inputs: Mapping[str, Inputs], L: int, before: Potentials | None, *, directed: bool) -> list[Term]:
-        node, sizes, C = LabelKernel("delta", L), {EDGES: 2, SKIPS: 2, PATHS: 3}, self._first_C()
+    def _check_kinds(self, kinds: GraphKinds, L: int) -> None:
+        """Raise if the types or named cliques of X cannot be combined with the parameters."""
+        if self._is_learned and kinds.has_ties:
+            raise ValueError(
+                "cliques='auto', but X has types or named cliques: a structure search needs graphs without them; pass "
+                "the cliques, such as cliques=('edges',)"
+            )
+        wide = [name for name, k in kinds.named.items() if k > 2]
+        if self.inference == "loopy" and wide:
+            raise ValueError(
+                f"inference='loopy', but X has cliques of three or more nodes, named {shown_list(wide)}: expected "
+                "single nodes and pairs; use inference='exact' or 'gibbs'"
+            )
+        kinds.check_sizes(L)
+
+    def _terms(self, graphs: GraphSamples, L: int, before: Potentials | None) -> list[Term]:
+        node, C, kinds = LabelKernel("delta", L), self._first_C(), graphs.kinds
         label_kernels: dict[str, LabelMap] = {
-            name: LabelKernel("delta", L**k) if directed else Reversible(L, k) for name, k in sizes.items()
+            name: LabelKernel("delta", L**k) if graphs.directed else Reversible(L, k)
+            for name, k in {EDGES: 2, SKIPS: 2, PATHS: 3}.items()
         }
-        terms = [
-            Term(NODES, NODES, node, C, self._kernel_of("kernel", before, NODES, inputs[NODES]), NODES),
-            Term(constant_term(NODES), NODES, node, self.C_label),
-        ]
-        terms += [Term(constant_term(name), name, label_kernels[name], self.C_label) for name in self._wanted()]
+        kernel, terms = self._kernel_of("kernel", before, kinds.nodes.values(), graphs.nodes), []
+        for kind in kinds.nodes.values():
+            terms += [Term(kind, kind, node, C, kernel, kind), Term(constant_term(kind), kind, node, self.C_label)]
+        for name in self._wanted():
+            own = kinds.edges.values() if name == EDGES else [name]
+            terms += [Term(constant_term(kind), kind, label_kernels[name], self.C_label) for kind in own]
+        for name, kind in kinds.cliques.items():
+            terms.append(Term(constant_term(kind), kind, LabelKernel("delta", L ** kinds.named[name]), self.C_label))
         if self.edge_kernel is not None:
-            template = EDGE_INPUTS if self._is_learned else EDGES
-            kernel = self._kernel_of("edge_kernel", before, EDGE_INPUTS, inputs[EDGES])
-            terms.append(Term(EDGE_INPUTS, template, label_kernels[EDGES], C, kernel, EDGES))
+            kernel = self._kernel_of("edge_kernel", before, kinds.edge_inputs.values(), graphs.edge_inputs)
+            for kind, name in zip(kinds.edges.values(), kinds.edge_inputs.values(), strict=True):
+                template = EDGE_INPUTS if self._is_learned else kind
+                terms.append(Term(name, template, label_kernels[EDGES], C, kernel, kind))
         return terms
 
 
 def _rows(graphs: GraphSamples) -> int:
-    """Return the number of samples if all samples have the same nodes and edges; otherwise return 1."""
+    """Return the number of samples if all samples have the same nodes, edges, types and cliques; otherwise return 1."""
     m, sizes = graphs.n_samples, np.diff(graphs.offsets)
-    if (sizes != sizes[0]).any() or sizes[0] == 0 or len(graphs.edges) % m:
+    cliques, types = [graphs.edges, *graphs.cliques.values()], [graphs.node_types, graphs.edge_types]
+    if (sizes != sizes[0]).any() or sizes[0] == 0 or any(len(own) % m for own in cliques):
         return 1
-    edges = graphs.edges.reshape(m, -1, 2) - sizes[0] * np.arange(m)[:, None, None]
-    alike = (edges == edges[0]).all() and edges.min(initial=0) >= 0 and edges.max(initial=0) < sizes[0]
-    return m if alike else 1
+    for own in cliques:
+        nodes = own.reshape(m, -1, own.shape[1]) - sizes[0] * np.arange(m)[:, None, None]
+        if (nodes != nodes[0]).any() or nodes.min(initial=0) < 0 or nodes.max(initial=0) >= sizes[0]:
+            return 1
+    by_sample = [own.reshape(m, -1) for own in types if own is not None]
+    return m if all((own == own[0]).all() for own in by_sample) else 1

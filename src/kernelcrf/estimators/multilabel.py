@@ -191,10 +191,10 @@ class MultiLabelCRF(ClassifierMixin, InputNetworkEstimator[LabelSetModel]):  # t
     def _terms(
         self, singles: list[str], pairs: list[str], X: Inputs, weights: Floats | None, before: Potentials | None
     ) -> list[Term]:
-        C, kernel, edge_kernel = self._first_C(), self._kernel_of("kernel", before, singles[0], X, weights), None
+        C, kernel, edge_kernel = self._first_C(), self._kernel_of("kernel", before, singles[:1], X, weights), None
         if self.edge_kernel is not None:
             known = next((name for name in pairs if before is not None and name in before.maps), "")
-            edge_kernel = self._kernel_of("edge_kernel", before, known, X, weights)
+            edge_kernel = self._kernel_of("edge_kernel", before, [known], X, weights)
         terms = []
         for name in singles:
             terms.append(Term(name, name, Contrasts(2), C, kernel, "rows"))

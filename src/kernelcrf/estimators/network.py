@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -86,16 +86,17 @@ class InputNetworkEstimator(InputEstimator[Model], NetworkEstimator[Model]):
     edge_kernel: Annotated[Any, OPTIONAL_KERNEL] = None
 
     def _kernel_of(
-        self, argument: str, earlier: Potentials | None, term: str, X: Inputs, weights: Floats | None = None
+        self, argument: str, earlier: Potentials | None, terms: Iterable[str], X: Inputs, weights: Floats | None = None
     ) -> InputKernel:
-        """Return the input kernel of a term of the score.
+        """Return the input kernel that some terms of the score share.
 
-        For a warm start, this is the kernel of the term in the potentials `earlier` of the previous fit, if there is
-        one. Otherwise, it is the kernel that the parameter with the name `argument` defines for the inputs X.
+        For a warm start, this is their kernel in the potentials `earlier` of the previous fit, if there is one.
+        Otherwise, it is the kernel that the parameter with the name `argument` defines for the inputs X.
         """
-        known = None if earlier is None else earlier.kernel(term)
-        if known is not None:
-            return known
+        known = [] if earlier is None else [earlier.kernel(term) for term in terms]
+        for kernel in known:
+            if kernel is not None:
+                return kernel
         return self._make_kernel(argument, X.shape[1], is_sparse(X), lambda: gamma_by_scale(X, weights))
 
 

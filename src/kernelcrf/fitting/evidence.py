@@ -232,12 +232,16 @@ def _carry_over(near: Fit, kernel: InputKernel, names: Collection[str]) -> Start
     The landmarks are those of `near`. The weights give the same scores at the landmarks as `near`.
     """
     end = near.end
-    earlier = next(end.maps[name] for name in near.maps if name in names)
-    if not isinstance(earlier, WhitenedMap):
-        return end
-    features = make_features(kernel, earlier.landmarks, None, "exact").map
-    assert isinstance(features, WhitenedMap)
-    on_landmarks, R = np.asarray(earlier.transform(features.landmarks), np.float64), np.asarray(features.R, np.float64)
-    own = {name: W for name, W in end.weights.items() if name in names}
-    weights = {name: solve_triangular(R, on_landmarks @ W, lower=True) for name, W in own.items()}
-    return Start({**end.maps, **dict.fromkeys(own, features)}, {**end.weights, **weights})
+    maps, weights = dict(end.maps), dict(end.weights)
+    # Terms that share landmarks share one map.
+    for earlier in {id(own): own for name, own in end.maps.items() if name in names}.values():
+        if not isinstance(earlier, WhitenedMap):
+            continue
+        features = make_features(kernel, earlier.landmarks, None, "exact").map
+        assert isinstance(features, WhitenedMap)
+        on_landmarks = np.asarray(earlier.transform(features.landmarks), np.float64)
+        R = np.asarray(features.R, np.float64)
+        for name in [name for name in end.weights if name in names and end.maps[name] is earlier]:
+            maps[name] = features
+            weights[name] = solve_triangular(R, on_landmarks @ end.weights[name], lower=True)
+    return Start(maps, weights)

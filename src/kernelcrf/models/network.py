@@ -10,7 +10,7 @@ where the table t_c has one score for each way to label the nodes of the clique 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import Self
 
@@ -32,9 +32,11 @@ from kernelcrf.models.stored_parts import search_from_config
 from kernelcrf.persistence import ModelFileError
 from kernelcrf.persistence.checks import read_count, read_flag
 from kernelcrf.readers.columns import names_from_config
+from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.graphs import GraphSamples
 from kernelcrf.readers.labels import LabelReader
-from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS, constant_term
+from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, constant_term
+from kernelcrf.validation import shown_list
 
 Way = Exact | Loopy | Gibbs
 
@@ -172,6 +174,7 @@ class GraphModel(NetworkModel):
     seed : the seed of Gibbs sampling.
     covers : a description of the objective that the fit minimised.
     column_names : the names of the node features if they were passed to `fit` as data frames, otherwise None.
+    kinds : the types of nodes and edges, and the cliques that the user has named, in the training data.
     """
 
     labels: LabelReader
@@ -182,25 +185,44 @@ class GraphModel(NetworkModel):
     seed: int
     covers: str
     column_names: Array | None = None
+    kinds: GraphKinds = field(default_factory=GraphKinds)
 
     @property
-    def landmarks(self) -> Inputs | None:
-        """Return the landmarks of the kernel on node inputs, or None for the linear kernel."""
-        return self.potentials.landmarks(NODES)
+    def landmarks(self) -> Inputs | dict[Type, Inputs] | None:
+        """Return the landmarks of the kernel on node inputs, or None for the linear kernel.
+
+        If nodes have types, return a dict from types to landmarks.
+        """
+        if self.kinds.node_types is None:
+            return self.potentials.landmarks(NODES)
+        found = {own: self.potentials.landmarks(self.kinds.nodes[own]) for own in self.kinds.node_types}
+        return {own: one for own, one in found.items() if one is not None} or None
 
     @property
     def cliques(self) -> tuple[str, ...]:
         """Return the names of the kinds of cliques that have scores, such as "edges"; single nodes are left out."""
-        return tuple(name for name in self.potentials.layout.cliques if name != NODES)
+        return self.kinds.public_names(self.potentials.layout.cliques)
 
     @property
-    def edge_potentials(self) -> Floats | None:
+    def edge_potentials(self) -> Floats | dict[Type, Floats] | None:
         """Return the scores of label pairs on edges as an array [from label, to label].
 
-        These are the scores that do not depend on inputs. Return None if edges have no scores.
+        These are the scores that do not depend on inputs. If edges have types, return a dict from types to arrays.
+        Return None if edges have no scores.
         """
-        L = len(self.labels.classes)
-        return self.potentials.potential(constant_term(EDGES)).reshape(L, L) if EDGES in self.cliques else None
+        if EDGES not in self.cliques:
+            return None
+        if self.kinds.edge_types is None:
+            return self._table(EDGES, 2)
+        return {own: self._table(self.kinds.edges[own], 2) for own in self.kinds.edge_types}
+
+    @property
+    def clique_potentials(self) -> dict[str, Floats]:
+        """Return the scores of the user's cliques by name, each an array with one axis per node of a clique."""
+        return {name: self._table(self.kinds.cliques[name], k) for name, k in self.kinds.named.items()}
+
+    def _table(self, kind: str, n_nodes: int) -> Floats:
+        return self.potentials.potential(constant_term(kind)).reshape((len(self.labels.classes),) * n_nodes)
 
     @property
     def empty_samples(self) -> GraphSamples:
@@ -222,14 +244,17 @@ class GraphModel(NetworkModel):
         if len(graphs.edges) and (graphs.edge_features is not None) != self.has_edge_features:
             has, lacks = ("no edge features", "with") if self.has_edge_features else ("edge features", "without")
             raise ValueError(f"X has {has}, but the model was fitted {lacks} edge features: pass graphs {lacks} them")
+        graphs = graphs.with_kinds(self.kinds)
+        # All nodes are one kind of cliques even if they have types, for the marginals of single nodes.
+        cliques = dict.fromkeys((NODES, *self.potentials.layout.cliques))
         graph = Graph(
             np.full(graphs.nodes.shape[0], len(self.labels.classes)),
-            {name: graphs.members(name) for name in self.potentials.layout.cliques},
+            {name: graphs.members(name) for name in cliques},
             graphs.samples if graphs.n_samples > 1 else None,
         )
-        way, inputs = inference_named(inference, self.seed)(graph), {NODES: graphs.nodes}
-        if len(self.potentials.maps) > 1:
-            inputs[EDGES] = inputs[EDGE_INPUTS] = graphs.edge_inputs
+        way, inputs = inference_named(inference, self.seed)(graph), graphs.inputs_of_nodes
+        if len(self.potentials.maps) > len(self.kinds.nodes):
+            inputs |= graphs.inputs_of_edges | {EDGE_INPUTS: graphs.edge_inputs}
         tables = self.potentials.tables(way, 1, inputs, engine)
         return NetworkDistribution(way, tables, graphs.n_samples, engine.n_threads)
 
@@ -249,6 +274,8 @@ class GraphModel(NetworkModel):
         }
         if self.column_names is not None:
             config["feature_names"] = list(self.column_names)
+        if self.kinds.has_ties:
+            config["kinds"] = self.kinds.to_config()
         return config, arrays
 
     @classmethod
@@ -256,12 +283,15 @@ class GraphModel(NetworkModel):
         """Return the model, given the two dicts that `to_arrays` returned; raise an error if they are inconsistent."""
         shared, labels = cls._read_fields(config), LabelReader.from_config(config["labels"])
         L, n_features = len(labels.classes), read_count(config, "n_features", 1)
-        sizes = {NODES: L, EDGES: L**2, EDGE_INPUTS: L**2, SKIPS: L**2, PATHS: L**3}
-        potentials = Potentials.from_arrays(config["potentials"], arrays, sizes, {NODES: n_features})
-        if NODES not in potentials.maps:
+        kinds = GraphKinds.from_config(config.get("kinds"), L)
+        nodes, names = list(kinds.nodes.values()), set(kinds.cliques.values())
+        columns = dict.fromkeys(nodes, n_features)
+        potentials = Potentials.from_arrays(config["potentials"], arrays, kinds.sizes(L), columns)
+        if not set(nodes) <= potentials.maps.keys() or not names <= set(potentials.layout.cliques):
             raise ModelFileError(
-                f"the model file has features for the terms {list(potentials.maps)[:8]}: expected features for "
-                f"{NODES!r} as well. Save the model again"
+                f"the model file has features for the terms {list(potentials.maps)[:8]}, and the cliques "
+                f"{list(potentials.layout.cliques)[:8]}: expected features for {shown_list(nodes)}, and the cliques "
+                f"{shown_list(names)}. Save the model again"
             )
         # Files of earlier versions do not name the objective; it follows from their inference.
         covers = config["covers"] if "covers" in config else COVERS[config["parameters"].get("inference", "exact")]
@@ -282,4 +312,5 @@ class GraphModel(NetworkModel):
             seed=read_count(config, "seed"),
             covers=covers,
             column_names=names_from_config(config, n_features),
+            kinds=kinds,
         )

@@ -70,7 +70,10 @@ class Potentials:
             own = self.maps.get(term.name)
             if own is not None:
                 if id(own) not in known:
-                    known[id(own)] = TokenFeatures(own.transform(inputs[term.cliques], engine))
+                    X = inputs[term.cliques]
+                    # Graphs without edges may lack edge features, and then have no number of columns.
+                    F = own.transform(X, engine) if X.shape[0] else np.empty((0, own.n))
+                    known[id(own)] = TokenFeatures(F)
                 features[term.name] = known[id(own)]
         anyhow = np.zeros((m, inference.graph.n_nodes), np.int32)
         partition = GraphPartition(inference, anyhow, features)

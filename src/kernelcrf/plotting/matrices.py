@@ -25,7 +25,7 @@ from kernelcrf.plotting.axes import (
     MaybeAxes,
     matrix_ticks,
 )
-from kernelcrf.validation import either, validated, whole
+from kernelcrf.validation import either, shown_list, validated, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,8 +250,14 @@ def _weights_of(estimator: Estimator) -> Floats:
         weights[i, j] = weights[j, i] = estimator.interactions_
         return weights
     for name in ("transitions_", "edge_potentials_"):
-        if getattr(estimator, name, None) is not None:
-            return np.asarray(getattr(estimator, name), np.float64)
+        found = getattr(estimator, name, None)
+        if isinstance(found, dict):
+            raise ValueError(
+                f"{name} of {type(estimator).__name__} has a matrix for each of the types {shown_list(found)}: "
+                f"expected one matrix; use LabelGraphDisplay({name}[type], labels)"
+            )
+        if found is not None:
+            return np.asarray(found, np.float64)
     raise ValueError(
         f"{type(estimator).__name__} has neither transitions_ nor edge_potentials_ nor interactions_: expected a model "
         "with weights between labels; for other matrices, use LabelGraphDisplay(weights, labels)"

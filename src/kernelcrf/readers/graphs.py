@@ -1,24 +1,27 @@
-"""Read graphs: tuples (node features, edges) or (node features, edges, edge features), or networkx graphs.
+"""Read graphs: tuples (node features, edges) or (node features, edges, edge features), mappings, or networkx graphs.
 
 A sequence of tokens is also accepted: it becomes a graph in which each token has an edge to the next token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Ints, Labels, UserData, as_writable, is_sparse
 from kernelcrf.basis.factor import stack
-from kernelcrf.graphs.structure import EDGE, Chains
+from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.columns import match_columns, read_columns
-from kernelcrf.readers.containers import is_frame, read_container, read_matrix
+from kernelcrf.readers.containers import is_frame, read_container
+from kernelcrf.readers.graph_kinds import GraphKinds, Type
 from kernelcrf.readers.labels import LabelReader, flat_labels
+from kernelcrf.readers.one_graph import OneGraph, OpenGraph, open_graph, read_graph
 from kernelcrf.readers.weights import read_weights
+from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,9 @@ class GraphSamples:
     edge_features : the features of the edges, one row per edge, or None.
     directed : whether edges have a direction; the edges of sequences always have a direction.
     column_names : the names of the node features if they were passed as data frames; otherwise None.
+    node_types, edge_types : the type of each node and of each edge, or None.
+    cliques : a dict from the user's names to cliques, one row of node numbers per clique.
+    known : the kinds of cliques of a fitted model, or None if the kinds are those of these graphs.
     """
 
     nodes: Inputs
@@ -39,6 +45,20 @@ class GraphSamples:
     edge_features: Inputs | None
     directed: bool
     column_names: Array | None = None
+    node_types: Array | None = None
+    edge_types: Array | None = None
+    cliques: Mapping[str, Ints] = field(default_factory=dict)
+    known: GraphKinds | None = None
+
+    @cached_property
+    def kinds(self) -> GraphKinds:
+        """Return the types and the names of cliques, which determine the cliques that share a potential."""
+        return GraphKinds.of(self.node_types, self.edge_types, self.cliques) if self.known is None else self.known
+
+    def with_kinds(self, known: GraphKinds) -> GraphSamples:
+        """Return these graphs with the kinds of cliques of a fitted model; raise if a type or name is not known."""
+        known.check_known(self.kinds, self.nodes.shape[0], len(self.edges))
+        return replace(self, known=known)
 
     @property
     def n_samples(self) -> int:
@@ -57,8 +77,9 @@ class GraphSamples:
         like : a `GraphSamples` without graphs. X must have the same column names, and if X is empty, `like` is
             returned. If `like` is None, an empty X raises a ValueError.
         """
-        graphs, names = _match_columns(read_graphs(X), like)
-        items = [_sample(x, i, directed) for i, x in enumerate(graphs)]
+        opened = [open_graph(x, i, directed) for i, x in enumerate(read_graphs(X))]
+        matched, names = _match_columns(opened, like)
+        items = [read_graph(x, i, directed) for i, x in enumerate(matched)]
         if not items:
             if like is not None:
                 return like
@@ -67,15 +88,28 @@ class GraphSamples:
         offsets = Chains.from_lengths([item.nodes.shape[0] for item in items]).offsets
         edges = np.concatenate([item.edges + low for item, low in zip(items, offsets[:-1], strict=True)])
         features = [item.edge_features for item in items if item.edge_features is not None]
-        nodes = as_writable(stack([item.nodes for item in items]))
-        edge_features = as_writable(stack(features)) if features else None
-        return cls(nodes, offsets, edges, edge_features, directed or items[0].is_chain, names)
+        cliques: dict[str, list[Ints]] = {}
+        for item, low in zip(items, offsets[:-1], strict=True):
+            for name, rows in item.cliques.items():
+                cliques.setdefault(name, []).append(rows + low)
+        return cls(
+            as_writable(stack([item.nodes for item in items])),
+            offsets,
+            edges,
+            as_writable(stack(features)) if features else None,
+            directed or items[0].is_chain,
+            names,
+            _join_types([item.node_types for item in items]),
+            _join_types([item.edge_types for item in items]),
+            {name: np.concatenate(rows) for name, rows in cliques.items()},
+        )
 
     def select(self, kept: Flags) -> GraphSamples:
         """Return the samples whose flag in `kept` is true."""
         nodes = kept[self.samples]
         edges = nodes[self.edges[:, 0]]
         numbers = np.cumsum(nodes) - 1
+        cliques = {name: numbers[rows[nodes[rows[:, 0]]]] for name, rows in self.cliques.items()}
         return GraphSamples(
             self.nodes[nodes],
             Chains.from_lengths(np.diff(self.offsets)[kept]).offsets,
@@ -83,6 +117,9 @@ class GraphSamples:
             None if self.edge_features is None else self.edge_features[edges],
             self.directed,
             self.column_names,
+            None if self.node_types is None else _join_types([self.node_types[nodes]]),
+            None if self.edge_types is None else _join_types([self.edge_types[edges]]),
+            {name: rows for name, rows in cliques.items() if len(rows)},
         )
 
     def members(self, cliques: str) -> Ints:
@@ -90,14 +127,35 @@ class GraphSamples:
 
         A clique is a group of nodes whose labels are scored together.
 
-        cliques : the kind of cliques: "nodes", "edges", "edge inputs" (the same as "edges"), "skips" or "paths". The
-            properties `skips` and `paths` describe the last two.
+        cliques : the kind of cliques: "nodes", "edges", "edge inputs" (the same as "edges"), "skips" or "paths", or a
+            kind that `kinds` names. The properties `skips` and `paths` describe "skips" and "paths".
         """
-        if cliques == "nodes":
-            return np.arange(self.nodes.shape[0])[:, None]
-        return self.skips if cliques == "skips" else self.paths if cliques == "paths" else self.edges
+        if cliques == SKIPS:
+            return self.skips
+        return self.paths if cliques == PATHS else self._members[cliques]
+
+    @cached_property
+    def _members(self) -> dict[str, Ints]:
+        """Return the cliques of all kinds except skips and paths."""
+        nodes, kinds = np.arange(self.nodes.shape[0])[:, None], self.kinds
+        found = {NODES: nodes, EDGES: self.edges, EDGE_INPUTS: self.edges}
+        found |= {kind: _of_type(nodes, self.node_types, own) for own, kind in kinds.nodes.items()}
+        found |= {kind: _of_type(self.edges, self.edge_types, own) for own, kind in kinds.edges.items()}
+        for name, kind in kinds.cliques.items():
+            found[kind] = self.cliques.get(name, np.empty((0, kinds.named[name]), np.int64))
+        return found
 
     @property
+    def inputs_of_nodes(self) -> dict[str, Inputs]:
+        """Return, for each kind of nodes, their features, one row per node of this kind."""
+        return {kind: _of_type(self.nodes, self.node_types, own) for own, kind in self.kinds.nodes.items()}
+
+    @property
+    def inputs_of_edges(self) -> dict[str, Inputs]:
+        """Return, for each kind of edges, the inputs of an edge kernel, one row per edge of this kind."""
+        return {kind: _of_type(self.edge_inputs, self.edge_types, own) for own, kind in self.kinds.edges.items()}
+
+    @cached_property
     def edge_inputs(self) -> Inputs:
         """Return the inputs of an edge kernel, one row per edge: the edge features if there are any.
 
@@ -141,13 +199,6 @@ class GraphSamples:
         return np.array(found, np.int64).reshape(-1, 3)
 
 
-class _Sample(NamedTuple):
-    nodes: Inputs
-    edges: Ints
-    edge_features: Inputs | None
-    is_chain: bool
-
-
 def read_labelled_graphs(
     X: UserData, y: UserData, sample_weight: UserData, *, directed: bool, classes: UserData
 ) -> tuple[LabelReader, GraphSamples, Labels, Floats | None]:
@@ -170,138 +221,44 @@ def read_labelled_graphs(
 
 def read_graphs(X: UserData) -> list[UserData]:
     """Return the graphs in a container as a list; raise if X is a single array, matrix or data frame."""
-    expected = "a list of graphs, each a tuple (features, edges) or a networkx graph, or a list of sequences"
+    expected = "a list of graphs, each a tuple (features, edges), a dict or a networkx graph, or a list of sequences"
     opened = read_container(X, "X", expected)
     if is_sparse(opened) or is_frame(opened) or (isinstance(opened, np.ndarray) and opened.ndim < 3):
         raise ValueError(f"X is one array, of shape {opened.shape}: expected {expected}; pass [X] for one sequence")
     return list(opened)
 
 
-def _match_columns(graphs: list[UserData], like: GraphSamples | None) -> tuple[list[UserData], Array | None]:
+def _match_columns(graphs: list[OpenGraph], like: GraphSamples | None) -> tuple[list[OpenGraph], Array | None]:
     """Return graphs whose node features have their columns in the same order, and the names of the columns, if any.
 
     The columns have the order of `like`, or, if `like` is None, the order of the first graph.
     """
-    pairs = [_is_graph(x) for x in graphs]
-    nodes = [x[0] if pair else x for x, pair in zip(graphs, pairs, strict=True)]
+    nodes = [x.nodes for x in graphs]
 
     def place(i: int) -> str:
-        return f"X[{i}][0]" if pairs[i] else f"X[{i}]"
+        return graphs[i].place
 
     if like is None:
         matched, names = read_columns("GraphCRF", nodes, place)
     else:
         matched, names = match_columns("GraphCRF", nodes, place, like.column_names), like.column_names
-    return [(own, *x[1:]) if pair else own for x, own, pair in zip(graphs, matched, pairs, strict=True)], names
+    return [x._replace(nodes=own) for x, own in zip(graphs, matched, strict=True)], names
 
 
-def _sample(x: UserData, i: int, directed: bool) -> _Sample:
-    names = f"X[{i}][0]", f"X[{i}][2]"
-    if hasattr(x, "nodes") and hasattr(x, "edges") and hasattr(x, "adjacency"):
-        x = _from_networkx(x, i, directed)
-        names = f"X[{i}], the attributes 'x' of nodes,", f"X[{i}], the attributes 'x' of edges,"
-    if not _is_graph(x):
-        nodes = _matrix(x, f"X[{i}]")
-        return _Sample(nodes, Chains.from_lengths([nodes.shape[0]]).cliques(EDGE), None, True)
-    nodes = _matrix(x[0], names[0])
-    edges = _edges(x[1], nodes.shape[0], i, directed)
-    features = None if len(x) == 2 else _matrix(x[2], names[1])
-    if features is not None and features.shape[0] != len(edges):
-        raise ValueError(
-            f"X[{i}] has {len(edges)} edges and {features.shape[0]} rows of edge features: expected one row per edge"
-        )
-    return _Sample(nodes, edges, features, False)
+def _of_type(rows: Inputs, types: Array | None, wanted: Type | None) -> Inputs:
+    """Return the rows of the nodes or edges whose type is `wanted`; None means all rows, without a copy."""
+    if wanted is None:
+        return rows
+    return rows[:0] if types is None else rows[np.flatnonzero(types == wanted)]
 
 
-def _from_networkx(graph: UserData, i: int, directed: bool) -> tuple[UserData, ...]:
-    """Convert a networkx graph to a tuple (node features, edges), with edge features as a third entry if there are any.
-
-    The features of a node or an edge are its attribute "x".
-    """
-    if graph.is_directed() != directed:
-        other = "graph.to_directed() or directed=False" if directed else "graph.to_undirected() or directed=True"
-        raise ValueError(
-            f"X[{i}] is a {type(graph).__name__} of networkx, and directed={directed!r}: expected "
-            f"{'directed' if directed else 'undirected'} graphs; use {other}"
-        )
-    places = {node: k for k, node in enumerate(graph.nodes)}
-    try:
-        features = np.array([np.atleast_1d(data["x"]) for _, data in graph.nodes(data=True)], np.float64)
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"X[{i}] lacks node features: expected an attribute 'x' with the same number of features for every node"
-        ) from None
-    pairs = list(graph.edges(data=True))
-    edges = np.array([(places[a], places[b]) for a, b, _ in pairs], np.int64).reshape(-1, 2)
-    with_features = sum("x" in data for _, _, data in pairs)
-    if 0 < with_features < len(pairs):
-        raise ValueError(
-            f"{with_features} of the {len(pairs)} edges of X[{i}] have an attribute 'x': expected this "
-            "attribute for all edges or for none"
-        )
-    if not with_features:
-        return features, edges
-    try:
-        return features, edges, np.array([np.atleast_1d(data["x"]) for _, _, data in pairs], np.float64)
-    except ValueError:
-        raise ValueError(
-            f"the edges of X[{i}] have attributes 'x' that are not numbers or differ in length: expected the same "
-            "number of features for every edge"
-        ) from None
+def _join_types(parts: Sequence[Array | None]) -> Array | None:
+    """Return the types of all graphs as one array; return None if there are none."""
+    types = np.concatenate([np.empty(0, object), *(own for own in parts if own is not None)])
+    return types if len(types) else None
 
 
-def _is_graph(x: UserData) -> bool:
-    """Return whether x is (features, edges) or (features, edges, edge features) rather than a sequence of tokens."""
-    if not isinstance(x, tuple | list) or len(x) not in (2, 3) or is_sparse(x[1]):
-        return False
-    try:
-        return any(is_sparse(part) or is_frame(part) or np.ndim(part) > 1 for part in x)
-    except ValueError:  # rows of different lengths
-        return True
-
-
-def _matrix(values: UserData, name: str) -> Inputs:
-    matrix = read_matrix(values, name)
-    values = matrix.data if is_sparse(matrix) else matrix
-    if not np.isfinite(values).all():
-        has_nan = np.isnan(values).any()
-        remedy = "fill in missing values with sklearn.impute" if has_nan else "remove or clip infinite values"
-        raise ValueError(f"{name} contains {'NaN' if has_nan else 'infinity'}: expected finite numbers; {remedy}")
-    return matrix
-
-
-def _edges(values: UserData, n_nodes: int, i: int, directed: bool) -> Ints:
-    expected = "an array (n_edges, 2) of integers, the numbers of the two nodes of each edge"
-    opened = read_container(values, f"the edges of X[{i}]", expected)
-    try:
-        edges = np.asarray(opened)
-    except ValueError:
-        raise ValueError(f"the edges of X[{i}] are not pairs: expected {expected}") from None
-    if edges.size == 0:
-        return np.empty((0, 2), np.int64)
-    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise ValueError(f"the edges of X[{i}] have shape {edges.shape}, dtype {edges.dtype}: expected {expected}")
-    if edges.min() < 0 or edges.max() >= n_nodes:
-        raise ValueError(
-            f"the edges of X[{i}] have node numbers from {edges.min()} to {edges.max()}: expected 0 to {n_nodes - 1}"
-        )
-    if (edges[:, 0] == edges[:, 1]).any():
-        raise ValueError(
-            f"X[{i}] has an edge from node {edges[edges[:, 0] == edges[:, 1]][0, 0]} to itself: expected two different "
-            "nodes per edge"
-        )
-    pairs = edges if directed else np.sort(edges, axis=1)
-    _, first, counts = np.unique(pairs, axis=0, return_index=True, return_counts=True)
-    if (counts > 1).any():
-        a, b = edges[first[counts > 1].min()]
-        raise ValueError(
-            f"X[{i}] has the edge ({a}, {b}) more than once: expected each edge once"
-            + ("" if directed else "; (a, b) and (b, a) are the same edge unless directed=True")
-        )
-    return edges.astype(np.int64)
-
-
-def _check_alike(items: Sequence[_Sample]) -> None:
+def _check_alike(items: Sequence[OneGraph]) -> None:
     if len({item.is_chain for item in items}) > 1:
         raise ValueError("X mixes sequences and graphs: expected only sequences or only graphs")
     widths = [item.nodes.shape[1] for item in items]
@@ -309,11 +266,25 @@ def _check_alike(items: Sequence[_Sample]) -> None:
         if width != widths[0]:
             raise ValueError(f"X[{i}] has {width} node features but X[0] has {widths[0]}: expected the same number")
     features = [item.edge_features for item in items if len(item.edges)]
-    if len({own is None for own in features}) > 1:
-        raise ValueError(
-            "X has some graphs with edge features and some without: expected edge features in all graphs or in none"
-        )
+    parts = {
+        "edge features": features,
+        "node types": [item.node_types for item in items if item.nodes.shape[0]],
+        "edge types": [item.edge_types for item in items if len(item.edges)],
+    }
+    for what, held in parts.items():
+        if len({own is None for own in held}) > 1:
+            raise ValueError(
+                f"X has some graphs with {what} and some without: expected {what} in all graphs or in none"
+            )
     if len({own.shape[1] for own in features if own is not None}) > 1:
         raise ValueError(
             "X has graphs with different numbers of edge features: expected the same number in every graph"
         )
+    sizes: dict[str, int] = {}
+    for i, item in enumerate(items):
+        for name, rows in item.cliques.items():
+            if sizes.setdefault(name, rows.shape[1]) != rows.shape[1]:
+                raise ValueError(
+                    f"the cliques {name!r} of X[{i}] have {rows.shape[1]} nodes each, but those of earlier graphs have "
+                    f"{sizes[name]}: expected the same number; use another name for cliques of another size"
+                )

@@ -1,0 +1,169 @@
+"""Name the kinds of cliques of graphs; all cliques of a kind share their potential (equations 25 to 27 of the paper).
+
+Without types, all nodes are of one kind, and so are all edges. With types, each type of nodes and each type of edges is
+a kind of its own. Users may also name cliques of any number of nodes; each name is a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeAlias
+
+from kernelcrf.arrays import Array, Config, Ints
+from kernelcrf.persistence import ModelFileError
+from kernelcrf.terms import EDGE_INPUTS, EDGES, NODES, PATHS, SKIPS
+from kernelcrf.validation import shown, shown_list
+
+Type: TypeAlias = str | int
+
+RESERVED = (NODES, EDGES, EDGE_INPUTS, SKIPS, PATHS)
+"""Names that users cannot give to their own cliques."""
+MOST_SCORES = 2**25
+"""The largest number of joint labels of a clique that a user has named."""
+
+
+@dataclass(frozen=True)
+class GraphKinds:
+    """The types of nodes and edges, and the cliques that the user has named.
+
+    node_types, edge_types : the different types, integers before strings; None if nodes or edges have no types.
+    named : a dict from the names of the user's cliques to the number of nodes of each clique.
+
+    Dicts of kinds have the type as key, which is None if there are no types.
+    """
+
+    node_types: tuple[Type, ...] | None = None
+    edge_types: tuple[Type, ...] | None = None
+    named: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, node_types: Array | None, edge_types: Array | None, cliques: Mapping[str, Ints]) -> Self:
+        """Return the kinds of graphs, given the type of each node and of each edge, and the user's cliques by name."""
+        named = {name: int(cliques[name].shape[1]) for name in sorted(cliques)}
+        return cls(_different(node_types), _different(edge_types), named)
+
+    @property
+    def nodes(self) -> dict[Type | None, str]:
+        """Return the kind of the nodes of each type."""
+        return _kinds(NODES, self.node_types)
+
+    @property
+    def edges(self) -> dict[Type | None, str]:
+        """Return the kind of the edges of each type."""
+        return _kinds(EDGES, self.edge_types)
+
+    @property
+    def edge_inputs(self) -> dict[Type | None, str]:
+        """Return, for the edges of each type, the name of the term that depends on their inputs."""
+        return _kinds(EDGE_INPUTS, self.edge_types)
+
+    @property
+    def cliques(self) -> dict[str, str]:
+        """Return the kind of the cliques of each name that the user has given."""
+        return {name: f"cliques {name!r}" for name in self.named}
+
+    @property
+    def has_ties(self) -> bool:
+        """Return whether there are types or named cliques."""
+        return self != GraphKinds()
+
+    def public_names(self, kinds: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of kinds of cliques for users: without nodes, and with edges of all types as "edges"."""
+        names = dict.fromkeys(self.edges.values(), EDGES) | {kind: name for name, kind in self.cliques.items()}
+        nodes = set(self.nodes.values())
+        return tuple(dict.fromkeys(names.get(kind, kind) for kind in kinds if kind not in nodes))
+
+    def check_sizes(self, L: int) -> None:
+        """Raise if the cliques of a name have too many joint labels, with L labels per node."""
+        for name, k in self.named.items():
+            # The power itself may be too long to compute.
+            if k * (L.bit_length() - 1) > MOST_SCORES.bit_length() or L**k > MOST_SCORES:
+                raise ValueError(
+                    f"the cliques {shown(name)} of X have {k} nodes each, with {L} labels: expected at most "
+                    f"{MOST_SCORES} joint labels per clique; use smaller cliques"
+                )
+
+    def sizes(self, L: int) -> dict[str, int]:
+        """Return the number of joint labels of a clique of each kind, with L labels per node."""
+        pairs = [*self.edges.values(), EDGE_INPUTS, SKIPS]
+        named = {self.cliques[name]: L**k for name, k in self.named.items()}
+        return dict.fromkeys(self.nodes.values(), L) | dict.fromkeys(pairs, L**2) | {PATHS: L**3} | named
+
+    def check_known(self, other: GraphKinds, n_nodes: int, n_edges: int) -> None:
+        """Raise if graphs with the kinds `other` do not fit a model with these kinds.
+
+        n_nodes, n_edges : the number of nodes and of edges of the graphs; types are not needed if there are none.
+        """
+        if n_nodes:
+            _check_types("node", self.node_types, other.node_types)
+        if n_edges:
+            _check_types("edge", self.edge_types, other.edge_types)
+        new = [name for name in other.named if name not in self.named]
+        if new:
+            known = f"expected names among {shown_list(self.named)}" if self.named else "expected no cliques"
+            raise ValueError(
+                f"X has cliques named {shown_list(new)}, which the training graphs do not have: {known}; fit the model "
+                "to graphs that have these cliques"
+            )
+        for name, k in other.named.items():
+            if k != self.named[name]:
+                raise ValueError(
+                    f"the cliques {shown(name)} of X have {k} nodes each: expected {self.named[name]}, as in training"
+                )
+
+    def to_config(self) -> Config:
+        """Return the kinds as values that JSON can store."""
+        types = {"node_types": self.node_types, "edge_types": self.edge_types}
+        return {name: None if own is None else list(own) for name, own in types.items()} | {"named": dict(self.named)}
+
+    @classmethod
+    def from_config(cls, config: Config | None, L: int) -> Self:
+        """Return the kinds that a model file stores; None stands for graphs without types and named cliques.
+
+        L : the number of labels per node.
+        """
+        if config is None:
+            return cls()
+        named = config["named"]
+        if not isinstance(named, dict) or not all(type(k) is int and 2 <= k <= MOST_SCORES for k in named.values()):
+            raise ModelFileError(f"named is {shown(named)}: expected the number of nodes of each clique, 2 or more")
+        found = cls(_read_types(config, "node_types"), _read_types(config, "edge_types"), named)
+        found.check_sizes(L)
+        return found
+
+
+def _kinds(kind: str, types: tuple[Type, ...] | None) -> dict[Type | None, str]:
+    return {None: kind} if types is None else {own: f"{kind} {own!r}" for own in types}
+
+
+def _different(types: Array | None) -> tuple[Type, ...] | None:
+    """Return the different types, integers before strings; the order of nodes or edges does not matter."""
+    return None if types is None else tuple(sorted(set(types.tolist()), key=lambda own: (isinstance(own, str), own)))
+
+
+def _check_types(what: str, known: tuple[Type, ...] | None, own: tuple[Type, ...] | None) -> None:
+    if known is None and own is not None:
+        raise ValueError(f"X has {what} types, but the model was fitted without {what} types: pass graphs without them")
+    if own is None and known is not None:
+        raise ValueError(
+            f"X has no {what} types, but the model was fitted with the {what} types {shown_list(known)}: pass graphs "
+            f"with {what} types"
+        )
+    new = [one for one in own or () if one not in (known or ())]
+    if new:
+        raise ValueError(
+            f"X has the {what} types {shown_list(new)}, which the training graphs do not have: expected types among "
+            f"{shown_list(known or ())}; fit the model to graphs that have these types"
+        )
+
+
+def _read_types(config: Config, name: str) -> tuple[Type, ...] | None:
+    types: Any = config[name]
+    if types is None:
+        return None
+    if not isinstance(types, list) or not types or not all(type(own) in (str, int) for own in types):
+        raise ModelFileError(f"{name} is {shown(types)}: expected a list of strings and integers, or null")
+    if len(set(types)) < len(types):
+        raise ModelFileError(f"{name} is {shown(types)}: expected different types")
+    return tuple(types)
