@@ -31,12 +31,12 @@ from studies.common import ROOT
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
 STUDIES = {
     "accuracy": (
-        "figure_1 defaults prosody letters gpstruct tagging_tasks proteins multilabel structure "
-        "addresses label_efficiency_letters active_learning evidence calibration | pictures"
+        "figure_1 defaults activity prosody letters gpstruct tagging_tasks proteins multilabel "
+        "structure addresses label_efficiency_letters active_learning evidence calibration | pictures"
     ),
     "speed": (
-        "training penalties tagging streaming evaluation letters classifier growth graphs startup getting_started "
-        "chain_inference missing_labels | solvers basis cluster commits"
+        "training penalties tagging streaming evaluation letters classifier growth inputs graphs startup "
+        "getting_started chain_inference missing_labels | solvers basis cluster commits"
     ),
     "reliability": (
         "findings numerics concurrency interruption files compatibility crfsuite_models mutation branches | fuzz"
