@@ -50,12 +50,15 @@ class ChainCRF(ChainAnswers):
     gamma, degree, coef0 : "scale", "auto" or float; int; float
         Gamma of the kernel, as in sklearn.svm.SVC; degree and constant term of the polynomial kernel.
     inputs : None or dict from names to kernelcrf.Input
-        Several inputs, each with its own kernel, landmarks and prior variance, instead of `kernel`, `gamma`, `degree`,
-        `coef0`, `n_components`, `pivots` and `edge_kernel`. Each input reads the entry of its name, or columns.
+        Inputs by name, each with its own kernel, landmarks and C. They replace `kernel`, `gamma`, `degree`, `coef0`,
+        `n_components`, `pivots` and `edge_kernel`; `optimize_kernel` is not available with them. If sequences are
+        mappings, each input reads the entry of the same name, or the one that `Input.of` names; otherwise all inputs
+        read the sequence. `Input.columns` selects columns.
     C : float, "auto" or "evidence"
         Prior variance of all weights, including transitions. CRFsuite's c2 is 1 / (2 C). "auto" chooses the power of 10
         with which held-out sequences, a fifth of about 10,000 tokens, are likeliest. "evidence" chooses the C that
-        maximises the evidence, the probability of the training labels. Both choose one C for each of several `inputs`.
+        maximises the evidence, the probability of the training labels. With `inputs`, both choose a separate C for each
+        input, and one for all other weights, such as transitions.
     l1 : float
         Factor of an L1 penalty of all weights of a linear kernel, CRFsuite's c1. It makes most weights zero.
     optimize_kernel, n_restarts_optimizer : bool, int
@@ -114,10 +117,11 @@ class ChainCRF(ChainAnswers):
     Attributes
     ----------
     classes_ : (L,) labels, in the order of the columns of probabilities.
-    coef_ : weights; (n_features, L) for the linear kernel, else (n_landmarks, L), in the whitened basis.
+    coef_ : weights; (n_features, L) for the linear kernel, else (n_landmarks, L), in the whitened basis. The rows of
+        several `inputs` are one after the other.
     transitions_ : (L, L), scores of transitions, [from, to].
     intercept_, start_scores_, end_scores_ : (L,), biases of labels, and scores of first and last labels.
-    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`; None without `edge_kernel`.
+    edge_coef_ : (n_edge_features, L, L), weights of `edge_kernel`, or of inputs that score transitions; else None.
     landmarks_ : (n_landmarks, n_features), or None for the linear kernel.
     landmark_positions_ : (n_landmarks, 2), sequence and token in X of each landmark or its nearest input, or None.
     C_, kernel_ : the prior variance and the input kernel of the fit; for `inputs`, the prior variance of all weights

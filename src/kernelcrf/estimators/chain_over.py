@@ -1,14 +1,14 @@
 """ChainOver: a chain over any classifier, which reads the log-probabilities that the classifier gives to each token.
 
 The classifier is fitted to the tokens of all sequences, as if they were independent. The chain learns how far to trust
-its probabilities, and which labels follow each other. Its input at token t is the vector
+its probabilities, and which labels follow each other. Its input at token t is the vector s_t - mean(s_t), where
 
-    log((p_t + floor) / (1 + L floor)),
+    s_t = log((p_t + floor) / (1 + L floor)),
 
-where p_t are the probabilities of the L labels; the floor keeps the logarithm finite. A classifier is too sure of
-tokens that it was fitted to, so that the chain is fitted to out-of-fold probabilities: the tokens are divided into
-folds by sequence, or by `groups`, and those of a fold are predicted by a classifier that was fitted to the other folds.
-New sequences are predicted by a classifier that was fitted to all tokens.
+and p_t are the probabilities of the L labels; the floor keeps the logarithm finite. A classifier is overconfident on
+tokens that it was fitted to. The chain is therefore fitted to out-of-fold probabilities: whole sequences, or whole
+`groups` of them, are divided into `cv` folds, and each fold is predicted by a copy of the classifier that was fitted to
+the other folds. New sequences are predicted by a copy that was fitted to all tokens whose labels are known.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ A_CLASSIFIER = either(has_methods("fit", "predict_proba", text="a classifier wit
 
 @dataclass(eq=False, repr=False)
 class ChainOver(ValidatedEstimator):
-    """A chain over any classifier of scikit-learn: it learns from the classifier's probabilities of each token.
+    """Chain over any scikit-learn classifier, fitted to the probabilities that the classifier predicts for each token.
 
     X is a list of sequences, as for ChainCRF: arrays, sparse matrices, data frames, lists of feature dicts, or mappings
-    from names to these. The classifier reads one of them as a matrix with one row per token.
+    from names to these. The classifier reads the sequence, or the entry named by `of`, as one row per token.
 
     Parameters
     ----------
     classifier : classifier with the method predict_proba
         Such as RandomForestClassifier(). It is cloned, and fitted to the tokens whose labels are known.
     chain : None or ChainCRF
-        The chain, which is cloned. Its parameter `inputs` may have the entry "classifier", the log-probabilities, and
-        other inputs beside it: "tokens" are the tokens themselves, or the names of the entries if sequences are
-        mappings. None means ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
+        ChainCRF to fit; it is cloned. Its `inputs` must contain "classifier", which reads the log-probabilities, and
+        may contain others: "tokens" reads the sequence itself; if sequences are mappings, use the names of their
+        entries instead. None means ChainCRF(inputs={"classifier": Input("linear")}, fit_intercept=True).
     cv : int
-        Number of folds for out-of-fold probabilities.
+        Number of folds for out-of-fold probabilities. If there are fewer sequences or groups, each is a fold.
     of : None or str
         Name of the entry that the classifier reads, if sequences are mappings.
     floor : float
@@ -63,7 +63,7 @@ class ChainOver(ValidatedEstimator):
 
     Attributes
     ----------
-    classifier_ : the classifier that was fitted to all tokens.
+    classifier_ : the classifier that was fitted to all tokens whose labels are known.
     chain_ : the fitted ChainCRF; it reads what `transform` returns.
     classes_ : the labels, in the order of the columns of probabilities.
 

@@ -37,11 +37,11 @@ class Input(ValidatedEstimator):
     n_components, pivots : as for ChainCRF.
         Number of landmarks, and the rule that chooses them.
     C : float or None
-        Prior variance of the weights of this input; None means the parameter C of the estimator. If that one is "auto"
-        or "evidence", a C is chosen for this input.
+        Prior variance of the weights of this input. None uses the C of the ChainCRF; if that is "auto" or "evidence",
+        `fit` chooses a separate C for this input.
     of : str or None
-        Name of the entry of each sequence that this input reads; None means the name of the input. It lets several
-        inputs read the same entry.
+        Name of the entry that this input reads, if sequences are mappings; None uses the name of the input. Two inputs
+        with the same `of` read the same entry.
     columns : None, slice, str, or list of int or str
         Columns that this input reads: indices, or names of columns of data frames; None reads all columns.
     steps : bool
@@ -54,8 +54,8 @@ class Input(ValidatedEstimator):
     >>> data = make_sequences(60, random_state=0)  # the arrays have two columns
     >>> inputs = {"first": Input("rbf", columns=[0], n_components=20), "second": Input("linear", columns=[1])}
     >>> crf = ChainCRF(inputs=inputs, C=10.0, random_state=0).fit(data.X, data.y)
-    >>> crf.certificate_.status, round(crf.score(data.X, data.y), 1)
-    ('optimal', 0.6)
+    >>> crf.certificate_.status  # the score of a label is a sum of functions of one column each
+    'optimal'
     >>> X = [{"words": [["the"], ["dog"]], "vectors": [[0.1, 0.3], [1.2, 0.8]]}]  # one sequence with two inputs
     >>> both = ChainCRF(inputs={"words": Input(), "vectors": Input("rbf")}, C=10.0).fit(X, [["DET", "NOUN"]])
     >>> both.predict(X)[0].tolist()
