@@ -31,7 +31,7 @@ from studies.common import ROOT
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
 STUDIES = {
     "accuracy": (
-        "figure_1 defaults activity prosody letters gpstruct tagging_tasks proteins multilabel "
+        "figure_1 defaults activity several_inputs prosody letters gpstruct tagging_tasks proteins multilabel "
         "structure addresses label_efficiency_letters active_learning evidence calibration | pictures"
     ),
     "speed": (
