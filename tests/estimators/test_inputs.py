@@ -164,6 +164,8 @@ def test_scikit_learn_reaches_the_parameters_of_inputs():
     crf = ChainCRF(inputs=BOTH, **SETTINGS)
     copy = clone(crf).set_params(inputs__a__gamma=0.1, inputs__words=Input("linear", C=9.0))
     assert (crf.inputs["a"].gamma, copy.inputs["a"].gamma) == (0.8, 0.1)
+    both = clone(crf).set_params(inputs__words__C=7.0, inputs__words=Input("linear"))
+    assert both.inputs["words"].C == 7.0
     assert (crf.inputs["words"].C, copy.get_params()["inputs__words__C"]) == (None, 9.0)
     search = GridSearchCV(ChainCRF(inputs=BOTH, C=1.0), {"inputs__a__gamma": [1e-6, 0.8]}, cv=3)
     assert search.fit(NAMED, DATA.y).best_params_ == {"inputs__a__gamma": 0.8}
@@ -264,7 +266,11 @@ def test_wrong_data_are_refused_by_name(inputs, X, message):
         ({"inputs": {"a": Input(gamma=-1.0)}}, "inputs__a__gamma=-1.0: expected"),
         ({"inputs": {"a": Input(steps=True)}}, "expected at least one input that scores tokens"),
         ({"inputs": {"a": Input()}, "kernel": "rbf"}, "cannot be combined with kernel='rbf': set this parameter of"),
-        ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "cannot be combined with edge_kernel='rbf'"),
+        ({"inputs": {"a": Input()}, "edge_kernel": "rbf"}, "edge_kernel='rbf': pass an Input with steps=True"),
+        (
+            {"inputs": {"a": Input()}, "optimize_kernel": True},
+            "optimize_kernel=True: the evidence chooses the kernel of",
+        ),
         ({"inputs": {"a": Input("rbf")}, "l1": 0.1}, "inputs__a__kernel"),
     ],
 )

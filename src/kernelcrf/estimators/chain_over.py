@@ -100,6 +100,12 @@ class ChainOver(ValidatedEstimator):
             each sequence into a group of its own.
         """
         self._validate_params()
+        chain = clone(_DEFAULT_CHAIN if self.chain is None else self.chain)
+        if chain.inputs is None or CLASSIFIER not in chain.inputs:
+            raise ParameterError(
+                f"chain has inputs={shown(chain.inputs)}: expected an entry {CLASSIFIER!r}, which reads the "
+                f'probabilities, such as ChainCRF(inputs={{"{CLASSIFIER}": Input("linear")}})'
+            )
         sequences = read_list(X, "X")
         reader, rows, chains = SequenceReader.fit(self._tokens(sequences))
         tokens = flat_labels(y, chains)
@@ -111,12 +117,6 @@ class ChainOver(ValidatedEstimator):
             fitted = self._fit_classifier(rows, known, labels.classes, training, weights, chains)
             found[held_out] = _probabilities(fitted, rows[held_out], labels.classes)
         classifier = self._fit_classifier(rows, known, labels.classes, np.arange(chains.n_nodes), weights, chains)
-        chain = clone(_DEFAULT_CHAIN if self.chain is None else self.chain)
-        if chain.inputs is None or CLASSIFIER not in chain.inputs:
-            raise ParameterError(
-                f"chain has inputs={shown(chain.inputs)}: expected an entry {CLASSIFIER!r}, which reads the "
-                f'probabilities, such as ChainCRF(inputs={{"{CLASSIFIER}": Input("linear")}})'
-            )
         chain.fit(self._join(sequences, found, chains), y, sample_weight)
         self.reader_, self.classifier_, self.chain_ = reader, classifier, chain
         return self

@@ -30,10 +30,7 @@ def _is_mapping_of_inputs(value: Any) -> bool:
 
 INPUTS = either(Constraint("a dict from names to kernelcrf.Input", _is_mapping_of_inputs), nothing)
 # Parameters that belong to one input, and are set for each of several inputs.
-OF_ONE_INPUT = (
-    "kernel", "gamma", "degree", "coef0", "n_components", "pivots", "edge_kernel", "optimize_kernel",
-    "n_restarts_optimizer",
-)  # fmt: skip
+OF_ONE_INPUT = ("kernel", "gamma", "degree", "coef0", "n_components", "pivots")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -55,7 +52,8 @@ class InputsEstimator(KernelEstimator[Chained]):
         """Set parameters, also those of inputs by names such as `inputs__words__C`, and return the estimator."""
         own = {key: value for key, value in params.items() if not key.startswith(OF_INPUT)}
         super().set_params(**own)
-        for key in params.keys() - own.keys():
+        # "inputs__words" is set before "inputs__words__C".
+        for key in sorted(params.keys() - own.keys()):
             name, _, parameter = key.removeprefix(OF_INPUT).partition(BETWEEN)
             if name not in (self.inputs or {}):
                 raise ValueError(
@@ -73,9 +71,12 @@ class InputsEstimator(KernelEstimator[Chained]):
         if self.inputs is None:
             return
         defaults = {field.name: field.default for field in fields(self)}
-        changed = {name: getattr(self, name) is not defaults[name] for name in OF_ONE_INPUT}
-        changed = {name: differs and getattr(self, name) != defaults[name] for name, differs in changed.items()}
+        changed = {name: bool(getattr(self, name) != defaults[name]) for name in OF_ONE_INPUT}
         self._exclude("inputs", changed, "set this parameter of each Input")
+        steps = {"edge_kernel": self.edge_kernel is not None}
+        self._exclude("inputs", steps, "pass an Input with steps=True, which scores transitions")
+        advice = "the evidence chooses the kernel of one input only; search over parameters such as inputs__NAME__gamma"
+        self._exclude("inputs", {"optimize_kernel": bool(self.optimize_kernel)}, advice)
         for name, one in self.inputs.items():
             if not isinstance(name, str) or not name or BETWEEN in name:
                 raise ParameterError(f"inputs has the name {shown(name)}: expected a string without {BETWEEN!r}")

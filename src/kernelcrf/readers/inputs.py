@@ -28,8 +28,9 @@ BETWEEN = "__"
 
 
 class Source(NamedTuple):
-    """What an input reads: an entry of each sequence, or None if sequences are no mappings, and some of its columns.
+    """The entry and the columns of each sequence that an input reads.
 
+    entry : the name of the entry, or None if sequences are no mappings.
     columns : indices of columns, or None for all columns.
     """
 
