@@ -29,9 +29,9 @@ from kernelcrf.datasets import make_sequences
 from kernelcrf.estimators import base
 from kernelcrf.formats import Record, Templates, default_templates, read, write
 from kernelcrf.kernels.named import NAMED
-from kernelcrf.metrics.schemes import SCHEMES
 from kernelcrf.preprocessing import PerToken
 from kernelcrf.readers.constraints import ALIASES, ALPHABETS
+from kernelcrf.readers.schemes import SCHEMES
 
 COMMANDS = ("fit", "tag", "evaluate", "inspect", "report", "convert")
 WORDS = {"B-NP": ["the", "a", "The"], "I-NP": ["dog", "cat", "Hill-9"], "B-VP": ["barks", "sleeps"], "O": [".", ","]}

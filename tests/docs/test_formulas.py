@@ -38,7 +38,7 @@ from kernelcrf.metrics import (
     span_precision,
     span_recall,
 )
-from kernelcrf.metrics.schemes import spans
+from kernelcrf.readers.schemes import spans
 from objectives import random_objective
 
 RNG = np.random.default_rng(0)

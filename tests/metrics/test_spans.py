@@ -15,7 +15,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.exceptions import UndefinedMetricWarning
 
 from kernelcrf import metrics as km
-from kernelcrf.metrics.schemes import SCHEMES
+from kernelcrf.readers.schemes import SCHEMES
 
 STRICT = {
     "IOB1": seqeval.scheme.IOB1,
@@ -32,9 +32,9 @@ def tags_of(scheme, types=("-X", "-Y")):
 
 def seqeval_spans(tags, scheme):
     if scheme == "lenient":
-        return [(type_, start, end + 1) for type_, start, end in get_entities(list(tags))]
+        return [(start, end + 1, type_) for type_, start, end in get_entities(list(tags))]
     found = seqeval.scheme.Tokens(list(tags), STRICT[scheme]).entities
-    return [(entity.tag, entity.start, entity.end) for entity in found]
+    return [(entity.start, entity.end, entity.tag) for entity in found]
 
 
 def labelings(scheme, m=4):
@@ -71,9 +71,9 @@ def test_letters_of_bmes_and_bioul_are_those_of_iobes(tags):
 
 def test_spans_by_hand():
     tags = np.array(["O", "B-MISC", "I-MISC", "I-PER", "O", "B", "I"])
-    assert km.spans(tags) == [("MISC", 1, 3), ("PER", 3, 4), ("_", 5, 7)]
-    assert km.spans(tags, "IOB2") == [("MISC", 1, 3), ("_", 5, 7)]
-    assert km.spans(["B-A", "M-A", "E-A", "S-A", "B-A"], "BMES") == [("A", 0, 3), ("A", 3, 4)]
+    assert km.spans(tags) == [(1, 3, "MISC"), (3, 4, "PER"), (5, 7, "_")]
+    assert km.spans(tags, "IOB2") == [(1, 3, "MISC"), (5, 7, "_")]
+    assert km.spans(["B-A", "M-A", "E-A", "S-A", "B-A"], "BMES") == [(0, 3, "A"), (3, 4, "A")]
     assert km.spans([]) == []
     for name, alias in (("IOB2", "BIO"), ("IOBES", "BIOES"), ("BIOUL", "BILOU")):
         assert SCHEMES[alias] is SCHEMES[name]
@@ -116,7 +116,7 @@ def test_cases_of_seqeval():
     y_pred = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
     assert km.span_f1(y_true, y_pred) == km.span_precision(y_true, y_pred) == km.span_recall(y_true, y_pred) == 0.5
     np.testing.assert_array_equal(km.span_f1(y_true, y_pred, average=None), [0.0, 1.0])
-    assert km.spans(list("OOOBIIO")) == [("_", 3, 6)]
+    assert km.spans(list("OOOBIIO")) == [(3, 6, "_")]
 
 
 def test_conll_2000_baseline_is_the_published_one(data_folder):

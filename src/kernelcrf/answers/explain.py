@@ -34,32 +34,35 @@ score. The nearest landmarks b have the largest similarity k(x_t, b) / sqrt(k(x_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax
 
 from kernelcrf.answers.explanation import ColumnEffect, Explanation, NearToken
-from kernelcrf.arrays import Floats, Inputs, Places, UserData, is_sparse, matrix_of
+from kernelcrf.arrays import Floats, Inputs, Labels, Places, UserData, is_sparse, matrix_of
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
-from kernelcrf.models.chain import ChainModel
+from kernelcrf.models.chain import ChainDistribution, ChainModel
 from kernelcrf.models.kernel import TokenInput
 from kernelcrf.validation import is_whole, shown, shown_list
+
+Decode: TypeAlias = Callable[[ChainDistribution], Labels]
 
 BLOCK = 256  # columns whose effects are computed at once
 
 
 def explain(
-    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, rule: str, engine: LocalEngine
+    model: ChainModel, x: UserData, t: int, label: UserData, n_terms: int, decode: Decode, engine: LocalEngine
 ) -> Explanation:
     """Explain the score of a label at token t of the sequence x.
 
     label : the label to explain; None means the predicted label.
     n_terms : the number of landmarks or features to list.
-    rule : how labels are predicted, "viterbi" or "marginal".
+    decode : the function that predicts the labels of a distribution, as integers.
     """
     if _is_batch(x):
         raise ValueError(f"x is a batch of {len(x)} sequences: expected one sequence, such as x[0]")
@@ -71,7 +74,7 @@ def explain(
             "the last token is t=len(x) - 1"
         )
     classes = model.labels.classes.tolist()
-    j = int(found.best(rule)[t]) if label is None else _index(label, classes)
+    j = int(decode(found)[t]) if label is None else _index(label, classes)
 
     rows = model.reader.read([x])[0][[t]]
     inputs = [(own, matrix_of(rows, own.name).astype(np.float64)) for own in model.token_inputs]

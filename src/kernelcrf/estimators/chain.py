@@ -19,8 +19,8 @@ from kernelcrf.answers.summary import summary_html
 from kernelcrf.arrays import UserData
 from kernelcrf.distributed.cluster import ENGINE, releasing
 from kernelcrf.distributed.sources import is_distributed
-from kernelcrf.estimators.chain_answers import ChainAnswers
 from kernelcrf.estimators.parameters import CLASSES, PRIOR_VARIANCE_OR_RULE
+from kernelcrf.estimators.span_answers import SpanAnswers
 from kernelcrf.fitting.sequences import read_training_data
 from kernelcrf.kernels.inputs import InputKernel
 from kernelcrf.models.chain import ChainModel
@@ -34,7 +34,7 @@ from kernelcrf.validation import FLAG, either, real
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainCRF(ChainAnswers):
+class ChainCRF(SpanAnswers):
     """Conditional random field on sequences, with kernels.
 
     X is a list of sequences. A sequence is an array, a sparse matrix or a data frame with one row per token, a list of
@@ -83,8 +83,10 @@ class ChainCRF(ChainAnswers):
     laplace : bool
         Compute the evidence and the posterior of the weights, which `log_marginal_likelihood`, `uncertainty` and
         `predict_proba(posterior="laplace")` need.
-    decoding : "viterbi" or "marginal"
-        Whether `predict` returns the likeliest labelling, or the likeliest label of each token.
+    decoding : "viterbi", "marginal" or "f1"
+        Whether `predict` returns the likeliest labelling, the likeliest label of each token, or the labels with the
+        highest expected F1 score of spans. For "f1" the labels must be tags such as B-PER; the threshold for spans is
+        chosen for all sequences of X together, so pass a whole test set to `predict`, not one sequence at a time.
     all_possible_states, all_possible_transitions : bool
         Whether pairs of a feature and a label, and pairs of neighbouring labels, have a weight even if they do not
         occur in the training data. A feature that is 0 or False in a dict occurs. A weight that is left out is zero,

@@ -1,19 +1,22 @@
-"""What a fitted model of sequences can answer: labels, probabilities, samples, scores, explanations and tables."""
+"""Methods of ChainCRF that use a fitted model: labels, probabilities, samples, scores, explanations and tables."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
 
+from kernelcrf.answers.accepted import PREDICATE, accepted
 from kernelcrf.answers.explain import explain
 from kernelcrf.answers.explanation import Explanation
+from kernelcrf.answers.f1_decoding import f1_labels
 from kernelcrf.answers.selection import COST, STRATEGY, select_sequences
 from kernelcrf.answers.uncertainty import Uncertainty, average_draws
 from kernelcrf.answers.weights import data_frame
-from kernelcrf.arrays import Array, Floats, Places, UserData
+from kernelcrf.arrays import Array, Floats, Labels, Places, UserData
 from kernelcrf.estimators.base import Fitted
 from kernelcrf.estimators.inputs import InputsEstimator
 from kernelcrf.estimators.parameters import OF_POSTERIORS, POSTERIOR, STORED_DTYPE
@@ -24,15 +27,16 @@ from kernelcrf.persistence import PathLike
 from kernelcrf.persistence.crfsuite.model_file import SUFFIX, read_model, write_model
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.labels import flat_labels
+from kernelcrf.readers.schemes import are_spans, span_rules
 from kernelcrf.readers.weights import score_weights
-from kernelcrf.validation import COUNT, PATH, SEED, SIZE, either, one_of, validated
+from kernelcrf.validation import COUNT, PATH, SEED, SIZE, either, one_of, shown_list, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChainAnswers(InputsEstimator[ChainModel]):
-    """Base class of ChainCRF, with all methods that use a fitted model."""
+    """Base class of ChainCRF, with methods that use a fitted model."""
 
-    decoding: Annotated[str, either(one_of("viterbi", "marginal"))] = "viterbi"
+    decoding: Annotated[str, either(one_of("viterbi", "marginal", "f1"))] = "viterbi"
 
     _model_type = ChainModel
 
@@ -82,7 +86,7 @@ class ChainAnswers(InputsEstimator[ChainModel]):
     def predict(self, X: UserData, lengths: UserData = None) -> list[Array]:
         """Return the predicted labels, one array per sequence."""
         found = self._distribution(X, lengths)
-        return self._model.labels.decode(found.best(self._checked_decoding), found.chains)
+        return self._model.labels.decode(self._best(found), found.chains)
 
     @validated(posterior=POSTERIOR, **OF_POSTERIORS)
     def predict_proba(
@@ -152,10 +156,25 @@ class ChainAnswers(InputsEstimator[ChainModel]):
         found = self._distribution(X, lengths)
         return Ragged.cut(found.edge_marginals(), found.chains.offsets)
 
-    @validated(n_best=either(SIZE))
-    def decode(self, X: UserData, n_best: int = 1, lengths: UserData = None) -> list[list[tuple[Array, float]]]:
-        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first."""
-        ranked, classes = self._distribution(X, lengths).k_best(n_best), self.classes_
+    @validated(n_best=either(SIZE), where=PREDICATE, max_tried=either(SIZE))
+    def decode(
+        self,
+        X: UserData,
+        n_best: int = 1,
+        lengths: UserData = None,
+        *,
+        where: Callable[[Array], object] | None = None,
+        max_tried: int = 1000,
+    ) -> list[list[tuple[Array, float]]]:
+        """Return the `n_best` likeliest labellings of each sequence with their log-probabilities, best first.
+
+        where : a function that takes the labels of one sequence, as an array, and returns whether to accept them. The
+            labellings of each sequence are tried from the likeliest on, until `n_best` of them are accepted.
+        max_tried : the largest number of labellings of a sequence that `where` is called with. If too few of them are
+            accepted, the list of the sequence is shorter than `n_best`, or empty.
+        """
+        found, classes = self._distribution(X, lengths), self.classes_
+        ranked = found.k_best(n_best) if where is None else accepted(found, classes, n_best, where, max_tried)
         return Ragged([(classes[y], log_p) for y, log_p in one] for one in ranked)
 
     def log_prob(self, X: UserData, y: UserData, lengths: UserData = None) -> Floats:
@@ -180,7 +199,7 @@ class ChainAnswers(InputsEstimator[ChainModel]):
     def score(self, X: UserData, y: UserData, sample_weight: UserData = None, lengths: UserData = None) -> float:
         """Return the fraction of known labels that are predicted correctly, with one `sample_weight` per sequence."""
         found = self._distribution(X, lengths)
-        best, tokens = found.best(self._checked_decoding), flat_labels(y, found.chains, flat=lengths is not None)
+        best, tokens = self._best(found), flat_labels(y, found.chains, flat=lengths is not None)
         right, known = self._model.labels.compare(best, tokens)
         weights = score_weights(sample_weight, found.chains.lengths, known, "sequence")
         return float(np.average(right[known], weights=weights))
@@ -202,12 +221,20 @@ class ChainAnswers(InputsEstimator[ChainModel]):
         kernel has landmarks, it lists the columns with the largest effects, the landmarks that are most similar to the
         token, and the contributions of landmarks, which may be large and cancel each other.
         """
-        return explain(self._model, x, t, label, n_terms, self._checked_decoding, self._engine)
+        return explain(self._model, x, t, label, n_terms, self._best, self._engine)
 
-    @property
-    def _checked_decoding(self) -> str:
+    def _best(self, found: ChainDistribution) -> Labels:
+        """Return the labels that the decoding rule chooses, as integers, one per token."""
         self._validate_params("decoding")
-        return self.decoding
+        if self.decoding != "f1":
+            return found.best(self.decoding)
+        classes = self.classes_.tolist()
+        if not are_spans(classes):
+            raise ValueError(
+                f"decoding='f1' with the labels {shown_list(classes)}: expected tags of spans, such as O, B-PER and "
+                "I-PER. Use decoding='viterbi' or 'marginal' instead"
+            )
+        return f1_labels(found, span_rules(classes, "lenient"))
 
     def _average(self, X: UserData, lengths: UserData, draws: tuple[int | None, float, UserData]) -> list[list[Array]]:
         """Return three lists with one array per sequence: mean marginals, epistemic and aleatoric uncertainty."""

@@ -13,8 +13,8 @@ from kernelcrf.metrics.labels import (
     span_recall,
 )
 from kernelcrf.metrics.probabilities import Reliability, brier, expected_calibration_error, log_loss, reliability
-from kernelcrf.metrics.schemes import Span, are_spans, spans
 from kernelcrf.metrics.scorers import SCORERS, get_scorer
+from kernelcrf.readers.schemes import Span, are_spans, spans
 
 __all__ = [
     "SCORERS",

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import is_missing, pair
 from kernelcrf.metrics.probabilities import BINS, confidence_bins
-from kernelcrf.metrics.schemes import SCHEME, spans
 from kernelcrf.readers.containers import read_labels, read_list
+from kernelcrf.readers.schemes import SCHEME, spans
 from kernelcrf.validation import LARGEST_SEED, SHARE, SIZE, Parameter, either, nothing, validated, whole
 
 EPS = np.finfo(np.float64).eps

@@ -22,7 +22,7 @@ from sklearn import metrics
 
 from kernelcrf.arrays import Floats, UserData
 from kernelcrf.metrics.pairs import Codes, encode, pair
-from kernelcrf.metrics.schemes import SCHEME, spans
+from kernelcrf.readers.schemes import SCHEME, spans
 from kernelcrf.validation import FLAG, Constraint, either, is_real, nothing, one_of, validated, whole
 
 ZeroDivision: TypeAlias = float | str
@@ -153,7 +153,7 @@ def _encode_spans(y_true: UserData, y_pred: UserData, scheme: str, sample_weight
     true, pred, counts = [""], [""], []
     for i, both in enumerate(zip(pairs.true, pairs.pred, strict=True)):
         named = zip(both, (f"y_true[{i}]", f"y_pred[{i}]"), strict=True)
-        was, said = ({(s.start, s.end): s.type for s in spans(tags, scheme, name=name)} for tags, name in named)
+        was, said = ({(s.start, s.end): s.label for s in spans(tags, scheme, name=name)} for tags, name in named)
         extents = sorted(was.keys() | said.keys())
         true += [was.get(extent, "") for extent in extents]
         pred += [said.get(extent, "") for extent in extents]

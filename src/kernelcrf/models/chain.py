@@ -74,6 +74,12 @@ class ChainDistribution:
     chains: Chains
     n_threads: int = 1
 
+    def part(self, low: int, high: int) -> ChainDistribution:
+        """Return the distribution of the sequences from `low` to `high` - 1."""
+        rows = slice(*self.chains.offsets[[low, high]])
+        w = self.w if self.w.ndim == 2 else self.w[rows]
+        return replace(self, s=self.s[rows], w=w, chains=self.chains.part(low, high))
+
     def marginals(self) -> Array:
         """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j."""
         return chain.moments(self.s, self.w, self.chains, n_threads=self.n_threads).nodes

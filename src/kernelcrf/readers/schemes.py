@@ -13,31 +13,39 @@ determines at which letters a span may start and end; a span that ends at anothe
     BMES            B M O E S      like IOBES, with M instead of I
 
 "lenient" gives the same spans as conlleval and the default mode of seqeval; the other schemes give the same spans as
-the strict mode of seqeval.
+the strict mode of seqeval. The scheme "runs" is for labels that are not tags, such as activities: each maximal run of
+equal labels is a span.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from kernelcrf.arrays import Flags, Places
 from kernelcrf.validation import either, one_of, shown, validated
 
 
 class Span(NamedTuple):
-    """A span of tokens, from `start` to `end` - 1, and its type, such as "PER", or "_" if the tags have no type.
+    """A span of the tokens from `start` to `end` - 1, and its label.
+
+    The label is the type of the tags, such as "PER", or "_" if the tags have no type. In the scheme "runs" it is the
+    label of the tokens.
 
     Examples
     --------
     >>> from kernelcrf.metrics import Span
-    >>> Span("PER", 3, 5).type, Span("PER", 3, 5) == ("PER", 3, 5)
+    >>> Span(3, 5, "PER").label, Span(3, 5, "PER") == (3, 5, "PER")
     ('PER', True)
     """
 
-    type: str
     start: int
     end: int
+    label: Any
 
 
 class Tag(NamedTuple):
@@ -55,6 +63,7 @@ class Scheme(NamedTuple):
     complete: str
 
 
+OUTSIDE = Tag("O", "_")
 SYNONYMS = {"M": "I", "L": "E", "U": "S"}
 SCHEMES: Mapping[str, Scheme] = {
     "lenient": Scheme(tuple("BIOESULM"), "BIES", "BIES"),
@@ -64,7 +73,8 @@ SCHEMES: Mapping[str, Scheme] = {
     **dict.fromkeys(("BIOUL", "BILOU"), Scheme(tuple("BIOUL"), "BS", "ES")),
     "BMES": Scheme(tuple("BMOES"), "BS", "ES"),
 }
-SCHEME = either(one_of(*SCHEMES))
+RUNS = "runs"
+SCHEME = either(one_of(*SCHEMES, RUNS))
 
 
 def are_spans(labels: Iterable[object]) -> bool:
@@ -82,33 +92,90 @@ def are_spans(labels: Iterable[object]) -> bool:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class SpanRules:
+    """What a scheme says about each pair of neighbouring labels i and j, where i = L or j = L is the end of a sequence.
+
+    The L labels are integers. Each span has one of K types, and `members` has the labels that its tokens may have.
+
+    types : the K labels of spans, such as "PER".
+    members : (K, n), the labels of each type; -1 fills the rows of types that have fewer than n labels.
+    starts : (L + 1, L), whether label j after label i may start a span.
+    continues : (L, L), whether label j continues the span of label i.
+    completes : (L, L + 1), whether label j completes the span that label i belongs to.
+    """
+
+    types: list[Any]
+    members: Places
+    starts: Flags
+    continues: Flags
+    completes: Flags
+
+
+def span_rules(classes: Iterable[object], scheme: str) -> SpanRules:
+    """Return the rules of a scheme for the given labels."""
+    labels = list(classes)
+    if scheme == RUNS:
+        same, L = np.eye(len(labels), dtype=bool), len(labels)
+        starts = np.vstack([~same, np.ones((1, L), bool)])
+        return SpanRules(labels, np.arange(L)[:, None], starts, same, starts.T)
+    rule = SCHEMES[scheme]
+    tags = [_tag(label, rule, scheme, "classes_") for label in labels]
+    after, before = [*tags, OUTSIDE], [*tags, OUTSIDE]
+    continues = np.array([[_continues(i, j) for j in tags] for i in tags], bool).reshape(len(tags), -1)
+    starts = np.array([[_starts(rule, i, j) for j in tags] for i in before], bool)
+    completes = np.array([[_is_complete(rule, i, j) for j in after] for i in tags], bool)
+    completes[:, :-1] &= ~continues
+    types = list(dict.fromkeys(tag.type for tag in tags if tag.letter != "O"))
+    own = [[at for at, tag in enumerate(tags) if tag.letter != "O" and tag.type == one] for one in types]
+    width = max(map(len, own), default=0)
+    members = np.array([[*row, *[-1] * (width - len(row))] for row in own], np.intp).reshape(len(types), width)
+    return SpanRules(types, members, starts, continues, completes)
+
+
+def scheme_of(classes: Iterable[object], scheme: str | None) -> str:
+    """Return `scheme` or, if it is None, "lenient" if the labels look like tags of spans, and "runs" otherwise."""
+    return scheme or ("lenient" if are_spans(classes) else RUNS)
+
+
 @validated(scheme=SCHEME)
 def spans(tags: Iterable[object], scheme: str = "lenient", *, name: str = "tags") -> list[Span]:
     """Return the spans of a sequence of tags, from left to right.
 
-    scheme : the tagging scheme: "lenient" accepts tags of all schemes, and "IOB2" is the most common strict scheme.
+    scheme : the tagging scheme: "lenient" accepts tags of all schemes, "IOB2" is the most common strict scheme, and
+        "runs" makes each run of equal labels a span.
     name : the name of the sequence, which error messages show.
 
     Examples
     --------
     >>> from kernelcrf.metrics import spans
     >>> spans(["B-PER", "I-PER", "O", "I-LOC"])
-    [Span(type='PER', start=0, end=2), Span(type='LOC', start=3, end=4)]
+    [Span(start=0, end=2, label='PER'), Span(start=3, end=4, label='LOC')]
     >>> spans(["B-PER", "I-PER", "O", "I-LOC"], "IOB2")  # in IOB2 a span starts with B
-    [Span(type='PER', start=0, end=2)]
+    [Span(start=0, end=2, label='PER')]
     """
+    if scheme == RUNS:
+        return _runs(list(tags))
     rule = SCHEMES[scheme]
-    outside = Tag("O", "_")
-    row = [outside, *(_tag(tag, rule, scheme, name) for tag in tags), outside]
+    row = [OUTSIDE, *(_tag(tag, rule, scheme, name) for tag in tags), OUTSIDE]
     found, start = [], None
     for t, (previous, tag) in enumerate(pairwise(row)):
         if start is not None:
-            if previous.letter in "BI" and tag.letter in "IE" and previous.type == tag.type:
+            if _continues(previous, tag):
                 continue
             if _is_complete(rule, previous, tag):
-                found.append(Span(previous.type, start, t))
+                found.append(Span(start, t, previous.type))
         start = t if _starts(rule, previous, tag) else None
     return found
+
+
+def _runs(labels: list[object]) -> list[Span]:
+    bounds = [t for t in range(1, len(labels)) if labels[t] != labels[t - 1]]
+    return [Span(low, high, labels[low]) for low, high in pairwise([0, *bounds, len(labels)]) if low < high]
+
+
+def _continues(previous: Tag, tag: Tag) -> bool:
+    return previous.letter in "BI" and tag.letter in "IE" and previous.type == tag.type
 
 
 def _starts(rule: Scheme, previous: Tag, tag: Tag) -> bool:

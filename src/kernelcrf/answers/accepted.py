@@ -1,0 +1,30 @@
+"""Find the likeliest labellings of a sequence that a function of the user accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kernelcrf.arrays import Array, Labels
+from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.validation import Constraint, either, nothing
+
+PREDICATE = either(nothing, Constraint("a function of the labels of one sequence", callable))
+
+
+def accepted(
+    found: ChainDistribution, classes: Array, n_best: int, where: Callable[[Array], object], max_tried: int
+) -> Iterator[list[tuple[Labels, float]]]:
+    """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
+
+    The number of labellings of a sequence that are computed is doubled until enough of them are accepted, up to
+    `max_tried`.
+    """
+    for i in range(found.chains.n_samples):
+        one, kept, tried, k = found.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)
+        while len(kept) < n_best and tried < max_tried:
+            (ranked,) = one.k_best(min(k, max_tried))
+            kept += [(y, log_p) for y, log_p in ranked[tried:] if where(classes[y])]
+            if len(ranked) < k:
+                break
+            tried, k = len(ranked), 4 * k
+        yield kept[:n_best]

@@ -1,0 +1,130 @@
+"""Find the labels with the highest expected F1 score of spans.
+
+The F1 score of predicted spans S' and true spans S is 2 |S & S'| / (|S| + |S'|). Given the probabilities p of spans,
+the expected number of true spans that are predicted is the sum of p over S', and the expected number of true spans is
+the sum of p over all spans. The ratio of these expectations,
+
+    F(S') = 2 sum_{S'} p / (sum over all spans of p + |S'|),
+
+is maximised over all sets S' of spans that do not overlap, for all sequences of a batch together. If the maximum is F,
+the best S' maximises sum_{S'} (p - F / 2). This is a shortest path for each sequence, and F follows by iteration
+(Dinkelbach's method). A span is worth predicting if its probability is above F / 2, and not only if it is above 1/2:
+where the F1 score is low, as for rare entities, the likeliest labelling predicts too few spans.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from kernelcrf.answers.spans import SpanTable, Steps, batches, probable_spans
+from kernelcrf.arrays import Floats, Labels, Places
+from kernelcrf.inference.feasibility import InfeasibleSequenceError
+from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.readers.schemes import SpanRules
+
+LEAST_PROBABILITY, FIRST_LIMIT, MOST_STEPS, CLOSE = 0.01, 0.5, 50, 1e-6
+
+Candidate: TypeAlias = tuple[int, int, float, int]
+"""The start, the end and the probability of a span, and its row in the table."""
+
+
+def f1_labels(found: ChainDistribution, rules: SpanRules) -> Labels:
+    """Return the labels, one per token, whose spans have the highest expected F1 score over all sequences of the batch.
+
+    Among the labellings that have these spans and no others, the likeliest one is returned. If the constraints forbid
+    all of them, the result is the likeliest labelling of the sequence.
+    """
+    table, p = probable_spans(found, rules, LEAST_PROBABILITY, None)
+    chosen = table.take(_choose(table, p, _expected_number(found, rules)))
+    labels = np.empty(found.chains.n_nodes, np.int32)
+    for low, high, part in batches(found):
+        own = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
+        offsets = part.chains.offsets
+        first = offsets[own.sequence - low]
+        limited = _limit(part, rules, first + own.start, first + own.end, own.type)
+        rows = slice(*found.chains.offsets[[low, high]])
+        try:
+            labels[rows] = limited.best()
+        except InfeasibleSequenceError:
+            for i in range(high - low):
+                labels[rows][offsets[i] : offsets[i + 1]] = _best_of_one(limited.part(i, i + 1), part.part(i, i + 1))
+    return labels
+
+
+def _best_of_one(limited: ChainDistribution, free: ChainDistribution) -> Labels:
+    try:
+        return limited.best()
+    except InfeasibleSequenceError:
+        return free.best()
+
+
+def _expected_number(found: ChainDistribution, rules: SpanRules) -> float:
+    """Return the expected number of spans of all sequences."""
+    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in batches(found))
+
+
+def _choose(table: SpanTable, p: Floats, expected: float) -> Places:
+    """Return the rows of the spans S' that maximise F(S'), where `expected` is the expected number of spans."""
+    sequences: dict[int, list[Candidate]] = {}
+    order = np.lexsort((table.start, table.end, table.sequence))
+    for row in order.tolist():
+        own = int(table.start[row]), int(table.end[row]), float(p[row]), row
+        sequences.setdefault(int(table.sequence[row]), []).append(own)
+    limit, rows = FIRST_LIMIT, np.empty(0, np.intp)
+    for _ in range(MOST_STEPS):
+        rows = np.array([row for own in sequences.values() for row in _best_set(own, limit)], np.intp)
+        before, limit = limit, float(p[rows].sum() / max(expected + len(rows), 1e-300))
+        if abs(limit - before) <= CLOSE:
+            break
+    return rows
+
+
+def _best_set(candidates: list[Candidate], limit: float) -> list[int]:
+    """Return the rows of the spans of one sequence that do not overlap and maximise the sum of p - limit.
+
+    candidates : the spans, sorted by their ends.
+    """
+    kept = [one for one in candidates if one[2] > limit]
+    ends, values, choices = [one[1] for one in kept], [0.0], list[int]()
+    for at, (start, _, p, _) in enumerate(kept):
+        before = bisect_right(ends, start, 0, at)
+        gain = values[before] + p - limit
+        choices.append(before if gain > values[-1] else -1)
+        values.append(max(gain, values[-1]))
+    rows, at = [], len(kept)
+    while at:
+        at -= 1
+        if choices[at] >= 0:
+            rows.append(kept[at][3])
+            at = choices[at]
+    return rows
+
+
+def _limit(part: ChainDistribution, rules: SpanRules, start: Places, end: Places, k: Places) -> ChainDistribution:
+    """Return the distribution without all labellings whose spans are not the given ones."""
+    (N, L), chains = part.s.shape, part.chains
+    type_, begins = np.full(N, -1), np.zeros(N, bool)
+    for low, high, one in zip(start, end, k, strict=True):
+        type_[low:high] = one
+    begins[start] = True
+    of_type = np.zeros((len(rules.types) + 1, L), bool)
+    for one, members in enumerate(rules.members):
+        of_type[one, members[members >= 0]] = True
+    of_type[-1] = ~of_type[:-1].any(axis=0)
+    allowed = of_type[type_]
+    nonempty = chains.lengths > 0
+    firsts, lasts = chains.offsets[:-1][nonempty], chains.offsets[1:][nonempty] - 1
+    allowed[firsts] &= rules.starts[L] | ~begins[firsts, None]
+    allowed[lasts] &= rules.completes[:, L] | (type_[lasts, None] < 0)
+    goes_on = (type_ >= 0) & ~begins
+    after = np.concatenate([[False], type_[:-1] >= 0]) & ~goes_on
+    steps = np.ones((N, L, L), bool)
+    steps[goes_on] = rules.continues
+    steps[begins] = rules.starts[:L] & ~rules.continues
+    steps[after] &= rules.completes[:, :L]
+    nothing = part.s.dtype.type(-np.inf)
+    return replace(part, s=np.where(allowed, part.s, nothing), w=np.where(steps, part.w, nothing))

@@ -1,0 +1,247 @@
+"""Compute the probability of spans, such as entities, chunks or runs of one label.
+
+A span (start, end, label) has the probability that the labelling of its sequence contains exactly this span: it starts
+at `start`, continues until `end` - 1 and ends there. A labelling y is a Markov chain with the steps
+
+    Q_t(i, j) = p(y_t = j | y_{t-1} = i, x) = p(y_{t-1} = i, y_t = j | x) / p(y_{t-1} = i | x),
+
+which one forward-backward pass gives. Let v_t(j) be the probability that a span starts at s, still continues at t, and
+has the label j there. Then
+
+    v_s(j) = p(a span starts at s, y_s = j | x),    v_t(j) = sum_i v_{t-1}(i) Q_t(i, j) [j continues i],
+    p(span from s to e) = sum_i v_{e-1}(i) sum_j Q_e(i, j) [j completes the span of i].
+
+The rules in brackets are those of the tagging scheme (`readers.schemes`). A span starts at s if the scheme allows it
+for y_{s-1} and y_s, unless y_s continues a span. If the scheme is IOB1, y_s may look like the continuation of a tag
+that is not in any span; the span then starts at s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
+from kernelcrf.models.chain import ChainDistribution
+from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, spans
+from kernelcrf.validation import either, nothing, one_of, real, shown, whole
+
+SPAN_SCHEME = either(one_of(*SCHEMES, RUNS), nothing)
+THRESHOLD = either(real(least=0.0, most=1.0), nothing)
+N_BEST = either(whole(least=1), nothing)
+MOST_ENTRIES = 2**22
+
+
+class PredictedSpan(NamedTuple):
+    """A span of the tokens from `start` to `end` - 1, its label, and the probability that it is a span of its sequence.
+
+    certified : whether the optimum of the objective provably predicts this span too; None if this was not computed.
+    """
+
+    start: int
+    end: int
+    label: Any
+    probability: float
+    certified: bool | None = None
+
+
+class SpanTable(NamedTuple):
+    """Spans as columns: the index of the sequence, the first token, the token after the last, and the type."""
+
+    sequence: Places
+    start: Places
+    end: Places
+    type: Places
+
+    def take(self, rows: Array) -> SpanTable:
+        """Return the spans with the given indices or flags."""
+        return SpanTable(*(column[rows] for column in self))
+
+
+def read_spans(found: ChainDistribution, rules: SpanRules, given: UserData) -> SpanTable:
+    """Return the spans that a user passes, one list of tuples (start, end, label) per sequence."""
+    lengths, number = found.chains.lengths, {label: k for k, label in enumerate(rules.types)}
+    lists = list(given)
+    if len(lists) != len(lengths):
+        raise ValueError(
+            f"spans has {len(lists)} lists: expected one list of spans per sequence, {len(lengths)} in all"
+        )
+    rows = []
+    for i, own in enumerate(lists):
+        for span in own:
+            if isinstance(span, str) or not isinstance(span, Sequence) or len(span) < 3:
+                raise ValueError(f"spans[{i}] has {shown(span)}: expected tuples (start, end, label)")
+            start, end, label = span[:3]
+            if not 0 <= start < end <= lengths[i]:
+                raise ValueError(
+                    f"spans[{i}] has the span {shown(tuple(span))}: expected 0 <= start < end <= {lengths[i]}, the "
+                    "number of tokens of the sequence"
+                )
+            if label not in number:
+                raise ValueError(
+                    f"spans[{i}] has the label {shown(label)}: expected one of {shown(rules.types)}. Pass the type of "
+                    "the span without the letter of the tag"
+                )
+            rows.append((i, start, end, number[label]))
+    return SpanTable(*np.array(rows, np.intp).reshape(-1, 4).T)
+
+
+def labelled_spans(found: ChainDistribution, rules: SpanRules, labels: Array, scheme: str) -> SpanTable:
+    """Return the spans of the given labels, which are names of labels, one per token."""
+    offsets = found.chains.offsets
+    own = [spans(labels[low:high].tolist(), scheme) for low, high in pairwise(offsets)]
+    return read_spans(found, rules, own)
+
+
+def predicted_spans(table: SpanTable, p: Floats, rules: SpanRules, n_samples: int) -> list[list[PredictedSpan]]:
+    """Return the spans of a table with their probabilities, one list per sequence."""
+    result: list[list[PredictedSpan]] = [[] for _ in range(n_samples)]
+    for i, start, end, k, probability in zip(*(column.tolist() for column in (*table, p)), strict=True):
+        result[i].append(PredictedSpan(start, end, rules.types[k], probability))
+    return result
+
+
+def span_probabilities(found: ChainDistribution, rules: SpanRules, table: SpanTable) -> Floats:
+    """Return the probability of each span of the table."""
+    result = np.zeros(len(table.start))
+    for low, high, few in batches(found):
+        part = Steps.of(few, rules)
+        rows = np.flatnonzero((table.sequence >= low) & (table.sequence < high))
+        own, firsts = table.take(rows), part.offsets
+        t = firsts[own.sequence - low] + own.start
+        last = firsts[own.sequence - low] + own.end - 1
+        v = part.begin(t, own.type)
+        while (going := t < last).any():
+            v[going] = part.advance(t[going], own.type[going], v[going])
+            t = t + going
+        result[rows] = part.complete(t, own.type, v)
+    return result
+
+
+def probable_spans(
+    found: ChainDistribution, rules: SpanRules, threshold: float, n_best: int | None
+) -> tuple[SpanTable, Floats]:
+    """Return all spans whose probability is positive and at least `threshold`, and their probabilities.
+
+    A span that is not complete is dropped as soon as v_t sums to less than the threshold, because no span that begins
+    in the same way can have a higher probability.
+
+    n_best : return at most this many spans per sequence, those with the highest probabilities; None means all.
+    """
+    tables, values = [], []
+    for low, high, few in batches(found):
+        part = Steps.of(few, rules)
+        sequence = np.repeat(np.arange(high - low), np.diff(part.offsets))
+        floor = np.full(high - low, max(threshold, np.finfo(np.float64).tiny))
+        t, k = (axis.ravel() for axis in np.mgrid[: len(sequence), : len(rules.types)])
+        start, v = t, part.begin(t, k)
+        own: list[tuple[Places, Places, Places, Places, Floats]] = []
+        while True:
+            going = v.sum(axis=1) >= floor[sequence[t]]
+            start, t, k, v = start[going], t[going], k[going], v[going]
+            if not len(t):
+                break
+            p = part.complete(t, k, v)
+            kept = p >= floor[sequence[t]]
+            own.append((sequence[t[kept]], start[kept], t[kept] + 1, k[kept], p[kept]))
+            if n_best is not None:
+                own = [_best(own, n_best, floor)]
+            inside = ~part.last[t]
+            start, t, k, v = start[inside], t[inside], k[inside], v[inside]
+            v, t = part.advance(t, k, v), t + 1
+        i, s, e, k, p = (np.concatenate(column) for column in zip(*own, strict=True)) if own else [np.empty(0, int)] * 5
+        first = part.offsets[i]
+        order = np.lexsort((e, s, i) if n_best is None else (e, s, -p, i))
+        tables.append(SpanTable(i + low, s - first, e - first, k).take(order))
+        values.append(np.asarray(p, np.float64)[order])
+    if not tables:
+        return SpanTable(*np.empty((4, 0), np.intp)), np.empty(0)
+    return SpanTable(*(np.concatenate(column) for column in zip(*tables, strict=True))), np.concatenate(values)
+
+
+def _best(own: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
+    """Return the `n_best` most probable spans of each sequence; raise its entry of `floor` to the least of them."""
+    columns = [np.concatenate(column) for column in zip(*own, strict=True)]
+    sequence, p = columns[0], columns[-1]
+    order = np.lexsort((columns[2], columns[1], -p, sequence))
+    rank = np.arange(len(order)) - np.searchsorted(sequence[order], sequence[order])
+    least = order[rank == n_best - 1]
+    floor[sequence[least]] = np.maximum(floor[sequence[least]], p[least])
+    return tuple(column[order[rank < n_best]] for column in columns)
+
+
+def batches(found: ChainDistribution) -> Iterator[tuple[int, int, ChainDistribution]]:
+    """Yield the distribution of a few sequences at a time, from `low` to `high` - 1."""
+    chains, L = found.chains, found.s.shape[1]
+    most, low = max(1, MOST_ENTRIES // (L * L)), 0
+    while low < chains.n_samples:
+        high = max(low + 1, int(np.searchsorted(chains.offsets, chains.offsets[low] + most, side="right")) - 1)
+        yield low, high, found.part(low, high)
+        low = high
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps Q_t of the labels of a few sequences, and what the rules of a scheme say about them.
+
+    The type of a span is its index k in the rules.
+
+    begun : (N, L), v_s of a span that starts at token s, for all labels.
+    Q : (N, L, L), the probability of each label given the label before; 0 at the first token of a sequence.
+    ended : (N, L), the probability that a span is complete after token t, given that it continues at t with label i.
+    last : (N,), whether a token is the last one of its sequence.
+    inside : (K, n, n), for each type, whether one of its labels continues the span of another.
+    """
+
+    offsets: Places
+    members: Places
+    begun: Floats
+    Q: Floats
+    ended: Floats
+    last: Flags
+    inside: Flags
+
+    @classmethod
+    def of(cls, found: ChainDistribution, rules: SpanRules) -> Steps:
+        exact = replace(found, s=found.s.astype(np.float64), w=found.w.astype(np.float64))
+        q, p, chains = exact.edge_marginals(), exact.marginals(), found.chains
+        N, L = p.shape
+        nonempty = chains.lengths > 0
+        firsts, lasts = chains.offsets[:-1][nonempty], chains.offsets[1:][nonempty] - 1
+        before = np.vstack([np.ones((1, L)), p[:-1]]) if N else p
+        Q = np.divide(q, before[:, :, None], out=np.zeros_like(q), where=before[:, :, None] > 0)
+        starts, continues = rules.starts[:L], rules.continues
+        begun = np.einsum("tij,ij->tj", q, starts & ~continues)
+        begun[firsts] = p[firsts] * rules.starts[L]
+        # The probability of a label that is in no span although the next label may continue it, such as B in IOB1. Such
+        # a label never continues a span itself, so that the label before it says whether it is in a span.
+        free = np.einsum("tij,ij->tj", q, ~starts & ~continues)
+        free[firsts] = p[firsts] * ~rules.starts[L]
+        begun[1:] += np.einsum("ti,tij,ij->tj", free[:-1], Q[1:], starts & continues)
+        ended = np.zeros((N, L))
+        ended[:-1] = np.einsum("tij,ij->ti", Q[1:], rules.completes[:, :L])
+        ended[lasts] = rules.completes[:, L]
+        last = np.zeros(N, bool)
+        last[lasts] = True
+        real = rules.members >= 0
+        inside = continues[rules.members[:, :, None], rules.members[:, None, :]] & real[:, :, None] & real[:, None, :]
+        return cls(chains.offsets, rules.members, begun, Q, ended, last, inside)
+
+    def begin(self, t: Places, k: Places) -> Floats:
+        """Return v_t of spans of type k that start at token t; one row per span, one column per label of the type."""
+        labels = self.members[k]
+        return np.where(labels >= 0, self.begun[t[:, None], labels], 0.0)
+
+    def advance(self, t: Places, k: Places, v: Floats) -> Floats:
+        """Return v_{t+1}, given v_t."""
+        labels = self.members[k]
+        steps = self.Q[(t + 1)[:, None, None], labels[:, :, None], labels[:, None, :]]
+        return np.asarray(np.einsum("si,sij->sj", v, steps * self.inside[k]))
+
+    def complete(self, t: Places, k: Places, v: Floats) -> Floats:
+        """Return the probability that spans end after token t."""
+        return np.asarray(np.minimum((v * self.ended[t[:, None], self.members[k]]).sum(axis=1), 1.0))

@@ -1,0 +1,89 @@
+"""Methods of ChainCRF for spans, such as entities or chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelcrf.answers.spans import (
+    N_BEST,
+    SPAN_SCHEME,
+    THRESHOLD,
+    PredictedSpan,
+    labelled_spans,
+    predicted_spans,
+    probable_spans,
+    read_spans,
+    span_probabilities,
+)
+from kernelcrf.answers.weights import data_frame
+from kernelcrf.arrays import Floats, UserData
+from kernelcrf.estimators.chain_answers import ChainAnswers
+from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.schemes import scheme_of, span_rules
+from kernelcrf.validation import validated
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpanAnswers(ChainAnswers):
+    """Base class of ChainCRF, with methods for spans."""
+
+    @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST)
+    def predict_spans(
+        self,
+        X: UserData,
+        lengths: UserData = None,
+        *,
+        scheme: str | None = None,
+        threshold: float | None = None,
+        n_best: int | None = None,
+    ) -> list[list[PredictedSpan]]:
+        """Return spans with their probabilities, such as entities or chunks: one list per sequence, from left to right.
+
+        A span has the attributes start, end (the index of the token after the last), label and probability: how
+        probable it is that the sequence has exactly this span. By default these are the spans of the labels that
+        `predict` returns.
+
+        scheme : the tagging scheme of the labels, such as "IOB2", "IOBES" or "BMES". "lenient" reads tags of all
+            schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
+            labels look like tags, and "runs" otherwise.
+        threshold : return instead all spans whose probability is at least this number. Spans below 0.5 may overlap.
+        n_best : return instead this many spans per sequence, the most probable first.
+        """
+        found, scheme = self._distribution(X, lengths), scheme_of(self.classes_.tolist(), scheme)
+        rules = span_rules(self.classes_.tolist(), scheme)
+        if threshold is None and n_best is None:
+            table = labelled_spans(found, rules, self.classes_[self._best(found)], scheme)
+            p = span_probabilities(found, rules, table)
+        else:
+            table, p = probable_spans(found, rules, threshold or 0.0, n_best)
+        return predicted_spans(table, p, rules, found.chains.n_samples)
+
+    @validated(scheme=SPAN_SCHEME)
+    def span_marginals(
+        self, X: UserData, spans: UserData, lengths: UserData = None, *, scheme: str | None = None
+    ) -> list[Floats]:
+        """Return the probabilities of the given spans, one array per sequence.
+
+        spans : for each sequence, a list of tuples (start, end, label), such as (3, 5, "PER").
+        scheme : the tagging scheme of the labels, as in `predict_spans`.
+        """
+        found, classes = self._distribution(X, lengths), self.classes_.tolist()
+        rules = span_rules(classes, scheme_of(classes, scheme))
+        table = read_spans(found, rules, spans)
+        ends = np.searchsorted(table.sequence, np.arange(found.chains.n_samples + 1))
+        return Ragged.cut(span_probabilities(found, rules, table), ends)
+
+    def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
+        """Return the spans of `predict_spans` as a pandas.DataFrame, one row per span.
+
+        The columns are sequence (the index of the sequence in X), start, end, label and probability.
+
+        options : the options of `predict_spans`, such as threshold=0.5.
+        """
+        found = self.predict_spans(X, lengths, **options)
+        columns = ["sequence", *PredictedSpan._fields]
+        rows = [(i, *span) for i, spans in enumerate(found) for span in spans]
+        return data_frame("span_table", "predict_spans", rows, columns=columns)
