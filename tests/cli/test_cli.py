@@ -250,6 +250,17 @@ def test_marginals_and_labellings_that_come_next(folder):
     assert short.split()[-1] == "_"
 
 
+def test_spans_are_written_as_json(folder):
+    crf, rows = kernelcrf.load(folder / "chunks.kcrf"), [["the", "P"], ["dog", "P"]]
+    found = json.loads(run("tag", folder / "chunks.kcrf", "--spans", data=text_of([rows])).stdout)
+    expected = crf.predict_spans(default_templates(2).features([rows]))[0]
+    assert [tuple(span.values())[:3] for span in found["spans"]] == [span[:3] for span in expected]
+    assert [span["probability"] for span in found["spans"]] == pytest.approx(
+        [s.probability for s in expected], abs=1e-6
+    )
+    assert set(found["spans"][0]) == {"start", "end", "label", "probability"}
+
+
 def test_inspect_says_what_the_model_is(folder):
     text = run("inspect", folder / "chunks.kcrf", "-n", 2).stdout
     crf = kernelcrf.load(folder / "chunks.kcrf")

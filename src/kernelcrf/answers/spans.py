@@ -207,6 +207,7 @@ class Steps:
 
     @classmethod
     def of(cls, found: ChainDistribution, rules: SpanRules) -> Steps:
+        """Return the steps of a distribution, by one forward-backward pass in float64."""
         exact = replace(found, s=found.s.astype(np.float64), w=found.w.astype(np.float64))
         q, p, chains = exact.edge_marginals(), exact.marginals(), found.chains
         N, L = p.shape

@@ -177,6 +177,9 @@ def tag(
     ] = None,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add a column label:probability per label.")] = False,
     n_best: Annotated[int, typer.Option(metavar="K", min=1, help="Add the next best labellings.")] = 1,
+    spans: Annotated[
+        bool, typer.Option("--spans", help="Add the spans with their probabilities; writes JSON lines.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines for any input.")] = False,
 ) -> None:
     """Write the input with the predicted label as a new last column.

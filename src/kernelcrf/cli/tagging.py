@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TypeAlias
 
+from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.arrays import Array
 from kernelcrf.cli.files import Model, check_apart, check_overwrite
 from kernelcrf.cli.outcome import echo
@@ -25,9 +26,10 @@ from kernelcrf.persistence import whole_file
 from kernelcrf.terminal import printable, printable_json
 
 NOTHING = "_"
-# Per token, a dict from labels to probabilities; and the likeliest labellings with their log-probabilities.
+# Per token, a dict from labels to probabilities; the likeliest labellings with their log-probabilities; and the spans.
 Marginals: TypeAlias = Sequence[Mapping[object, float]]
 Best: TypeAlias = Sequence[tuple[Array, float]]
+Spans: TypeAlias = Sequence[PredictedSpan]
 
 
 def tag(
@@ -37,6 +39,7 @@ def tag(
     output: str | None,
     marginals: bool,
     n_best: int,
+    spans: bool,
     as_json: bool,
 ) -> None:
     """Write the sequences of files or streams, with their predicted labels, to standard output or to a folder.
@@ -47,7 +50,7 @@ def tag(
     for name in data:
         if name != STDIN:
             os.stat(name)  # raises if there is no such file
-    forms = ["jsonl" if as_json or format_of(name, format) == "jsonl" else "columns" for name in data]
+    forms = ["jsonl" if as_json or spans or format_of(name, format) == "jsonl" else "columns" for name in data]
     targets = _targets(data, forms, output)
     for target in targets:
         check_apart(target, [model, *data])
@@ -56,7 +59,7 @@ def tag(
         line_of, n_sequences = _object if form == "jsonl" else _columns, 0
         with _no_garbage_collection(), _writer(target) as write:
             for number, batch in enumerate(loaded.batches(source, format), 1):
-                found = _predict(loaded, batch, marginals, n_best)
+                found = _predict(loaded, batch, marginals, n_best, spans)
                 write("".join(line_of(*one, n_best) for one in zip(batch, *found, strict=True)))
                 n_sequences += len(batch)
                 if number % 100 == 0:
@@ -123,25 +126,28 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _predict(
-    model: Model, batch: list[Record], marginals: bool, n_best: int
-) -> tuple[Sequence[Array], Sequence[Marginals | None], Sequence[Best | None]]:
-    """Return lists with the labels, the marginals and the best labellings of each record.
+    model: Model, batch: list[Record], marginals: bool, n_best: int, spans: bool
+) -> tuple[Sequence[Array], Sequence[Marginals | None], Sequence[Best | None], Sequence[Spans | None]]:
+    """Return lists with the labels, the marginals, the best labellings and the spans of each record.
 
-    If marginals or best labellings are not requested, the entries of their list are None.
+    If marginals, best labellings or spans are not requested, the entries of their list are None.
     """
     try:
         X, lengths = model.flat_inputs(batch)
         none = [None] * len(batch)
         probabilities = model.crf.predict_marginals(X, lengths) if marginals else none
         best = model.crf.decode(X, n_best, lengths) if n_best > 1 else none
-        return model.crf.predict(X, lengths), probabilities, best
+        found = model.crf.predict_spans(X, lengths) if spans else none
+        return model.crf.predict(X, lengths), probabilities, best, found
     except FormatError:
         raise
     except (TypeError, ValueError) as error:
         raise FormatError(f"{batch[0].place}, or a sequence after it: {error}") from None
 
 
-def _columns(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
+def _columns(
+    record: Record, labels: Array, marginals: Marginals | None, best: Best | None, spans: Spans | None, n_best: int
+) -> str:
     """Return the input lines of a record with cells added at the end of each line.
 
     The cells are the predicted label, the labels of the next best labellings, and one cell label:probability per label.
@@ -155,10 +161,12 @@ def _columns(record: Record, labels: Array, marginals: Marginals | None, best: B
     return "\n".join(lines_of(record, extra)) + "\n\n"
 
 
-def _object(record: Record, labels: Array, marginals: Marginals | None, best: Best | None, n_best: int) -> str:
-    """Return a line of JSON: the input object with the keys "predicted", "marginals" and "n_best" added.
+def _object(
+    record: Record, labels: Array, marginals: Marginals | None, best: Best | None, spans: Spans | None, n_best: int
+) -> str:
+    """Return a line of JSON: the input object with the keys "predicted", "marginals", "n_best" and "spans" added.
 
-    The keys "marginals" and "n_best" are added only if they were requested.
+    Except for "predicted", a key is added only if it was requested.
     """
     found = dict(record.raw) if isinstance(record.raw, dict) else object_of(record)
     found["predicted"] = list(map(plain_label, labels.tolist()))
@@ -166,4 +174,9 @@ def _object(record: Record, labels: Array, marginals: Marginals | None, best: Be
         found["marginals"] = [{str(label): round(p, 6) for label, p in token.items()} for token in marginals]
     if best is not None:
         found["n_best"] = [{"labels": other.tolist(), "log_prob": log_p} for other, log_p in best]
+    if spans is not None:
+        found["spans"] = [
+            {"start": s.start, "end": s.end, "label": plain_label(s.label), "probability": round(s.probability, 6)}
+            for s in spans
+        ]
     return printable_json(found) + "\n"

@@ -154,6 +154,10 @@ class ChainCRF(SpanAnswers):
     ((9, 3, 3), (5, 9))
     >>> [round(log_p, 1) for labels, log_p in crf.decode(x, n_best=2)[0]]
     [-0.4, -1.7]
+    >>> [(s.start, s.end, s.label, round(s.probability, 2)) for s in crf.predict_spans(x)[0]]
+    [(0, 2, 2, 0.91), (2, 9, 1, 0.72)]
+    >>> crf.span_marginals(x, [[(0, 2, 2)]])[0].round(2), crf.span_table(x, threshold=0.1).shape
+    (array([0.91]), (4, 6))
     >>> crf.log_prob(x, new.y[:1]).round(1), crf.entropy(x).round(1)
     (array([-0.4]), array([1.]))
     >>> crf.explain(x[0], 4, n_terms=1).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape
