@@ -18,6 +18,8 @@ import pandas as pd
 import kernelcrf
 from kernelcrf import (
     ChainCRF,
+    ConformalLabellings,
+    ConformalLabels,
     GraphCRF,
     KernelClassifier,
     MarkovNetwork,
@@ -65,12 +67,20 @@ def calibrated(name, value, models):
     return TemperatureScaling(**given).fit(X, y).temperature_
 
 
+def conformalized(wrapper, name, value, models):
+    given = {"estimator": models["chain"], "confidence_level": 0.5} | {name: value}
+    return wrapper(**given).conformalize(X, y).n_calibration_
+
+
 def of_estimators(models):
     for estimator, (given, data) in FITS.items():
         for name in inspect.signature(estimator).parameters:
             yield estimator.__name__, name, partial(objective, estimator, given, data, name)
     for name in ("estimator", "posterior", "n_samples"):
         yield "TemperatureScaling", name, partial(calibrated, name, models=models)
+    for wrapper in (ConformalLabels, ConformalLabellings):
+        for name in inspect.signature(wrapper).parameters:
+            yield wrapper.__name__, name, partial(conformalized, wrapper, name, models=models)
 
 
 def of(function, name, *args, **given):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.chain_over import ChainOver
     from kernelcrf.estimators.classifier import KernelClassifier
+    from kernelcrf.estimators.conformal import ConformalLabellings, ConformalLabels
     from kernelcrf.estimators.graph import GraphCRF
     from kernelcrf.estimators.input import Input
     from kernelcrf.estimators.markov_network import MarkovNetwork
@@ -25,6 +26,8 @@ else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "ChainOver": "kernelcrf.estimators.chain_over",
+        "ConformalLabellings": "kernelcrf.estimators.conformal",
+        "ConformalLabels": "kernelcrf.estimators.conformal",
         "GraphCRF": "kernelcrf.estimators.graph",
         "Input": "kernelcrf.estimators.input",
         "KernelClassifier": "kernelcrf.estimators.classifier",
@@ -57,6 +60,8 @@ __version__ = version("kernelcrf")
 __all__ = [
     "ChainCRF",
     "ChainOver",
+    "ConformalLabellings",
+    "ConformalLabels",
     "GraphCRF",
     "Input",
     "KernelClassifier",

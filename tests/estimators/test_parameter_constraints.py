@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 
 import kernelcrf
-from kernelcrf import ChainCRF, GraphCRF, MarkovNetwork, MultiLabelCRF, TemperatureScaling
+from kernelcrf import (
+    ChainCRF,
+    ConformalLabellings,
+    ConformalLabels,
+    GraphCRF,
+    MarkovNetwork,
+    MultiLabelCRF,
+    TemperatureScaling,
+)
 from kernelcrf.estimators.parameters import declared_parameters
 from kernelcrf.fitting.checkpoints import Checkpoint
 from kernelcrf.validation import ParameterError
 from parameter_targets import FITS, GRAPHS, X, y
 
 
-@pytest.mark.parametrize("estimator", [*FITS, TemperatureScaling])
+@pytest.mark.parametrize("estimator", [*FITS, TemperatureScaling, ConformalLabels, ConformalLabellings])
 def test_every_parameter_is_declared(estimator):
     assert set(declared_parameters(estimator)) == set(inspect.signature(estimator).parameters)
 

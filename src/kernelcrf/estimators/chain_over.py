@@ -27,7 +27,7 @@ from kernelcrf.estimators.chain import ChainCRF
 from kernelcrf.estimators.input import ENTRY, Input
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
-from kernelcrf.readers.containers import Ragged, read_list
+from kernelcrf.readers.containers import Ragged, read_groups, read_list
 from kernelcrf.readers.labels import LabelReader, flat_labels
 from kernelcrf.readers.sequences import SequenceReader
 from kernelcrf.readers.weights import read_weights
@@ -138,10 +138,7 @@ class ChainOver(ValidatedEstimator):
 
     def _folds(self, chains: Chains, groups: UserData) -> list[tuple[Array, Array]]:
         """Return the tokens for training, and the tokens that are held out, of each fold."""
-        own = np.arange(chains.n_samples) if groups is None else np.asarray(read_list(groups, "groups", "one value"))
-        if len(own) != chains.n_samples:
-            raise ValueError(f"groups has {len(own)} values and X has {chains.n_samples} sequences: expected one each")
-        filled = np.repeat(own, chains.lengths)
+        filled = np.repeat(read_groups(groups, chains.n_samples), chains.lengths)
         n_groups = len(np.unique(filled))
         if n_groups < 2:
             raise ValueError(

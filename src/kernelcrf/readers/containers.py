@@ -119,6 +119,16 @@ def read_lengths(lengths: UserData) -> Ints:
     return sizes.astype(np.int64)
 
 
+def read_groups(groups: UserData, n_samples: int) -> Ints:
+    """Return the number of the group of each sequence; if `groups` is None, each sequence is a group of its own."""
+    if groups is None:
+        return np.arange(n_samples)
+    values = np.asarray(read_list(groups, "groups", "one value per sequence"))
+    if values.shape != (n_samples,):
+        raise ValueError(f"groups has shape {values.shape}: expected ({n_samples},), one value per sequence of X")
+    return np.unique(values, return_inverse=True)[1]
+
+
 def read_matrix(part: UserData, name: str) -> Inputs:
     """Convert the tokens of a sequence to a matrix of numbers, dense or CSR, with one row per token."""
     opened = read_container(part, name)

@@ -1,0 +1,298 @@
+"""Conformal prediction: sets of labels or of whole labellings that contain the truth with a chosen probability.
+
+The estimator is fitted already. Calibration data that it was not fitted to give a threshold on scores of the truth,
+and a prediction set has all values whose score is at most the threshold; `kernelcrf.answers.conformal` has the
+formulas. The guarantees need no assumption on the model. They hold on average over calibration data and new data, if
+both are exchangeable: sequences that are drawn from the same law or, with `groups`, groups of sequences. Tokens of one
+sequence may depend on each other in any way.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from kernelcrf.answers.conformal import (
+    ROUNDING,
+    LabellingSet,
+    least_probability,
+    quantile_threshold,
+    risk_threshold,
+)
+from kernelcrf.arrays import Array, Flags, Floats, Ints, UserData
+from kernelcrf.estimators.multilabel import MultiLabelCRF
+from kernelcrf.estimators.parameters import ValidatedEstimator
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.readers.containers import Ragged, read_groups
+from kernelcrf.readers.labels import UNKNOWN, LabelReader, flat_labels
+from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of, stacklevel_of_user, whole
+
+# The number of labellings that are decoded first; it is doubled for sequences whose sets have more.
+FIRST_SIZE = 8
+
+
+def estimator_with(*methods: str, advice: str) -> Parameter:
+    """Return the constraint for an estimator, or a pipeline whose last step is one, that has all named methods."""
+    text = f"a fitted estimator with the method{'s' * (len(methods) > 1)} {' and '.join(methods)}"
+
+    def test(value: UserData) -> bool:
+        last = value[-1] if isinstance(value, Pipeline) else value
+        return not isinstance(last, type) and all(callable(getattr(last, name, None)) for name in methods)
+
+    return either(Constraint(text, test), advice=advice)
+
+
+class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
+    """Base class of wrappers that calibrate the threshold of prediction sets."""
+
+    estimator: Any
+    confidence_level: float
+    control: str
+    threshold_: float
+    n_calibration_: int
+
+    def conformalize(self, X: UserData, y: UserData, groups: UserData = None) -> Self:
+        """Choose the threshold by sequences X with true labels y that the estimator was not fitted to.
+
+        groups : one value per sequence, such as a person or a document. Sequences of one group may depend on each
+            other; the guarantee is then for a whole new group. None puts each sequence into a group of its own.
+        """
+        self._validate_params()
+        check_is_fitted(self.estimator)
+        scores, samples, counted = self._scores(*self._open(X), y)
+        groups = read_groups(groups, len(counted))
+        kept = np.unique(groups[counted])
+        if not len(kept):
+            raise ValueError("y has no sequence that calibration can use: expected at least one with known labels")
+        units = np.searchsorted(kept, groups[samples])
+        self.__dict__.update(threshold_=self._threshold(scores, units, len(kept)), n_calibration_=len(kept))
+        return self
+
+    def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
+        if self.control == "share":
+            return risk_threshold(scores, units, n, self.confidence_level)
+        worst = np.zeros(n)
+        np.maximum.at(worst, units, scores)
+        return quantile_threshold(worst, self.confidence_level)
+
+    def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
+        """Return scores of the truth, the sample that each score belongs to, and flags of the samples that count."""
+        raise NotImplementedError
+
+    def _open(self, X: UserData) -> tuple[Any, UserData]:
+        """Return the estimator and X; for a pipeline, return its last step, and what the other steps make of X."""
+        model = self.estimator
+        if not isinstance(model, Pipeline):
+            return model, X
+        return model[-1], model[:-1].transform(X) if len(model) > 1 else X
+
+    def _check_is_conformalized(self) -> None:
+        if not hasattr(self, "threshold_"):
+            raise NotFittedError(
+                f"this {type(self).__name__} has no threshold yet: call conformalize(X, y) before predict_set(X)"
+            )
+
+    @property
+    def classes_(self) -> Array:
+        """Return the classes of the estimator, in the order of the columns of its probabilities."""
+        return np.asarray(self.estimator.classes_)
+
+
+@dataclass(eq=False, repr=False)
+class ConformalLabels(Conformal):
+    """Predict a set of labels per token, so that the sets contain the true labels with a chosen probability.
+
+    The set of a token has all labels whose probability is at least 1 - threshold_; it may be empty.
+
+    Parameters
+    ----------
+    estimator : estimator with the method predict_proba
+        Fitted ChainCRF, ChainOver, KernelClassifier, GraphCRF, MultiLabelCRF, TemperatureScaling, or a Pipeline.
+    confidence_level : float
+        Probability or share that `control` refers to, between 0 and 1.
+    control : "all" or "share"
+        "all": with probability `confidence_level`, the sets of a new sequence contain *all* of its true labels.
+        "share": the expected share of the tokens of a new sequence whose true label is missing from its set is at most
+        1 - confidence_level, which gives smaller sets. For MultiLabelCRF, a row is a sequence, and its true labels are
+        its tokens.
+
+    Attributes
+    ----------
+    threshold_ : the largest 1 - p of labels in a set; infinity if there are too few calibration data for the level,
+        and then sets have all labels.
+    n_calibration_ : the number of sequences or groups that determined the threshold. Those without known labels do not.
+    classes_ : the labels, in the order of the columns of the sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcrf import ChainCRF, ConformalLabels
+    >>> from kernelcrf.datasets import make_sequences
+    >>> train, held_out, new = (make_sequences(n, random_state=seed) for seed, n in enumerate((60, 200, 200)))
+    >>> crf = ChainCRF(C=1.0, n_components=100, random_state=0).fit(train.X, train.y)
+    >>> sets = ConformalLabels(crf, confidence_level=0.8).conformalize(held_out.X, held_out.y)
+    >>> round(sets.threshold_, 2), sets.n_calibration_
+    (0.81, 200)
+    >>> found = sets.predict_set(new.X)
+    >>> found[0][:2]  # one row per token, one column per label
+    array([[False, False,  True],
+           [False, False,  True]])
+    >>> round(float(sum(map(np.sum, found)) / sum(map(len, found))), 2)  # labels per token
+    1.21
+    >>> sum(bool(one[range(len(y)), y].all()) for one, y in zip(found, new.y))  # sequences with all true labels
+    161
+    """
+
+    estimator: Annotated[Any, estimator_with("predict_proba", advice="such as ChainCRF or TemperatureScaling")]
+    _: KW_ONLY
+    confidence_level: Annotated[float, SHARE] = 0.9
+    control: Annotated[str, either(one_of("all", "share"))] = "all"
+
+    def predict_set(self, X: UserData) -> Any:
+        """Return one boolean array per sequence: entry [t, j] says whether classes_[j] is in the set of token t.
+
+        For rows, return one boolean array. It has one row per row of X, and one column per class or, for
+        MultiLabelCRF, per label that the row may have.
+        """
+        self._check_is_conformalized()
+        model, X = self._open(X)
+        p, least = model.predict_proba(X), least_probability(self.threshold_)
+        return Ragged(one >= least for one in p) if isinstance(p, list) else p >= least
+
+    def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
+        p = model.predict_proba(X)
+        n, is_flat = len(p), not isinstance(p, list)
+        truth, samples = read_truth(model, y, np.ones(n, int) if is_flat else [len(one) for one in p], is_flat)
+        rows, columns = np.nonzero(truth == 1)
+        known = (truth != UNKNOWN).any(axis=1)
+        p = p if is_flat else np.concatenate([np.empty((0, truth.shape[1])), *p])
+        return 1 - p[rows, columns], samples[rows], np.bincount(samples[known], minlength=n) > 0
+
+
+@dataclass(eq=False, repr=False)
+class ConformalLabellings(Conformal):
+    """Predict a set of whole labellings per sequence, which contains the true labelling with a chosen probability.
+
+    The set has all labellings with log p(y|x) >= -threshold_, so at most exp(threshold_) of them; it may be empty.
+
+    Parameters
+    ----------
+    estimator : estimator with the methods log_prob and decode
+        Fitted ChainCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
+    confidence_level : float
+        Probability that the set of a new sequence contains its true labelling, between 0 and 1.
+    max_size : int
+        Largest number of labellings to return per sequence. If a set has more, it is cut, its `is_complete` is False,
+        and there is a warning. The guarantee then says that the true labelling is in the set or the set is cut.
+
+    Attributes
+    ----------
+    threshold_ : the largest -log p(y|x) of labellings in a set; infinity if there are too few calibration data for the
+        level, and then sets have all labellings that are possible.
+    n_calibration_ : the number of sequences or groups that determined the threshold. Sequences with a missing label do
+        not.
+    classes_ : the labels.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, ConformalLabellings
+    >>> from kernelcrf.datasets import make_sequences
+    >>> train, held_out, new = (make_sequences(n, random_state=seed) for seed, n in enumerate((60, 200, 200)))
+    >>> crf = ChainCRF(C=1.0, n_components=100, random_state=0).fit(train.X, train.y)
+    >>> sets = ConformalLabellings(crf, confidence_level=0.5).conformalize(held_out.X, held_out.y)
+    >>> found = sets.predict_set(new.X)
+    >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in found[1]], found[1].is_complete
+    ([([2, 2, 2, 0, 0, 0, 0, 0, 0], -1.04), ([2, 2, 0, 0, 0, 0, 0, 0, 0], -1.07)], True)
+    >>> sum(any((labels == y).all() for labels, _ in one) for one, y in zip(found, new.y))  # sets with the truth
+    105
+    """
+
+    estimator: Annotated[
+        Any,
+        estimator_with(
+            "log_prob",
+            "decode",
+            advice="such as ChainCRF; for TemperatureScaling, pass its estimator_",
+        ),
+    ]
+    _: KW_ONLY
+    confidence_level: Annotated[float, SHARE] = 0.9
+    max_size: Annotated[int, either(whole(least=1, most=2**31 - 2))] = 1000
+
+    control = "all"
+
+    def predict_set(self, X: UserData) -> list[LabellingSet]:
+        """Return, for each sequence, a list of labellings with their log-probabilities, best first, as `decode` does.
+
+        Each list has the attribute `is_complete`, which is False if the set was cut at `max_size` labellings.
+        """
+        self._check_is_conformalized()
+        self._validate_params("max_size")
+        (model, X), lowest = self._open(X), -self.threshold_ - ROUNDING
+        size = min(FIRST_SIZE, self.max_size + 1)
+        ranked = list(model.decode(X, n_best=size))
+
+        def unfinished() -> list[int]:
+            return [i for i, one in enumerate(ranked) if len(one) == size and one[-1][1] >= lowest]
+
+        while size <= self.max_size and (open_ := unfinished()):
+            size = min(2 * size, self.max_size + 1)
+            for i, one in zip(open_, model.decode(_safe_indexing(X, open_), n_best=size), strict=True):
+                ranked[i] = one
+        cut = set(unfinished()) if size > self.max_size else set()
+        if cut:
+            warnings.warn(
+                f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut: "
+                "their is_complete is False; increase max_size, or lower confidence_level",
+                stacklevel=stacklevel_of_user(),
+            )
+        return Ragged(
+            LabellingSet([pair for pair in one[: self.max_size] if pair[1] >= lowest], i not in cut)
+            for i, one in enumerate(ranked)
+        )
+
+    def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
+        scores, best = -model.log_prob(X, y), [one[0][0] for one in model.decode(X)]
+        truth, samples = read_truth(model, y, [np.size(one) for one in best], any(np.ndim(one) == 0 for one in best))
+        complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(scores)) == 0
+        return scores[complete], np.flatnonzero(complete), complete
+
+    def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
+        threshold = super()._threshold(scores, units, n)
+        if math.isinf(threshold) and (n + 1) * self.confidence_level <= n + ROUNDING:
+            raise ValueError(
+                f"y has {int(np.isinf(scores).sum())} labellings of probability 0, which the estimator's constraints "
+                f"forbid: no set of possible labellings can have confidence_level={self.confidence_level:g}; correct "
+                "these labels, or fit without constraints"
+            )
+        return threshold
+
+
+def read_truth(model: Any, y: UserData, lengths: list[int] | Ints, is_flat: bool) -> tuple[Array, Ints]:
+    """Return which labels are true, with one row per token and one column per label, and the sample of each row.
+
+    Entries are 1 for a true label, 0 for any other label, and -1 in all columns of a token without a known label. For
+    MultiLabelCRF, there is one row per row of y, and the entries are those of y.
+
+    lengths, is_flat : the number of tokens of each sequence, and whether y is one list of the labels of all tokens.
+    """
+    n = len(lengths)
+    if isinstance(model, MultiLabelCRF) and not model.model_.sets.one_column:
+        truth = model.model_.sets.read(y)
+        if len(truth) != n:
+            raise ValueError(f"y has {len(truth)} rows and X has {n}: expected one row of y per row of X")
+        return truth, np.arange(n)
+    chains, reader = Chains.from_lengths(lengths), LabelReader(np.asarray(model.classes_))
+    labels = reader.encode_single(flat_labels(y, chains, flat=is_flat), chains)
+    truth = (labels[:, None] == np.arange(len(reader.classes))).astype(np.int8)
+    truth[labels == UNKNOWN] = UNKNOWN
+    return truth, np.repeat(np.arange(n), chains.lengths)
