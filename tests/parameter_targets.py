@@ -20,6 +20,7 @@ from kernelcrf import (
     ChainCRF,
     ConformalLabellings,
     ConformalLabels,
+    ConformalSpans,
     GraphCRF,
     KernelClassifier,
     MarkovNetwork,
@@ -78,7 +79,7 @@ def of_estimators(models):
             yield estimator.__name__, name, partial(objective, estimator, given, data, name)
     for name in ("estimator", "posterior", "n_samples"):
         yield "TemperatureScaling", name, partial(calibrated, name, models=models)
-    for wrapper in (ConformalLabels, ConformalLabellings):
+    for wrapper in (ConformalLabels, ConformalLabellings, ConformalSpans):
         for name in inspect.signature(wrapper).parameters:
             yield wrapper.__name__, name, partial(conformalized, wrapper, name, models=models)
 

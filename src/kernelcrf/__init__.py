@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from kernelcrf.estimators.chain import ChainCRF
     from kernelcrf.estimators.chain_over import ChainOver
     from kernelcrf.estimators.classifier import KernelClassifier
-    from kernelcrf.estimators.conformal import ConformalLabellings, ConformalLabels
+    from kernelcrf.estimators.conformal import ConformalLabels
+    from kernelcrf.estimators.conformal_labellings import ConformalLabellings
+    from kernelcrf.estimators.conformal_spans import ConformalSpans
     from kernelcrf.estimators.graph import GraphCRF
     from kernelcrf.estimators.input import Input
     from kernelcrf.estimators.markov_network import MarkovNetwork
@@ -26,8 +28,9 @@ else:
     _HOMES = {
         "ChainCRF": "kernelcrf.estimators.chain",
         "ChainOver": "kernelcrf.estimators.chain_over",
-        "ConformalLabellings": "kernelcrf.estimators.conformal",
+        "ConformalLabellings": "kernelcrf.estimators.conformal_labellings",
         "ConformalLabels": "kernelcrf.estimators.conformal",
+        "ConformalSpans": "kernelcrf.estimators.conformal_spans",
         "GraphCRF": "kernelcrf.estimators.graph",
         "Input": "kernelcrf.estimators.input",
         "KernelClassifier": "kernelcrf.estimators.classifier",
@@ -62,6 +65,7 @@ __all__ = [
     "ChainOver",
     "ConformalLabellings",
     "ConformalLabels",
+    "ConformalSpans",
     "GraphCRF",
     "Input",
     "KernelClassifier",

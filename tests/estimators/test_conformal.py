@@ -18,6 +18,7 @@ from kernelcrf import (
     ChainOver,
     ConformalLabellings,
     ConformalLabels,
+    ConformalSpans,
     GraphCRF,
     KernelClassifier,
     MultiLabelCRF,
@@ -25,6 +26,7 @@ from kernelcrf import (
 )
 from kernelcrf.answers.conformal import quantile_threshold, risk_threshold
 from kernelcrf.datasets import make_sequences
+from kernelcrf.metrics import spans
 from kernelcrf.preprocessing import PerToken
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -329,7 +331,7 @@ def test_every_estimator_with_the_methods_can_be_wrapped(crf):
     assert [one.shape for one in sets.predict_set(graphs[2])] == [(len(x), 3) for x in NEW.X]
 
 
-@pytest.mark.parametrize("wrapper", [ConformalLabels, ConformalLabellings])
+@pytest.mark.parametrize("wrapper", [ConformalLabels, ConformalLabellings, ConformalSpans])
 def test_wrappers_follow_scikit_learn(wrapper, crf):
     sets = wrapper(crf, confidence_level=0.75)
     assert clone(sets).get_params(deep=False)["confidence_level"] == 0.75
@@ -353,7 +355,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("wrapper", [ConformalLabels, ConformalLabellings])
+@pytest.mark.parametrize("wrapper", [ConformalLabels, ConformalLabellings, ConformalSpans])
 def test_calibration_data_that_cannot_be_used_are_refused_by_name(wrapper, case, crf):
     X, y, options, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
@@ -381,5 +383,89 @@ def test_labellings_that_constraints_forbid_are_never_covered():
     crf = ChainCRF("linear", C=1.0, constraints="BIO").fit([x] * 4, [legal] * 3 + [["O", "O"]])
     sets = ConformalLabellings(crf, confidence_level=0.8).conformalize([x] * 10, [legal] * 9 + [illegal])
     assert sets.threshold_ < 5
-    with pytest.raises(ValueError, match=r"y has 5 labellings of probability 0.*confidence_level=0.8"):
+    with pytest.raises(ValueError, match=r"y has 5 labellings or spans of probability 0.*confidence_level=0.8"):
         sets.conformalize([x] * 10, [legal] * 5 + [illegal] * 5)
+
+
+TAGS = ("B-A", "B-B", "I-A", "I-B", "O")
+
+
+def sentences(n, seed):
+    """Draw tags with spans of two types, some sentences without any, and words that hint at the tags."""
+    rng = np.random.default_rng(seed)
+    y = []
+    for length in rng.integers(1, 9, n):
+        tags = ["O"]
+        while len(tags) <= length:
+            kind = rng.choice(["A", "B"])
+            inside = ["B-" + kind, *["I-" + kind] * rng.integers(0, 3)] if rng.random() < 0.3 else ["O"]
+            tags += inside
+        y.append(tags[1 : length + 1])
+    hints = [[tag if rng.random() < 0.6 else str(rng.choice(TAGS)) for tag in tags] for tags in y]
+    return [[{"hint=" + hint: 1} for hint in one] for one in hints], y
+
+
+@pytest.fixture(scope="module")
+def tagger():
+    return ChainCRF("linear", C=1.0, constraints="BIO", classes=TAGS).fit(*sentences(60, 0))
+
+
+def test_spans_miss_at_most_the_share_that_was_chosen(tagger):
+    X, y = sentences(900, 1)
+    true = [spans(tags) for tags in y]
+    assert any(not one for one in true)
+    own = [1 - p for p in tagger.span_marginals(X, true)]
+    rng, missed = np.random.default_rng(0), []
+    for _ in range(100):
+        order = rng.permutation(900)
+        held, new = order[:99], order[99:199]
+        units = np.repeat(np.arange(99), [len(own[i]) for i in held])
+        threshold = risk_threshold(np.concatenate([own[i] for i in held]), units, 99, 0.8)
+        missed.append(risk(threshold, [own[i] for i in new]))
+    error = np.std(missed) / 10
+    assert 0.2 - 2 / 100 - 3 * error <= np.mean(missed) <= 0.2 + 3 * error
+    sets = ConformalSpans(tagger, confidence_level=0.8).conformalize(X[:300], y[:300])
+    candidates = {0.0, *np.concatenate(own[:300]).tolist()}
+    assert sets.threshold_ == min(u for u in candidates if 300 / 301 * risk(u, own[:300]) + 1 / 301 <= 0.2)
+    for found, scores, one in zip(sets.predict_set(X[300:]), own[300:], true[300:], strict=True):
+        inside = [span in {tuple(each[:3]) for each in found} for span in one]
+        np.testing.assert_array_equal(inside, scores <= sets.threshold_)
+        assert all(span.probability >= 1 - sets.threshold_ - 1e-8 for span in found)
+
+
+def test_spans_have_groups_missing_labels_and_full_sets(tagger):
+    X, y = sentences(60, 2)
+    scores = [1 - p for p in tagger.span_marginals(X, [spans(tags) for tags in y])]
+    sets = ConformalSpans(tagger, confidence_level=0.7).conformalize(X, y, groups=np.arange(60) // 3)
+    grouped = [np.concatenate(scores[3 * k : 3 * k + 3]) for k in range(20)]
+    candidates = {0.0, *np.concatenate(scores).tolist()}
+    assert sets.threshold_ == min(u for u in candidates if 20 / 21 * risk(u, grouped) + 1 / 21 <= 0.3)
+    hidden = [[None, *tags[1:]] if i < 20 else tags for i, tags in enumerate(y)]
+    sets, rest = ConformalSpans(tagger).conformalize(X, hidden), ConformalSpans(tagger).conformalize(X[20:], y[20:])
+    assert (sets.threshold_, sets.n_calibration_) == (pytest.approx(rest.threshold_, rel=1e-12), 40)
+    few = ConformalSpans(tagger).conformalize(X[:8], y[:8])
+    assert few.threshold_ == math.inf
+    x = X[0][:4]
+    assert {tuple(span[:3]) for span in few.predict_set([x])[0]} == {
+        (a, b, kind) for a in range(len(x)) for b in range(a + 1, len(x) + 1) for kind in "AB"
+    }
+    none = ConformalSpans(tagger).conformalize(X[:20], [["O"] * len(x) for x in X[:20]])
+    assert none.threshold_ == 0
+    sizes = [
+        sum(map(len, ConformalSpans(tagger, confidence_level=level).conformalize(X, y).predict_set(X)))
+        for level in LEVELS
+    ]
+    assert sizes == sorted(sizes)
+
+
+def test_spans_that_cannot_be_calibrated_are_refused_by_name(tagger):
+    X, y = sentences(60, 2)
+    with pytest.raises(ValueError, match="y has the label 'B-C' at sequence 0, token 0"):
+        ConformalSpans(tagger).conformalize(X[:1], [["B-C", *y[0][1:]]])
+    with pytest.raises(ValueError, match="scheme='BOI': expected 'lenient'"):
+        ConformalSpans(tagger, scheme="BOI").conformalize(X, y)
+    with pytest.raises(ValueError, match="with the methods predict_spans and span_marginals"):
+        ConformalSpans(KernelClassifier()).conformalize(X, y)
+    illegal = [["I-A"] * len(x) for x in X]
+    with pytest.raises(ValueError, match="y has 60 labellings or spans of probability 0"):
+        ConformalSpans(tagger, scheme="runs").conformalize(X, illegal)

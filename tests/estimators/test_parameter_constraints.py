@@ -10,6 +10,7 @@ from kernelcrf import (
     ChainCRF,
     ConformalLabellings,
     ConformalLabels,
+    ConformalSpans,
     GraphCRF,
     MarkovNetwork,
     MultiLabelCRF,
@@ -21,7 +22,7 @@ from kernelcrf.validation import ParameterError
 from parameter_targets import FITS, GRAPHS, X, y
 
 
-@pytest.mark.parametrize("estimator", [*FITS, TemperatureScaling, ConformalLabels, ConformalLabellings])
+@pytest.mark.parametrize("estimator", [*FITS, TemperatureScaling, ConformalLabels, ConformalLabellings, ConformalSpans])
 def test_every_parameter_is_declared(estimator):
     assert set(declared_parameters(estimator)) == set(inspect.signature(estimator).parameters)
 

@@ -1,4 +1,4 @@
-"""Conformal prediction: sets of labels or of whole labellings that contain the truth with a chosen probability.
+"""Conformal prediction: sets that contain the truth with a chosen probability; here, sets of labels per token.
 
 The estimator is fitted already. Calibration data that it was not fitted to give a threshold on scores of the truth,
 and a prediction set has all values whose score is at most the threshold; `kernelcrf.answers.conformal` has the
@@ -10,7 +10,6 @@ sequence may depend on each other in any way.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
@@ -18,26 +17,16 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.answers.conformal import (
-    ROUNDING,
-    LabellingSet,
-    least_probability,
-    quantile_threshold,
-    risk_threshold,
-)
+from kernelcrf.answers.conformal import ROUNDING, least_probability, quantile_threshold, risk_threshold
 from kernelcrf.arrays import Array, Flags, Floats, Ints, UserData
 from kernelcrf.estimators.multilabel import MultiLabelCRF
 from kernelcrf.estimators.parameters import ValidatedEstimator
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.readers.containers import Ragged, read_groups
 from kernelcrf.readers.labels import UNKNOWN, LabelReader, flat_labels
-from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of, stacklevel_of_user, whole
-
-# The number of labellings that are decoded first; it is doubled for sequences whose sets have more.
-FIRST_SIZE = 8
+from kernelcrf.validation import SHARE, Constraint, Parameter, either, one_of
 
 
 def estimator_with(*methods: str, advice: str) -> Parameter:
@@ -79,10 +68,18 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
 
     def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
         if self.control == "share":
-            return risk_threshold(scores, units, n, self.confidence_level)
-        worst = np.zeros(n)
-        np.maximum.at(worst, units, scores)
-        return quantile_threshold(worst, self.confidence_level)
+            threshold = risk_threshold(scores, units, n, self.confidence_level)
+        else:
+            worst = np.zeros(n)
+            np.maximum.at(worst, units, scores)
+            threshold = quantile_threshold(worst, self.confidence_level)
+        if math.isinf(threshold) and (n + 1) * self.confidence_level <= n + ROUNDING:
+            raise ValueError(
+                f"y has {int(np.isinf(scores).sum())} labellings or spans of probability 0, which the estimator's "
+                f"constraints forbid: sets of what is possible cannot have confidence_level={self.confidence_level:g}; "
+                "correct these labels, lower confidence_level, or fit without constraints"
+            )
+        return threshold
 
     def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
         """Return scores of the truth, the sample that each score belongs to, and flags of the samples that count."""
@@ -176,105 +173,6 @@ class ConformalLabels(Conformal):
         known = (truth != UNKNOWN).any(axis=1)
         p = p if is_flat else np.concatenate([np.empty((0, truth.shape[1])), *p])
         return 1 - p[rows, columns], samples[rows], np.bincount(samples[known], minlength=n) > 0
-
-
-@dataclass(eq=False, repr=False)
-class ConformalLabellings(Conformal):
-    """Predict a set of whole labellings per sequence, which contains the true labelling with a chosen probability.
-
-    The set has all labellings with log p(y|x) >= -threshold_, so at most exp(threshold_) of them; it may be empty.
-
-    Parameters
-    ----------
-    estimator : estimator with the methods log_prob and decode
-        Fitted ChainCRF, GraphCRF or MultiLabelCRF, or a Pipeline that ends with one of them.
-    confidence_level : float
-        Probability that the set of a new sequence contains its true labelling, between 0 and 1.
-    max_size : int
-        Largest number of labellings to return per sequence. If a set has more, it is cut, its `is_complete` is False,
-        and there is a warning. The guarantee then says that the true labelling is in the set or the set is cut.
-
-    Attributes
-    ----------
-    threshold_ : the largest -log p(y|x) of labellings in a set; infinity if there are too few calibration data for the
-        level, and then sets have all labellings that are possible.
-    n_calibration_ : the number of sequences or groups that determined the threshold. Sequences with a missing label do
-        not.
-    classes_ : the labels.
-
-    Examples
-    --------
-    >>> from kernelcrf import ChainCRF, ConformalLabellings
-    >>> from kernelcrf.datasets import make_sequences
-    >>> train, held_out, new = (make_sequences(n, random_state=seed) for seed, n in enumerate((60, 200, 200)))
-    >>> crf = ChainCRF(C=1.0, n_components=100, random_state=0).fit(train.X, train.y)
-    >>> sets = ConformalLabellings(crf, confidence_level=0.5).conformalize(held_out.X, held_out.y)
-    >>> found = sets.predict_set(new.X)
-    >>> [(labels.tolist(), round(log_p, 2)) for labels, log_p in found[1]], found[1].is_complete
-    ([([2, 2, 2, 0, 0, 0, 0, 0, 0], -1.04), ([2, 2, 0, 0, 0, 0, 0, 0, 0], -1.07)], True)
-    >>> sum(any((labels == y).all() for labels, _ in one) for one, y in zip(found, new.y))  # sets with the truth
-    105
-    """
-
-    estimator: Annotated[
-        Any,
-        estimator_with(
-            "log_prob",
-            "decode",
-            advice="such as ChainCRF; for TemperatureScaling, pass its estimator_",
-        ),
-    ]
-    _: KW_ONLY
-    confidence_level: Annotated[float, SHARE] = 0.9
-    max_size: Annotated[int, either(whole(least=1, most=2**31 - 2))] = 1000
-
-    control = "all"
-
-    def predict_set(self, X: UserData) -> list[LabellingSet]:
-        """Return, for each sequence, a list of labellings with their log-probabilities, best first, as `decode` does.
-
-        Each list has the attribute `is_complete`, which is False if the set was cut at `max_size` labellings.
-        """
-        self._check_is_conformalized()
-        self._validate_params("max_size")
-        (model, X), lowest = self._open(X), -self.threshold_ - ROUNDING
-        size = min(FIRST_SIZE, self.max_size + 1)
-        ranked = list(model.decode(X, n_best=size))
-
-        def unfinished() -> list[int]:
-            return [i for i, one in enumerate(ranked) if len(one) == size and one[-1][1] >= lowest]
-
-        while size <= self.max_size and (open_ := unfinished()):
-            size = min(2 * size, self.max_size + 1)
-            for i, one in zip(open_, model.decode(_safe_indexing(X, open_), n_best=size), strict=True):
-                ranked[i] = one
-        cut = set(unfinished()) if size > self.max_size else set()
-        if cut:
-            warnings.warn(
-                f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut: "
-                "their is_complete is False; increase max_size, or lower confidence_level",
-                stacklevel=stacklevel_of_user(),
-            )
-        return Ragged(
-            LabellingSet([pair for pair in one[: self.max_size] if pair[1] >= lowest], i not in cut)
-            for i, one in enumerate(ranked)
-        )
-
-    def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
-        scores, best = -model.log_prob(X, y), [one[0][0] for one in model.decode(X)]
-        truth, samples = read_truth(model, y, [np.size(one) for one in best], any(np.ndim(one) == 0 for one in best))
-        complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(scores)) == 0
-        return scores[complete], np.flatnonzero(complete), complete
-
-    def _threshold(self, scores: Floats, units: Ints, n: int) -> float:
-        threshold = super()._threshold(scores, units, n)
-        if math.isinf(threshold) and (n + 1) * self.confidence_level <= n + ROUNDING:
-            raise ValueError(
-                f"y has {int(np.isinf(scores).sum())} labellings of probability 0, which the estimator's constraints "
-                f"forbid: no set of possible labellings can have confidence_level={self.confidence_level:g}; correct "
-                "these labels, or fit without constraints"
-            )
-        return threshold
 
 
 def read_truth(model: Any, y: UserData, lengths: list[int] | Ints, is_flat: bool) -> tuple[Array, Ints]:

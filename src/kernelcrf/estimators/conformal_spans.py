@@ -1,0 +1,91 @@
+"""Conformal prediction of spans, such as entities or chunks."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
+
+from kernelcrf.answers.conformal import least_probability
+from kernelcrf.answers.spans import SPAN_SCHEME, PredictedSpan
+from kernelcrf.arrays import Flags, Floats, Ints, UserData
+from kernelcrf.estimators.conformal import Conformal, estimator_with, read_truth
+from kernelcrf.readers.labels import UNKNOWN
+from kernelcrf.readers.schemes import scheme_of, spans
+from kernelcrf.validation import SHARE
+
+
+@dataclass(eq=False, repr=False)
+class ConformalSpans(Conformal):
+    """Predict a set of spans per sequence, such as entities or chunks, that misses at most a chosen share of the truth.
+
+    The set has all spans whose probability is at least 1 - threshold_; they may overlap. The expected share of the true
+    spans of a new sequence that are missing from its set is at most 1 - confidence_level. Sequences without a true span
+    count as a share of 0.
+
+    Parameters
+    ----------
+    estimator : estimator with the methods predict_spans and span_marginals
+        Fitted ChainCRF, or a Pipeline that ends with one.
+    confidence_level : float
+        Expected share of true spans that are found, between 0 and 1.
+    scheme : None or str
+        The tagging scheme of the labels, as in `ChainCRF.predict_spans`.
+
+    Attributes
+    ----------
+    threshold_ : the largest 1 - p of spans in a set; infinity if there are too few calibration data for the level, and
+        then sets have all spans that are possible.
+    n_calibration_ : the number of sequences or groups that determined the threshold. Sequences with a missing label do
+        not.
+    classes_ : the labels of tokens.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF, ConformalSpans
+    >>> from kernelcrf.datasets import make_sequences
+    >>> train, held_out, new = (make_sequences(n, random_state=seed) for seed, n in enumerate((60, 200, 200)))
+    >>> crf = ChainCRF(C=1.0, n_components=100, random_state=0).fit(train.X, train.y)
+    >>> sets = ConformalSpans(crf, confidence_level=0.8).conformalize(held_out.X, held_out.y)  # runs of equal labels
+    >>> found = sets.predict_set(new.X)
+    >>> [(span.start, span.end, span.label, round(span.probability, 2)) for span in found[0]]
+    [(0, 3, 2, 0.85), (3, 5, 1, 0.57), (5, 8, 0, 0.3), (8, 9, 1, 0.5)]
+    """
+
+    estimator: Annotated[
+        Any,
+        estimator_with(
+            "predict_spans",
+            "span_marginals",
+            advice="such as ChainCRF; for TemperatureScaling, pass its estimator_",
+        ),
+    ]
+    _: KW_ONLY
+    confidence_level: Annotated[float, SHARE] = 0.9
+    scheme: Annotated[str | None, SPAN_SCHEME] = None
+
+    control = "share"
+
+    def predict_set(self, X: UserData) -> list[list[PredictedSpan]]:
+        """Return one list of spans with their probabilities per sequence, as `ChainCRF.predict_spans` does."""
+        self._check_is_conformalized()
+        self._validate_params("scheme")
+        model, X = self._open(X)
+        found: list[list[PredictedSpan]] = model.predict_spans(
+            X, scheme=self.scheme, threshold=least_probability(self.threshold_)
+        )
+        return found
+
+    def _scores(self, model: Any, X: UserData, y: UserData) -> tuple[Floats, Ints, Flags]:
+        lengths = [len(one) for one in model.predict_proba(X)]
+        truth, samples = read_truth(model, y, lengths, is_flat=False)
+        complete = np.bincount(samples[(truth == UNKNOWN).any(axis=1)], minlength=len(lengths)) == 0
+        labels, scheme = self.classes_[truth.argmax(axis=1)].tolist(), scheme_of(self.classes_.tolist(), self.scheme)
+        ends = pairwise(np.cumsum([0, *lengths]).tolist())
+        own = [
+            spans(labels[a:b], scheme, name="y") if kept else [] for (a, b), kept in zip(ends, complete, strict=True)
+        ]
+        p = np.concatenate([np.empty(0), *model.span_marginals(X, own, scheme=self.scheme)])
+        return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(own)), [len(one) for one in own]), complete
