@@ -350,6 +350,31 @@ class ChainProblem(KernelProblem):
         own, certificate = twin.omega @ loss + 0.5 * z @ z, model.certificate_
         assert abs(own - certificate.objective) <= certificate.rounding * max(1.0, abs(own)), (own, certificate)
 
+    def check_certified(self, model, twin, optimum, slack, *, full=False):
+        """Check that the optimum predicts each certified label, and has the scores that are promised."""
+        X, n_tokens = self.X(self.rows), int(self.lengths.sum())
+        found, scores = model.certify(X, full=full), np.split(twin.phi @ optimum.z, twin.starts[1:])
+        index = {label: k for k, label in enumerate(self.classes)}
+        for i, (sample, own) in enumerate(zip(twin.samples, scores, strict=True)):
+            phi = twin.phi[twin.owner == i]
+            reach = optimum.distance * np.linalg.norm(phi[:, None] - phi[None], axis=2).max(initial=0.0) + slack
+            for t, (label, sure) in enumerate(zip(found.labels[i].tolist(), found.tokens[i], strict=True)):
+                same = sample.labellings[:, t] == index[label]
+                rival = own[~same].max(initial=-np.inf)
+                assert not sure or own[same].max() >= rival - reach, f"token {t} of sequence {i} is wrongly certified"
+        bounds = model.score_bounds(X, self.y, full=full)
+        loss = twin.loss(optimum.z).sum() / n_tokens
+        near = (
+            1e-9
+            + slack
+            + optimum.distance
+            * sum(np.linalg.norm(twin.phi[twin.owner == i], axis=1).max() * 2 for i in range(len(self.rows)))
+        )
+        assert bounds.log_loss[0] - near <= loss <= bounds.log_loss[1] + near, "the loss is out of its bounds"
+        predicted = [sample.labellings[own.argmax()] for sample, own in zip(twin.samples, scores, strict=True)]
+        right = sum(int((y == truth).sum()) for y, truth in zip(predicted, self.truth, strict=True)) / n_tokens
+        assert bounds.accuracy[0] - 1e-12 <= right <= bounds.accuracy[1] + 1e-12, "the accuracy is out of its bounds"
+
     def _held_twin(self, model, twin):
         """Return the twin on the features that the model itself computes.
 

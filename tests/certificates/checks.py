@@ -94,10 +94,15 @@ def _convex(problem, model, twin, z, slack):
     if certificate.status == "optimal":
         assert objective - span.lower <= tol * abs(objective) + slack, "optimal, but not in the span"
         assert certificate.relative_gap <= tol
+    if hasattr(problem, "check_certified"):
+        problem.check_certified(model, twin, span, slack)
     if certificate.gap_full is None:
         return
     # gap_full speaks of all functions in the space of the kernel.
-    full = problem.twin(model, exact=True).optimum()
+    exact = problem.twin(model, exact=True)
+    full = exact.optimum()
+    if hasattr(problem, "check_certified"):
+        problem.check_certified(model, exact, full, slack, full=True)
     assert full.lower <= span.upper + slack, "the twins disagree"
     assert objective - certificate.gap_full <= full.upper + slack, "gap_full is below the distance to the optimum"
     if certificate.status == "optimal" and problem.n_components == "auto":

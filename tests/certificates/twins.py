@@ -66,10 +66,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Bracket:
-    """Numbers between which an optimum lies."""
+    """Numbers between which an optimum lies, and a point z at which the value is `upper`."""
 
     lower: float
     upper: float
+    z: np.ndarray
+
+    @property
+    def distance(self):
+        """Return how far z is at most from the optimum."""
+        return np.sqrt(2 * max(self.upper - self.lower, 0.0))
 
 
 @dataclass
@@ -165,11 +171,12 @@ class Twin:
         if near is None:
             return found
         other = self._bracket(*self._polished(near))
-        return Bracket(max(found.lower, other.lower), min(found.upper, other.upper))
+        z = min(found, other, key=lambda one: one.upper).z
+        return Bracket(max(found.lower, other.lower), min(found.upper, other.upper), z)
 
     def _bracket(self, z, g):
         value = self.value(z)
-        return Bracket(value - 0.5 * float(g @ g), value)
+        return Bracket(value - 0.5 * float(g @ g), value, z)
 
     def _polished(self, z):
         """Return the point with the shortest gradient on a path of Newton steps from z, and this gradient."""

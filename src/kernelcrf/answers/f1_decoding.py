@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kernelcrf.answers.spans import SpanTable, Steps, batches, probable_spans
+from kernelcrf.answers.spans import SpanTable, Steps, probable_spans
 from kernelcrf.arrays import Floats, Labels, Places
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.models.chain import ChainDistribution
@@ -41,7 +41,7 @@ def f1_labels(found: ChainDistribution, rules: SpanRules) -> Labels:
     table, p = probable_spans(found, rules, LEAST_PROBABILITY, None)
     chosen = table.take(_choose(table, p, _expected_number(found, rules)))
     labels = np.empty(found.chains.n_nodes, np.int32)
-    for low, high, part in batches(found):
+    for low, high, part in found.batches():
         own = chosen.take((chosen.sequence >= low) & (chosen.sequence < high))
         offsets = part.chains.offsets
         first = offsets[own.sequence - low]
@@ -64,7 +64,7 @@ def _best_of_one(limited: ChainDistribution, free: ChainDistribution) -> Labels:
 
 def _expected_number(found: ChainDistribution, rules: SpanRules) -> float:
     """Return the expected number of spans of all sequences."""
-    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in batches(found))
+    return sum(float(Steps.of(part, rules).begun.sum()) for _, _, part in found.batches())
 
 
 def _choose(table: SpanTable, p: Floats, expected: float) -> Places:

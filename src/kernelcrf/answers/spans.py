@@ -18,13 +18,14 @@ that is not in any span; the span then starts at s.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelcrf.answers.certified import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
 from kernelcrf.models.chain import ChainDistribution
 from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, spans
@@ -33,7 +34,6 @@ from kernelcrf.validation import either, nothing, one_of, real, shown, whole
 SPAN_SCHEME = either(one_of(*SCHEMES, RUNS), nothing)
 THRESHOLD = either(real(least=0.0, most=1.0), nothing)
 N_BEST = either(whole(least=1), nothing)
-MOST_ENTRIES = 2**22
 
 
 class PredictedSpan(NamedTuple):
@@ -105,10 +105,28 @@ def predicted_spans(table: SpanTable, p: Floats, rules: SpanRules, n_samples: in
     return result
 
 
+def mark_certified(
+    predicted: list[list[PredictedSpan]], certified: CertifiedLabels, scheme: str
+) -> list[list[PredictedSpan]]:
+    """Set the attribute `certified` of the spans: whether the optimum provably predicts them.
+
+    This is so if the labels of the span, and the labels next to it, are certified.
+    """
+    before, result = 2 if scheme == "IOB1" else 1, []
+    for own, labels, flags in zip(predicted, certified.labels, certified.tokens, strict=True):
+        sure = {
+            (span.start, span.end, span.label)
+            for span in spans(labels.tolist(), scheme)
+            if flags[max(span.start - before, 0) : span.end + 1].all()
+        }
+        result.append([span._replace(certified=span[:3] in sure) for span in own])
+    return result
+
+
 def span_probabilities(found: ChainDistribution, rules: SpanRules, table: SpanTable) -> Floats:
     """Return the probability of each span of the table."""
     result = np.zeros(len(table.start))
-    for low, high, few in batches(found):
+    for low, high, few in found.batches():
         part = Steps.of(few, rules)
         rows = np.flatnonzero((table.sequence >= low) & (table.sequence < high))
         own, firsts = table.take(rows), part.offsets
@@ -133,7 +151,7 @@ def probable_spans(
     n_best : return at most this many spans per sequence, those with the highest probabilities; None means all.
     """
     tables, values = [], []
-    for low, high, few in batches(found):
+    for low, high, few in found.batches():
         part = Steps.of(few, rules)
         sequence = np.repeat(np.arange(high - low), np.diff(part.offsets))
         floor = np.full(high - low, max(threshold, np.finfo(np.float64).tiny))
@@ -172,16 +190,6 @@ def _best(own: Sequence[tuple[Array, ...]], n_best: int, floor: Floats) -> Any:
     least = order[rank == n_best - 1]
     floor[sequence[least]] = np.maximum(floor[sequence[least]], p[least])
     return tuple(column[order[rank < n_best]] for column in columns)
-
-
-def batches(found: ChainDistribution) -> Iterator[tuple[int, int, ChainDistribution]]:
-    """Yield the distribution of a few sequences at a time, from `low` to `high` - 1."""
-    chains, L = found.chains, found.s.shape[1]
-    most, low = max(1, MOST_ENTRIES // (L * L)), 0
-    while low < chains.n_samples:
-        high = max(low + 1, int(np.searchsorted(chains.offsets, chains.offsets[low] + most, side="right")) - 1)
-        yield low, high, found.part(low, high)
-        low = high
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from kernelcrf.answers.spans import (
     THRESHOLD,
     PredictedSpan,
     labelled_spans,
+    mark_certified,
     predicted_spans,
     probable_spans,
     read_spans,
@@ -20,17 +21,17 @@ from kernelcrf.answers.spans import (
 )
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.estimators.chain_answers import ChainAnswers
+from kernelcrf.estimators.certified_answers import CertifiedAnswers
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.schemes import scheme_of, span_rules
-from kernelcrf.validation import validated
+from kernelcrf.validation import FLAG, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SpanAnswers(ChainAnswers):
+class SpanAnswers(CertifiedAnswers):
     """Base class of ChainCRF, with methods for spans."""
 
-    @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST)
+    @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST, certify=FLAG)
     def predict_spans(
         self,
         X: UserData,
@@ -39,6 +40,7 @@ class SpanAnswers(ChainAnswers):
         scheme: str | None = None,
         threshold: float | None = None,
         n_best: int | None = None,
+        certify: bool = False,
     ) -> list[list[PredictedSpan]]:
         """Return spans with their probabilities, such as entities or chunks: one list per sequence, from left to right.
 
@@ -51,6 +53,8 @@ class SpanAnswers(ChainAnswers):
             labels look like tags, and "runs" otherwise.
         threshold : return instead all spans whose probability is at least this number. Spans below 0.5 may overlap.
         n_best : return instead this many spans per sequence, the most probable first.
+        certify : set the attribute `certified` of each span: whether the exact optimum of the objective provably
+            predicts this span, too (see the method `certify`).
         """
         found, scheme = self._distribution(X, lengths), scheme_of(self.classes_.tolist(), scheme)
         rules = span_rules(self.classes_.tolist(), scheme)
@@ -59,7 +63,8 @@ class SpanAnswers(ChainAnswers):
             p = span_probabilities(found, rules, table)
         else:
             table, p = probable_spans(found, rules, threshold or 0.0, n_best)
-        return predicted_spans(table, p, rules, found.chains.n_samples)
+        result = predicted_spans(table, p, rules, found.chains.n_samples)
+        return mark_certified(result, self.certify(X, lengths), scheme) if certify else result
 
     @validated(scheme=SPAN_SCHEME)
     def span_marginals(

@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from kernelcrf.arrays import Array, Arrays, Config, Flags, Floats, Inputs, Labels, Places, UserData, matrix_of
+from kernelcrf.basis.entries import Entries
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.fitting.fit import Fit
@@ -48,6 +49,7 @@ from kernelcrf.terms import (
 )
 from kernelcrf.validation import shown
 
+MOST_EDGE_MARGINALS = 2**22
 TINY = np.finfo(np.float64).tiny
 
 
@@ -79,6 +81,15 @@ class ChainDistribution:
         rows = slice(*self.chains.offsets[[low, high]])
         w = self.w if self.w.ndim == 2 else self.w[rows]
         return replace(self, s=self.s[rows], w=w, chains=self.chains.part(low, high))
+
+    def batches(self) -> Iterator[tuple[int, int, ChainDistribution]]:
+        """Yield the distribution of a few sequences at a time, from `low` to `high` - 1, with few edge marginals."""
+        offsets, low = self.chains.offsets, 0
+        most = max(1, MOST_EDGE_MARGINALS // self.s.shape[1] ** 2)
+        while low < self.chains.n_samples:
+            high = max(low + 1, int(np.searchsorted(offsets, offsets[low] + most, side="right")) - 1)
+            yield low, high, self.part(low, high)
+            low = high
 
     def marginals(self) -> Array:
         """Return the probabilities p(y_t = j | x), with one row per token t and one column per label j."""
@@ -211,6 +222,10 @@ class ChainModel(KernelModel):
     def distribution(self, X: UserData, lengths: UserData, engine: LocalEngine) -> ChainDistribution:
         """Read the sequences X and return the distribution p(y|x) of their labels."""
         flat, chains = self.reader.read_entries(X, lengths)
+        return self.distribution_of(flat, chains, engine)
+
+    def distribution_of(self, flat: Inputs | Entries, chains: Chains, engine: LocalEngine) -> ChainDistribution:
+        """Return the distribution p(y|x) of the labels of sequences that `reader` has read."""
 
         def scores(term: Term) -> Array:
             return self.folded[term.name].scores(matrix_of(flat, str(term.input)), engine)

@@ -305,6 +305,9 @@ class KernelModel(FittedModel):
         }
         theta = read_array(arrays, "theta", (layout.size,), "f").astype(np.float64)
         shared = cls._read_shared(config, arrays, theta)
+        if arrays["theta"].dtype == np.float32:
+            # The certificate is about the weights before they were rounded.
+            shared["certificate"] = replace(shared["certificate"], rounding=np.inf)
         return shared | {
             "kernels": {name: InputKernel.from_config(config[name]) for name in map(kernel_parameter, maps)},
             "layout": layout,

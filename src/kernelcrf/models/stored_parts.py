@@ -73,7 +73,7 @@ def certificate_from_config(config: Config) -> Certificate:
         lower_bound=read_number(config, "lower_bound", finite=False),
         status=config["status"],
         gap_full=None if config["gap_full"] is None else read_number(config, "gap_full"),
-        rounding=read_number(config, "rounding", least=0.0),
+        rounding=read_number(config, "rounding", least=0.0, finite=False),
     )
     if math.isnan(certificate.lower_bound):
         raise ModelFileError(

@@ -17,6 +17,42 @@ def labelling_scores(scores, w, tied, offsets, labels, result):
 
 
 @compiled
+def rivals(scores, w, tied, offsets, labels, extra, detour, ahead, rival):
+    n_labels = scores.shape[1]
+    after, before = np.empty(n_labels), np.empty(n_labels)
+    for k in range(len(offsets) - 1):
+        first, last = offsets[k], offsets[k + 1]
+        for t in range(first, last):
+            edge, y = 0 if tied else t, labels[t]
+            # Scores are relative to those of the given labels, so that long sequences lose no digits.
+            own = scores[t, y] if t == first else scores[t, y] + w[edge, labels[t - 1], y]
+            for j in range(n_labels):
+                value = 0.0
+                if t > first:
+                    value = -np.inf
+                    for i in range(n_labels):
+                        along = j == y and i != labels[t - 1]
+                        value = max(value, ahead[t - 1, i] + w[edge, i, j] + (detour[t] if along else 0.0))
+                ahead[t, j] = value + (scores[t, j] - own) + extra[t, j]
+        after[:] = 0.0
+        for t in range(last - 1, first - 1, -1):
+            edge, y = 0 if tied else t, labels[t]
+            rival[t] = -np.inf
+            for j in range(n_labels):
+                if j != y:
+                    rival[t] = max(rival[t], ahead[t, j] + after[j])
+            if t > first:
+                own = scores[t, y] + w[edge, labels[t - 1], y]
+                for i in range(n_labels):
+                    before[i] = -np.inf
+                    for j in range(n_labels):
+                        along = j == y and i != labels[t - 1]
+                        value = w[edge, i, j] + (scores[t, j] - own) + extra[t, j] + after[j]
+                        before[i] = max(before[i], value + (detour[t] if along else 0.0))
+                after[:] = before
+
+
+@compiled
 def viterbi(scores, w, tied, offsets, back, labels, best):
     n_labels = scores.shape[1]
     delta, into = np.empty(n_labels), np.empty(n_labels)

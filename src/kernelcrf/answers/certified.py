@@ -1,0 +1,265 @@
+"""Prove which predictions are those of the exact optimum, from the certified gap of a fit.
+
+The objective P is strongly convex in the norm |theta|_P^2 = sum_k |theta_k|^2 / C_k over the terms k. If P(theta) is at
+most `gap` above its minimum, the optimum theta* is therefore close to the fitted weights theta,
+
+    |theta* - theta|_P <= r,    r = (2 gap)^1/2.
+
+Let Phi(y) be the joint features of a labelling y, so that its score is <Phi(y), theta>, and |.|_D the dual norm, with
+|Phi|_D^2 = sum_k C_k |Phi_k|^2. The optimum predicts a label y_t of the predicted labelling y if no labelling z with
+another label at t has
+
+    score(z) - score(y) + r |Phi(z) - Phi(y)|_D >= 0.
+
+The norm is at most the sum over the positions at which y and z differ. At position t, the parts of all terms are
+orthogonal, and the input kernel k and the label kernel give
+
+    |Phi_t(z) - Phi_t(y)|_D^2 = sum_k C_k k(x_t, x_t) |A(z) - A(y)|^2    (A(y) is the row of y in the factor of k_y).
+
+The maximum over z is found by Viterbi's algorithm with these extra scores (`inference.decoding.rivals`). If `gap` is
+gap_full, the statement is about the optimum in the whole function space of the kernel.
+
+The loss f = -log p(y|x) of given labels y is convex, and its curvature in a direction is the variance of the score. If
+every labelling z is within D of y, with D >= |Phi(z) - Phi(y)|_D, and G >= |gradient of f|_D, the loss of the optimum
+is
+
+    f - r G <= f* <= f + min(r D, r G + r^2 D^2 / 2).
+
+Rounding errors of scores are bounded and added to the other side. They are at most about eps n |features| |weights|
+for sums of n products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, UserData, is_sparse, matrix_of
+from kernelcrf.basis.features import WhitenedMap
+from kernelcrf.basis.folded import DualWeights, PrimalWeights, Weights
+from kernelcrf.certificate import Certificate
+from kernelcrf.engines.local import LocalEngine
+from kernelcrf.graphs.structure import Chains
+from kernelcrf.inference import decoding
+from kernelcrf.models.chain import ChainDistribution, ChainModel
+from kernelcrf.readers.containers import Ragged
+from kernelcrf.readers.labels import flat_labels
+from kernelcrf.terms import STEPS, Term, scored_tokens
+from kernelcrf.validation import is_real
+
+# Norms and margins are computed with a few roundings; this relative error covers them.
+CLOSE = 1e-6
+FEW = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedLabels:
+    """The likeliest labels, and which of them the exact optimum of the objective provably predicts too.
+
+    labels : one array of labels per sequence, the likeliest labelling.
+    tokens : one array of booleans per sequence; True if the optimum provably predicts the label of the token.
+    sequences : whether all labels of a sequence are certified, one boolean per sequence.
+    margins : one array per sequence. A label is certified if its margin is positive: this is the difference to the
+        best score of a labelling with another label, even if the optimum is as far away as the gap allows.
+    radius : the largest possible distance of the fitted weights from the optimum, in units of the prior's standard
+        deviation.
+    """
+
+    labels: list[Array]
+    tokens: list[Flags]
+    sequences: Flags
+    margins: list[Floats]
+    radius: float
+
+
+class ScoreBounds(NamedTuple):
+    """Bounds (low, high) on scores of the exact optimum on given data.
+
+    accuracy : the fraction of tokens whose label is right in the likeliest labelling.
+    log_loss : -log p(y|x) of all sequences, divided by the number of tokens.
+    """
+
+    accuracy: tuple[float, float]
+    log_loss: tuple[float, float]
+
+
+def certify(model: ChainModel, X: UserData, lengths: UserData, full: bool, engine: LocalEngine) -> CertifiedLabels:
+    """Return the likeliest labels of X, and which of them are certified.
+
+    full : whether to compare with the optimum in the whole function space of the kernels.
+    """
+    near = _Neighbourhood.of(model, X, lengths, full, engine)
+    y, margins = near.margins()
+    tokens, offsets = margins > 0, near.chains.offsets
+    bad = np.concatenate([[0], np.cumsum(~tokens)])[offsets]
+    return CertifiedLabels(
+        model.labels.decode(y, near.chains),
+        Ragged.cut(tokens, offsets),
+        np.diff(bad) == 0,
+        Ragged.cut(margins, offsets),
+        near.radius,
+    )
+
+
+def score_bounds(
+    model: ChainModel, X: UserData, y: UserData, lengths: UserData, full: bool, engine: LocalEngine
+) -> ScoreBounds:
+    """Return bounds on the accuracy and the log-loss of the optimum, for the true labels y of X."""
+    near = _Neighbourhood.of(model, X, lengths, full, engine)
+    truth, allowed = model.labels.encode(flat_labels(y, near.chains, flat=lengths is not None), near.chains)
+    if allowed is not None or (truth < 0).any():
+        raise ValueError("y has missing labels: expected a label for every token. Leave out sequences without labels")
+    best, margins = near.margins()
+    right, sure, n = best == truth, margins > 0, max(len(truth), 1)
+    low, high = near.losses(truth)
+    return ScoreBounds(
+        (float((right & sure).sum() / n), float(1 - (~right & sure).sum() / n)), (float(low / n), float(high / n))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbourhood:
+    """The distribution of labels that a model predicts, and how much the scores of the optimum may differ.
+
+    radius : the bound r on the distance of the weights from the optimum.
+    squares : for each term, C k(x_t, x_t) at each token t; 0 where the term scores nothing.
+    errors : (N,), a bound on the rounding errors of the scores of a token.
+    """
+
+    found: ChainDistribution
+    terms: tuple[Term, ...]
+    radius: float
+    squares: dict[str, Floats]
+    errors: Floats
+
+    @classmethod
+    def of(cls, model: ChainModel, X: UserData, lengths: UserData, full: bool, engine: LocalEngine) -> _Neighbourhood:
+        radius = _radius(model, full)
+        flat, chains = model.reader.read(X, lengths)
+        squares, errors = dict[str, Floats](), np.zeros(chains.n_nodes)
+        for term in model.layout.terms:
+            if term.kernel is None:
+                own = np.zeros(chains.n_nodes)
+                own[scored_tokens(term, chains) if term.cliques != STEPS else slice(None)] = 1.0
+            else:
+                rows = matrix_of(flat, str(term.input))
+                own = np.maximum(term.kernel.diagonal(rows), 0).astype(np.float64)
+                errors += _rounding(model.folded[term.name], rows, own)
+            own[chains.first_nodes] *= term.cliques != STEPS
+            squares[term.name] = own * (term.C * (1 + CLOSE))
+        return cls(model.distribution_of(flat, chains, engine), model.layout.terms, radius, squares, errors)
+
+    @property
+    def chains(self) -> Chains:
+        return self.found.chains
+
+    def distances(self, y: Labels) -> tuple[Floats, Floats]:
+        """Return |Phi_t(z) - Phi_t(y)|_D^2 without steps, for each label z_t, and the part of steps that differ."""
+        tokens = np.zeros(self.found.s.shape)
+        steps = np.zeros(len(tokens))
+        for term in self.terms:
+            own = self.squares[term.name]
+            if term.cliques == STEPS:
+                steps += 2 * own  # the label kernel of steps is the identity
+            else:
+                tokens += own[:, None] * _label_distances(term)[y]
+        return tokens, steps
+
+    def margins(self) -> tuple[Labels, Floats]:
+        """Return the likeliest labels, and the margin of each; it is positive if the optimum predicts the label."""
+        found, y = self.found, self.found.best()
+        tokens, steps = self.distances(y)
+        extra = self.radius * np.sqrt(tokens + steps[:, None])
+        extra[np.arange(len(y)), y] = 0.0
+        rival = decoding.rivals(found.s, found.w, self.chains, y, extra, self.radius * np.sqrt(steps))
+        return y, np.asarray(-rival - np.repeat(self.slack(), self.chains.lengths))
+
+    def slack(self) -> Floats:
+        """Return, for each sequence, a bound on the rounding error of the difference of two labelings' scores."""
+        found, lengths = self.found, self.chains.lengths
+        largest = np.where(np.isfinite(found.s), np.abs(found.s), 0).max(axis=1, initial=0.0).astype(np.float64)
+        largest += np.where(np.isfinite(found.w), np.abs(found.w), 0).max(initial=0.0)
+        eps = np.finfo(np.float64).eps
+        sums = [np.append(0.0, np.cumsum(part))[self.chains.offsets] for part in (self.errors, largest)]
+        return np.asarray(2 * np.diff(sums[0]) + eps * (4 * lengths + FEW) * np.diff(sums[1]))
+
+    def losses(self, truth: Labels) -> tuple[float, float]:
+        """Return bounds on the sum of -log p(y|x) over all sequences for the weights of the optimum."""
+        r, rows = self.radius, np.arange(len(truth))
+        tokens, steps = self.distances(truth)
+        widest = np.sqrt(tokens.max(axis=1, initial=0.0) + steps)
+        gradients = np.empty(len(truth))
+        loss = -self.found.log_prob(truth)
+        for low, high, part in self.found.batches():
+            own = slice(*self.chains.offsets[[low, high]])
+            p, q = part.marginals().astype(np.float64), part.edge_marginals()
+            y = truth[own]
+            missed = 1 - q[rows[: len(y)], np.append(0, y[:-1]), y]
+            mean = np.zeros(len(y))
+            for term in self.terms:
+                if term.cliques != STEPS:
+                    mean += self.squares[term.name][own] * (p * np.sqrt(_label_distances(term)[y])).sum(axis=1) ** 2
+            gradients[own] = np.sqrt(mean + steps[own] * np.maximum(missed, 0) ** 2)
+        G, D = (np.diff(np.append(0.0, np.cumsum(part))[self.chains.offsets]) for part in (gradients, widest))
+        slack = self.slack() + np.spacing(np.abs(loss)) * FEW
+        low = np.maximum(loss - r * G - slack, 0.0)
+        return float(low.sum()), float((loss + np.minimum(r * D, r * G + r**2 * D**2 / 2) + slack).sum())
+
+
+def _label_distances(term: Term) -> Floats:
+    """Return |A(i) - A(j)|^2 for all labels i and j of a term, from its label kernel."""
+    gram = term.k_y.gram
+    squares = np.diagonal(gram)
+    return np.asarray(np.maximum(squares[:, None] + squares[None] - 2 * gram, 0.0))
+
+
+def _radius(model: ChainModel, full: bool) -> float:
+    certificate, exact = model.certificate, not any(isinstance(own, WhitenedMap) for own in model.maps.values())
+    if not certificate.is_certified:
+        raise ValueError(
+            f"the certificate has the status {certificate.status!r} and no lower bound, so no label can be certified: "
+            "expected a model that was fitted to data in which all labels are known"
+        )
+    if not np.isfinite(certificate.rounding):
+        raise ValueError(
+            "the weights were rounded to single precision when the model was saved, so no label can be certified: save "
+            "the fitted model again, without dtype='float32'"
+        )
+    if not full or exact:
+        return _radius_of(certificate, certificate.gap_in_span)
+    if certificate.gap_full is None:
+        raise ValueError("full=True needs the gap in the whole function space: fit with certify_full=True")
+    return _radius_of(certificate, certificate.gap_full)
+
+
+def _radius_of(certificate: Certificate, gap: float) -> float:
+    rounding = certificate.rounding * max(1.0, abs(certificate.objective))
+    return float(np.sqrt(2 * (max(gap, 0.0) + rounding)) * (1 + CLOSE))
+
+
+def _rounding(weights: Weights, rows: Inputs, diagonal: Floats) -> Floats:
+    """Return a bound on the rounding error of the scores k(x, B) A, or x W, of each row x of inputs.
+
+    diagonal : k(x, x) for each row x.
+    """
+    eps = float(np.finfo(rows.dtype).eps)
+    if not isinstance(weights, DualWeights):
+        n = np.diff(sp.csr_array(rows).indptr) if is_sparse(rows) else rows.shape[1]
+        W = weights.W if isinstance(weights, PrimalWeights) else weights.weights
+        return np.asarray(eps * (n + FEW) * np.sqrt(diagonal) * np.linalg.norm(W))
+    n, d = weights.landmarks.shape
+    eps, kernel = max(eps, float(np.finfo(weights.A.dtype).eps)), weights.kernel
+    landmarks = np.maximum(kernel.diagonal(weights.landmarks), 0).astype(np.float64)
+    # A kernel value may be computed from a difference of squares, such as gamma |x - b|^2 of rbf.
+    gamma = kernel.gamma if is_real(kernel.gamma) else 1.0
+    exponent = 1 + gamma * (_squares(rows) + _squares(weights.landmarks).max(initial=0.0))
+    size = np.sqrt(diagonal * landmarks.sum()) * np.linalg.norm(weights.A.astype(np.float64))
+    return np.asarray(eps * (n + (d + FEW) * exponent) * size)
+
+
+def _squares(rows: Inputs) -> Floats:
+    squares = rows.multiply(rows).sum(axis=1) if is_sparse(rows) else np.square(rows, dtype=np.float64).sum(axis=1)
+    return np.asarray(squares, np.float64).ravel()
