@@ -1,3 +1,5 @@
+from copy import copy
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -9,7 +11,7 @@ from kernelcrf import ChainCRF, KernelClassifier, TemperatureScaling, load
 from kernelcrf.answers.summary import summarise
 from kernelcrf.datasets import make_sequences
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.metrics import log_loss
+from kernelcrf.metrics import log_loss, spans
 from kernelcrf.report import make_report
 
 
@@ -49,6 +51,28 @@ def test_a_temperature_is_that_of_the_greatest_likelihood_and_keeps_the_structur
     short = [x[:3] for x in test.X[:4]]
     total = [sum(np.exp(log_p) for _, log_p in best) for best in scaled.estimator_.decode(short, n_best=27)]
     np.testing.assert_allclose(total, 1.0)
+
+
+@pytest.mark.parametrize("likelihood", ["token", "span"])
+def test_a_temperature_may_be_chosen_by_tokens_or_by_spans(sharp, data, likelihood):
+    X, y = data[1].X, data[1].y
+    scaled = TemperatureScaling(sharp, likelihood=likelihood).fit(X, y)
+
+    def loss(T):
+        model = copy(sharp)
+        model.model_ = sharp.model_.divide_weights(T)
+        if likelihood == "token":
+            return log_loss(y, model.predict_proba(X), model.classes_.tolist())
+        true = [set(spans(own.tolist(), "runs")) for own in y]
+        found = [
+            (s.probability, s[:3] in own) for own, row in zip(true, model.predict_spans(X), strict=True) for s in row
+        ]
+        return -np.mean([np.log(p if right else 1 - p) for p, right in found])
+
+    T = scaled.temperature_
+    assert loss(T) <= min(loss(T * 1.05), loss(T / 1.05), loss(1.0))
+    for own, other in zip(scaled.predict(X), sharp.predict(X), strict=True):
+        np.testing.assert_array_equal(own, other)
 
 
 def test_divided_weights_have_no_certificate(sharp, data, tmp_path):
@@ -110,6 +134,9 @@ def test_what_does_not_fit_is_refused(sharp, data):
         TemperatureScaling(LogisticRegression()).fit(held.X, held.y)
     with pytest.raises(ValueError, match="posterior='bayes': expected 'map' or 'laplace'"):
         TemperatureScaling(sharp, posterior="bayes").fit(held.X, held.y)
+    rows = KernelClassifier(n_components=20, random_state=0).fit(np.concatenate(held.X), np.concatenate(held.y))
+    with pytest.raises(ValueError, match="likelihood='span' with a KernelClassifier: expected a ChainCRF"):
+        TemperatureScaling(rows, likelihood="span").fit(np.concatenate(held.X), np.concatenate(held.y))
     plain = ChainCRF(n_components=20, random_state=0, C=1.0).fit(held.X, held.y)
     with pytest.raises(AttributeError, match="fit with laplace=True"):
         TemperatureScaling(plain, posterior="laplace").fit(held.X, held.y)

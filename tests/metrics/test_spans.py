@@ -15,6 +15,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.exceptions import UndefinedMetricWarning
 
 from kernelcrf import metrics as km
+from kernelcrf.answers.spans import PredictedSpan
 from kernelcrf.readers.schemes import SCHEMES
 
 STRICT = {
@@ -159,3 +160,19 @@ def test_weights_are_repetitions(labels, counts):
         options = {"zero_division": 0} if "span" in metric.__name__ else {}
         weighted = metric(y_true, y_pred, sample_weight=counts, **options)
         assert weighted == pytest.approx(metric(*repeated, **options))
+
+
+def test_reliability_of_spans_by_hand():
+    y = [["B-A", "I-A", "O"], ["B-B", "O", "B-A"]]
+    found = [
+        [PredictedSpan(0, 2, "A", 0.9), PredictedSpan(2, 3, "B", 0.2)],
+        [PredictedSpan(0, 1, "A", 0.6), PredictedSpan(2, 3, "A", 0.7)],
+    ]
+    bins = km.span_reliability(y, found, n_bins=2)
+    np.testing.assert_array_equal(bins.weight, [1, 3])
+    np.testing.assert_allclose(bins.confidence, [0.2, 2.2 / 3])
+    np.testing.assert_allclose(bins.accuracy, [0, 2 / 3])
+    assert bins.error == pytest.approx((0.2 + 0.2) / 4)
+    assert km.span_reliability([[1, 1, 2]], [[PredictedSpan(0, 2, 1, 0.5)]], n_bins=1).accuracy.tolist() == [1.0]
+    with pytest.raises(ValueError, match="y_true has 2 sequences, and y_spans has 1"):
+        km.span_reliability(y, found[:1])

@@ -167,6 +167,14 @@ def test_reliability_says_the_calibration_error(crf, data):
     assert is_legible(display.figure_)
 
 
+def test_reliability_of_spans_counts_spans(crf, data):
+    found = crf.predict_spans(data.X)
+    display = ReliabilityDisplay.from_spans(data.y, found, n_bins=5)
+    assert display.bins.weight.sum() == sum(map(len, found))
+    assert "share of spans" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert is_legible(display.figure_)
+
+
 def test_confusion_counts_tokens(crf, data):
     display = ConfusionDisplay.from_estimator(crf, data.X, data.y)
     flat = np.concatenate(crf.predict(data.X)), np.concatenate(data.y)

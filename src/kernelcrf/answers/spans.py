@@ -28,7 +28,8 @@ import numpy as np
 from kernelcrf.answers.certified import CertifiedLabels
 from kernelcrf.arrays import Array, Flags, Floats, Places, UserData
 from kernelcrf.models.chain import ChainDistribution
-from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, spans
+from kernelcrf.readers.containers import read_labels, read_list
+from kernelcrf.readers.schemes import RUNS, SCHEMES, SpanRules, scheme_of, spans
 from kernelcrf.validation import either, nothing, one_of, real, shown, whole
 
 SPAN_SCHEME = either(one_of(*SCHEMES, RUNS), nothing)
@@ -121,6 +122,22 @@ def mark_certified(
         }
         result.append([span._replace(certified=span[:3] in sure) for span in own])
     return result
+
+
+def right_spans(
+    y_true: UserData, predicted: Sequence[Sequence[PredictedSpan]], scheme: str | None = None
+) -> tuple[Floats, Flags]:
+    """Return the probabilities of all predicted spans, and whether each is a span of the true labels.
+
+    scheme : the tagging scheme of the labels; None means "lenient" if they look like tags, and "runs" otherwise.
+    """
+    rows = [read_labels(own, f"y_true[{i}]") for i, own in enumerate(read_list(y_true, "y_true"))]
+    if len(rows) != len(predicted):
+        raise ValueError(f"y_true has {len(rows)} sequences, and y_spans has {len(predicted)}: expected equally many")
+    scheme = scheme_of([label for own in rows for label in own], scheme)
+    true = [set(spans(own, scheme, name=f"y_true[{i}]")) for i, own in enumerate(rows)]
+    right = [span[:3] in known for own, known in zip(predicted, true, strict=True) for span in own]
+    return np.array([span.probability for own in predicted for span in own], np.float64), np.array(right, bool)
 
 
 def span_probabilities(found: ChainDistribution, rules: SpanRules, table: SpanTable) -> Floats:

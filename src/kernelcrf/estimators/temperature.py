@@ -1,8 +1,9 @@
 """Calibrate a fitted model with one number, a temperature, which is chosen on held-out data.
 
 posterior="map"       All weights are divided by a temperature T: p(y|x) is proportional to exp(score(x, y) / T). This T
-                      maximises the likelihood of held-out labellings. The result is a complete model, with
-                      marginals, entropies, samples and n-best. The best labelling of a sequence does not change.
+                      maximises the likelihood of held-out labellings, of single held-out labels, or of whether the
+                      predicted spans are right. The result is a complete model, with marginals, entropies, samples and
+                      n-best. The best labelling of a sequence does not change.
 posterior="laplace"   Probabilities are averaged over draws of the weights. The covariance of the draws is multiplied by
                       the temperature tau, which maximises the mean log-probability of held-out labels. With tau = 0,
                       all draws equal the most probable weights.
@@ -20,11 +21,12 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcrf.arrays import Array, UserData
+from kernelcrf.answers.spans import right_spans
+from kernelcrf.arrays import Array, Flags, Floats, UserData
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.estimators.kernel import KernelEstimator
 from kernelcrf.estimators.parameters import DRAWS, POSTERIOR, ValidatedEstimator
-from kernelcrf.validation import either, instance_of
+from kernelcrf.validation import either, instance_of, one_of
 
 COLDEST, HOTTEST = 0.05, 20.0
 LEAST_TAU, MOST_TAU = 1e-3, 10.0
@@ -40,6 +42,9 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         Fitted estimator; posterior="laplace" needs one that was fitted with laplace=True.
     posterior : "map" or "laplace"
         "map" divides the scores by a temperature T; "laplace" multiplies the posterior covariance by a temperature tau.
+    likelihood : "labelling", "token" or "span"
+        What T makes likeliest: whole labellings, the labels of single tokens, or that predicted spans are right, which
+        needs a ChainCRF. Posterior draws are always calibrated by the labels of single tokens.
     n_samples : int or None
         Number of draws from the posterior; None means 100, or as many as the estimator kept.
 
@@ -68,17 +73,22 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     estimator: Annotated[Any, either(instance_of(KernelEstimator, text="a fitted ChainCRF or KernelClassifier"))]
     _: KW_ONLY
     posterior: Annotated[str, POSTERIOR] = "map"
+    likelihood: Annotated[str, either(one_of("labelling", "token", "span"))] = "labelling"
     n_samples: Annotated[int | None, DRAWS["n_samples"]] = None
 
     def fit(self, X: UserData, y: UserData) -> TemperatureScaling:
         """Find the temperature with which the held-out labels y of X are likeliest; `estimator` is not changed."""
         self._validate_params()
         check_is_fitted(self.estimator)
-        model, engine = self.estimator.model_, LocalEngine(self.estimator.n_jobs or 1)
+        model = self.estimator.model_
         if self.posterior == "map":
-            temperature = _minimise(lambda T: -model.divide_weights(T).log_likelihood(X, y, engine), COLDEST, HOTTEST)
-            calibrated = copy(self.estimator)
-            calibrated.model_ = model.divide_weights(temperature)
+            if self.likelihood == "span" and not hasattr(self.estimator, "predict_spans"):
+                raise ValueError(
+                    f"likelihood='span' with a {type(self.estimator).__name__}: expected a ChainCRF, which has spans. "
+                    "Use likelihood='labelling' instead"
+                )
+            temperature = _minimise(lambda T: -self._likelihood(T, X, y), COLDEST, HOTTEST)
+            calibrated = self._divided(temperature)
         else:
 
             def loss(tau: float) -> float:
@@ -109,6 +119,21 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         """Return the classes, in the order of the columns of `predict_proba`."""
         return np.asarray(self.estimator.classes_)
 
+    def _likelihood(self, T: float, X: UserData, y: UserData) -> float:
+        """Return the mean log-likelihood of what `likelihood` names, for weights that are divided by T."""
+        model, divided = self.estimator.model_, self._divided(T)
+        if self.likelihood == "token":
+            return float(model.log_score(y, divided.predict_proba(X)))
+        if self.likelihood == "span":
+            return _likelihood_of_spans(*right_spans(y, divided.predict_spans(X)))
+        return float(divided.model_.log_likelihood(X, y, LocalEngine(self.estimator.n_jobs or 1)))
+
+    def _divided(self, temperature: float) -> Any:
+        """Return a copy of the estimator whose weights are divided by the temperature."""
+        calibrated = copy(self.estimator)
+        calibrated.model_ = self.estimator.model_.divide_weights(temperature)
+        return calibrated
+
     def _average(self, X: UserData, tau: float) -> Any:
         return self.estimator.predict_proba(X, posterior="laplace", n_samples=self.n_samples, variance_temperature=tau)
 
@@ -116,6 +141,12 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _likelihood_of_spans(p: Floats, right: Flags) -> float:
+    """Return the mean log-likelihood of whether spans with the probabilities p are right; 0 if there are no spans."""
+    q = np.clip(np.where(right, p, 1 - p), np.finfo(np.float64).eps, 1.0)
+    return float(np.log(q).sum() / max(len(q), 1))
 
 
 def _minimise(loss: Callable[[float], float], least: float, most: float) -> float:

@@ -12,7 +12,14 @@ from kernelcrf.metrics.labels import (
     span_precision,
     span_recall,
 )
-from kernelcrf.metrics.probabilities import Reliability, brier, expected_calibration_error, log_loss, reliability
+from kernelcrf.metrics.probabilities import (
+    Reliability,
+    brier,
+    expected_calibration_error,
+    log_loss,
+    reliability,
+    span_reliability,
+)
 from kernelcrf.metrics.scorers import SCORERS, get_scorer
 from kernelcrf.readers.schemes import Span, are_spans, spans
 
@@ -37,5 +44,6 @@ __all__ = [
     "span_f1",
     "span_precision",
     "span_recall",
+    "span_reliability",
     "spans",
 ]

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn import metrics
 
-from kernelcrf.arrays import Floats, Places, UserData
+from kernelcrf.answers.spans import SPAN_SCHEME, right_spans
+from kernelcrf.arrays import Flags, Floats, Places, UserData
 from kernelcrf.metrics.pairs import pair
 from kernelcrf.readers.containers import read_labels, read_list, read_matrix
 from kernelcrf.validation import either, shown, validated, whole
@@ -94,13 +95,14 @@ def expected_calibration_error(
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """The points of a reliability diagram.
+    """The points of a reliability diagram, of tokens or of spans.
 
-    Tokens are divided into bins by confidence; the confidence of a token is its largest probability.
+    Tokens are divided into bins by confidence; the confidence of a token is its largest probability, and that of a span
+    is its probability.
 
-    weight : the sum of the weights of the tokens in each bin.
-    confidence, accuracy : the mean confidence of the tokens in each bin, and the fraction of these tokens whose most
-        probable label is correct; both are weighted, and NaN for an empty bin.
+    weight : the sum of the weights of the tokens in each bin, or the number of spans.
+    confidence, accuracy : the mean confidence in each bin, and the fraction of these tokens whose most probable label
+        is correct, or of correct spans; both are weighted, and NaN for an empty bin.
 
     Examples
     --------
@@ -146,10 +148,37 @@ def reliability(
     array([0., 0., 1., 1., 1.])
     """
     y, P, weight = _read(y_true, y_proba, classes, sample_weight)
-    w = np.ones(len(y)) if weight is None else weight
-    c, right = P.max(1), P.argmax(1) == y
+    return _bins(P.max(1), P.argmax(1) == y, np.ones(len(y)) if weight is None else weight, n_bins)
+
+
+@validated(scheme=SPAN_SCHEME, n_bins=BINS)
+def span_reliability(
+    y_true: UserData, y_spans: UserData, *, scheme: str | None = None, n_bins: int = 15
+) -> Reliability:
+    """Return the share of right spans and their mean probability in each bin, for a reliability diagram of spans.
+
+    Spans are divided by their probability into `n_bins` bins of equal width. A span is right if the true labels have
+    a span with the same start, end and label.
+
+    y_spans : the predicted spans, as `ChainCRF.predict_spans` returns them.
+    scheme : the tagging scheme of `y_true`; None means "lenient" if the labels look like tags, and "runs" otherwise.
+
+    Examples
+    --------
+    >>> from kernelcrf.answers.spans import PredictedSpan
+    >>> from kernelcrf.metrics import span_reliability
+    >>> found = [[PredictedSpan(0, 2, "PER", 0.9), PredictedSpan(3, 4, "LOC", 0.3)]]
+    >>> bins = span_reliability([["B-PER", "I-PER", "O", "O"]], found, n_bins=2)
+    >>> bins.confidence, bins.accuracy, round(bins.error, 1)
+    (array([0.3, 0.9]), array([0., 1.]), 0.2)
+    """
+    p, right = right_spans(y_true, y_spans, scheme)
+    return _bins(p, right, np.ones(len(p)), n_bins)
+
+
+def _bins(c: Floats, right: Flags, w: Floats, n_bins: int) -> Reliability:
     b = confidence_bins(c, n_bins)
-    sums = np.stack([np.bincount(b, w * values, minlength=n_bins) for values in (np.ones(len(y)), c, right)])
+    sums = np.stack([np.bincount(b, w * values, minlength=n_bins) for values in (np.ones(len(c)), c, right)])
     with np.errstate(invalid="ignore"):
         return Reliability(sums[0], sums[1] / sums[0], sums[2] / sums[0])
 

@@ -19,7 +19,7 @@ from kernelcrf.arrays import Array, UserData
 from kernelcrf.basis.distinct import distinct
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.engines.local import LocalEngine
-from kernelcrf.metrics import Reliability, reliability
+from kernelcrf.metrics import Reliability, reliability, span_reliability
 from kernelcrf.plotting.axes import BLUE, GREY, Display, Estimator, MaybeAxes
 from kernelcrf.readers.containers import read_labels, read_list
 from kernelcrf.validation import either, one_of, validated
@@ -187,9 +187,10 @@ class ResidualDisplay(CurveDisplay):
 
 
 class ReliabilityDisplay(CurveDisplay):
-    """Reliability diagram: accuracy against confidence, with bars for the fraction of tokens in each bin.
+    """Reliability diagram: accuracy against confidence, with bars for the fraction of tokens or spans in each bin.
 
-    bins : the points of the diagram, as `kernelcrf.metrics.reliability` returns them.
+    bins : the points of the diagram, as `kernelcrf.metrics.reliability` and `span_reliability` return them.
+    of : "tokens" or "spans", for the legend.
 
     Examples
     --------
@@ -201,8 +202,8 @@ class ReliabilityDisplay(CurveDisplay):
     0.3
     """
 
-    def __init__(self, bins: Reliability) -> None:
-        self.bins = bins
+    def __init__(self, bins: Reliability, of: str = "tokens") -> None:
+        self.bins, self.of = bins, of
 
     @classmethod
     def from_estimator(
@@ -240,6 +241,23 @@ class ReliabilityDisplay(CurveDisplay):
         """
         return cls(reliability(y_true, y_proba, classes, n_bins=n_bins)).plot(ax, name=name)
 
+    @classmethod
+    def from_spans(
+        cls,
+        y_true: UserData,
+        y_spans: UserData,
+        *,
+        scheme: str | None = None,
+        n_bins: int = 15,
+        name: str | None = None,
+        ax: MaybeAxes = None,
+    ) -> ReliabilityDisplay:
+        """Plot the reliability diagram of predicted spans; `kernelcrf.metrics.span_reliability` has the details.
+
+        y_spans : the predicted spans, as `ChainCRF.predict_spans` returns them.
+        """
+        return cls(span_reliability(y_true, y_spans, scheme=scheme, n_bins=n_bins), "spans").plot(ax, name=name)
+
     def plot(self, ax: MaybeAxes = None, *, name: str | None = None) -> ReliabilityDisplay:
         """Plot the diagram on `ax`; `name` is the label of the curve in the legend."""
         fresh, bins, n = ax is None, self.bins, len(self.bins.weight)
@@ -247,7 +265,7 @@ class ReliabilityDisplay(CurveDisplay):
         label = f"{name + ': ' if name else ''}calibration error {bins.error:.3f}"
         ax = self._draw(ax, bins.confidence[filled], bins.accuracy[filled], "o-", label)
         ax.plot([0, 1], [0, 1], "--", color=GREY, linewidth=1)
-        bars = "share of tokens" if fresh or not ax.patches else None
+        bars = f"share of {self.of}" if fresh or not ax.patches else None
         share, middles = bins.weight / bins.weight.sum(), (np.arange(n) + 0.5) / n
         ax.bar(middles, share, width=0.9 / n, color=self.line_.get_color(), alpha=0.25, label=bars)
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
