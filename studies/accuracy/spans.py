@@ -36,6 +36,7 @@ from studies.accuracy.text_features import WindowFeatures
 
 SETS = {"chunking": "usual", "entities": "entities"}
 NAMES = {"chunking": "CoNLL-2000", "entities": "WNUT-17"}
+LEAST_SHOWN = 10  # spans in a bin of the picture
 TOKENS = {"least marginal": np.min, "product of marginals": np.prod, "mean of marginals": np.mean}
 
 
@@ -45,14 +46,17 @@ def rows_of(window: WindowFeatures, data: Data) -> list[Any]:
     return [X[low:high] for low, high in pairwise(ends)]
 
 
-def scores(y: list[list[str]], found: list[list[PredictedSpan]]) -> dict[str, float]:
+def scores(y: list[list[str]], found: list[list[PredictedSpan]]) -> dict[str, Any]:
     """Return the log-loss, the Brier score and the calibration error of the probabilities of spans."""
     p, right = right_spans(y, found)
     q = np.clip(np.where(right, p, 1 - p), 1e-12, 1.0)
+    bins = span_reliability(y, found, n_bins=10)
+    filled = bins.weight >= LEAST_SHOWN
     return {
         "log_loss": float(-np.log(q).mean()),
         "brier": float(np.square(p - right).mean()),
         "error": span_reliability(y, found).error,
+        "curve": [bins.confidence[filled].tolist(), bins.accuracy[filled].tolist()],
     }
 
 
@@ -174,6 +178,8 @@ Predicted spans of linear models: how well probabilities say whether a span is r
 
 {common.markdown(header, lines)}
 
+![Share of right spans against their probability](figures/sure.png)
+
 F1 of spans by the likeliest labelling, and by the labels of the best expected F1 (`decoding="f1"`):
 
 {common.markdown(["data", "viterbi", "f1", "difference (p)"], f1)}
@@ -185,6 +191,18 @@ US addresses: in {place["predicted"]} of {place["addresses"]:,} predicted labell
 true of {place["true"]} addresses. With `decode(where=...)` every label is in one place; {100 * place["kept"]:.2f} % of
 the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest labelling.
 """
+
+
+def figure(results: dict[str, Any]) -> None:
+    shown = {"exact": "exact", "least marginal": "least marginal", "product of marginals": "product of marginals"}
+    with common.picture("sure", 1, 2, figsize=(8, 3.8), sharey=True) as (_, axes):
+        for ax, (name, own) in zip(axes, results["tasks"].items(), strict=True):
+            ax.plot([0, 1], [0, 1], "--", color="grey", linewidth=1)
+            for colour, (row, label) in zip(common.COLOURS, shown.items(), strict=False):
+                ax.plot(*own["rows"][row]["curve"], "o-", color=colour, label=label, markersize=4)
+            ax.set(title=NAMES[name], xlabel="probability of the span", xlim=(0, 1), ylim=(0, 1.02))
+        axes[0].set(ylabel="share of right spans")
+        axes[0].legend(frameon=False, loc="upper left")
 
 
 OPTIONS: dict[str, Any] = {"folds": 5}
