@@ -66,6 +66,16 @@ class CertifiedLabels:
         best score of a labelling with another label, even if the optimum is as far away as the gap allows.
     radius : the largest possible distance of the fitted weights from the optimum, in units of the prior's standard
         deviation.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(30, random_state=0)
+    >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0).fit(data.X, data.y)
+    >>> found = crf.certify(data.X)
+    >>> found.tokens[0].shape == found.labels[0].shape, bool(found.sequences.mean() > 0.8)
+    (True, True)
     """
 
     labels: list[Array]
@@ -80,6 +90,16 @@ class ScoreBounds(NamedTuple):
 
     accuracy : the fraction of tokens whose label is right in the likeliest labelling.
     log_loss : -log p(y|x) of all sequences, divided by the number of tokens.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> from kernelcrf.datasets import make_sequences
+    >>> data = make_sequences(30, random_state=0)
+    >>> crf = ChainCRF(C=10.0, n_components=50, tol=1e-6, random_state=0).fit(data.X, data.y)
+    >>> low, high = crf.score_bounds(data.X, data.y).accuracy
+    >>> low <= crf.score(data.X, data.y) <= high
+    True
     """
 
     accuracy: tuple[float, float]

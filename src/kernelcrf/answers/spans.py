@@ -41,6 +41,15 @@ class PredictedSpan(NamedTuple):
     """A span of the tokens from `start` to `end` - 1, its label, and the probability that it is a span of its sequence.
 
     certified : whether the optimum of the objective provably predicts this span too; None if this was not computed.
+
+    Examples
+    --------
+    >>> from kernelcrf import ChainCRF
+    >>> sentences = [["the", "dog", "of", "Ann"], ["Bob", "and", "Ann", "Lee"]]
+    >>> X = [[{"word": word, "upper": word[0].isupper()} for word in sentence] for sentence in sentences]
+    >>> crf = ChainCRF(C=1.0).fit(X, [["O", "O", "O", "B-PER"], ["B-PER", "O", "B-PER", "I-PER"]])
+    >>> [span.start for span in crf.predict_spans(X)[1]], crf.predict_spans(X)[1][1].label
+    ([0, 2], 'PER')
     """
 
     start: int

@@ -87,7 +87,7 @@ def make_report(
     parts = [_decision(crf, X, y, words, train_tokens, suffix, i, t) for i, t in chosen]
     body = [
         sections.heading(title, found),
-        sections.summary(crf, len(X), sum(map(len, y))),
+        sections.summary(crf, X, sum(map(len, y))),
         sections.scores(found, y, predicted, scheme),
         sections.confusion(y, predicted),
         sections.calibration(bins, crf),

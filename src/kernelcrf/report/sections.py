@@ -49,8 +49,11 @@ def heading(title: str, found: Mapping[str, Score]) -> str:
     )
 
 
-def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
-    """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum."""
+def summary(crf: ChainCRF, X: UserData, n_tokens: int) -> str:
+    """Return the HTML of the sizes of the data and the model, and of the gap between the fit and the optimum.
+
+    If the fit has a certificate, the share of labels of X that are certified is shown, too.
+    """
     certificate, facts = crf.certificate_, summarise(crf)
     if certificate.status == TEMPERED:
         said = "The weights were divided by a temperature after the fit, so they have no certificate."
@@ -64,6 +67,12 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
             f"{100 * certificate.relative_gap:.2g} % above the least value that its features or landmarks allow, "
             f"{certificate.lower_bound:,.6g}."
         )
+        if np.isfinite(certificate.rounding):
+            share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1)]).mean()
+            said += (
+                f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
+                "landmarks would predict them, too."
+            )
     if certificate.gap_full is not None:
         share = 100 * certificate.gap_full / abs(certificate.objective)
         said += f" In the whole space of the kernel it is at most {share:.2g} % above the least value."
@@ -71,7 +80,7 @@ def summary(crf: ChainCRF, n_sequences: int, n_tokens: int) -> str:
         said += f" It ended with status {certificate.status!r}, before its tolerance of {crf.tol:g}."
     width = ("landmarks", f"{facts['landmarks']:,}") if "landmarks" in facts else ("features", f"{facts['inputs']:,}")
     shown = [
-        ("sequences", f"{n_sequences:,}"),
+        ("sequences", f"{len(X):,}"),
         ("tokens", f"{n_tokens:,}"),
         ("labels", f"{len(crf.classes_):,}"),
         ("kernel", facts["kernel"]),
