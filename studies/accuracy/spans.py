@@ -194,7 +194,12 @@ the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest l
 
 
 def figure(results: dict[str, Any]) -> None:
-    shown = {"exact": "exact", "least marginal": "least marginal", "product of marginals": "product of marginals"}
+    shown = {
+        "exact": "exact",
+        "exact, temperature by labellings": "exact, with a temperature",
+        "least marginal": "least marginal",
+        "product of marginals": "product of marginals",
+    }
     with common.picture("sure", 1, 2, figsize=(8, 3.8), sharey=True) as (_, axes):
         for ax, (name, own) in zip(axes, results["tasks"].items(), strict=True):
             ax.plot([0, 1], [0, 1], "--", color="grey", linewidth=1)

@@ -68,7 +68,7 @@ def summary(crf: ChainCRF, X: UserData, n_tokens: int) -> str:
             f"{certificate.lower_bound:,.6g}."
         )
         if np.isfinite(certificate.rounding):
-            share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1)]).mean()
+            share = 100 * np.concatenate(crf.certify(X).tokens or [np.ones(1, bool)]).mean()
             said += (
                 f" {share:.1f} % of the likeliest labels are certified: the exact optimum on these features or "
                 "landmarks would predict them, too."
