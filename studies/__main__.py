@@ -31,7 +31,7 @@ from studies.common import ROOT
 # The studies of each group; those before the bar have a section on the page of their group, in this order.
 STUDIES = {
     "accuracy": (
-        "figure_1 defaults activity several_inputs prosody letters gpstruct tagging_tasks spans "
+        "figure_1 defaults activity several_inputs variances prosody letters gpstruct tagging_tasks spans "
         "certified proteins multilabel structure addresses label_efficiency_letters active_learning evidence "
         "calibration | pictures"
     ),
