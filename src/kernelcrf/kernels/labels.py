@@ -142,7 +142,8 @@ class LabelKernel(LabelMap):
         kept = values > self.L * np.finfo(np.float64).eps * values[-1]
         A = vectors[:, kept] * np.sqrt(values[kept])
         peaks = A[np.abs(A).argmax(axis=0), np.arange(A.shape[1])]
-        return np.asarray(A * np.sign(peaks))
+        # A model file stores the factor in this order, and products with other orders may differ in the last bit.
+        return np.ascontiguousarray(A * np.sign(peaks))
 
     @property
     def rank(self) -> int:
