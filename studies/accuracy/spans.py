@@ -184,12 +184,12 @@ F1 of spans by the likeliest labelling, and by the labels of the best expected F
 
 {common.markdown(["data", "viterbi", "f1", "difference (p)"], f1)}
 
-On WNUT-17 the gain is large, because the likeliest labelling predicts an entity only if it is about as likely as none,
-while a span is worth predicting if its probability is above half of the F1 score.
+On WNUT-17 the gain is large, because the likeliest labelling predicts an entity only if it is about as likely as no
+entity, while a span is worth predicting if its probability is above half of the F1 score.
 
-US addresses: in {place["predicted"]} of {place["addresses"]:,} predicted labellings a label is in two places, which is
-true of {place["true"]} addresses. With `decode(where=...)` every label is in one place; {100 * place["kept"]:.2f} % of
-the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest labelling.
+US addresses: in {place["predicted"]} of {place["addresses"]:,} predictions a label occurs in two places; in the true
+labels, this happens in {place["true"]} addresses. With `decode(where=...)` every label is in one place;
+{100 * place["kept"]:.2f} % of the addresses are then right, and {100 * place["best"]:.2f} % by the likeliest labelling.
 """
 
 

@@ -413,11 +413,12 @@ def tagger():
 def test_spans_miss_at_most_the_share_that_was_chosen(tagger):
     X, y = sentences(900, 1)
     true = [spans(tags) for tags in y]
-    assert any(not one for one in true)
     own = [1 - p for p in tagger.span_marginals(X, true)]
+    counted = np.flatnonzero([len(one) > 0 for one in true])
+    assert len(counted) < 900
     rng, missed = np.random.default_rng(0), []
     for _ in range(100):
-        order = rng.permutation(900)
+        order = rng.permutation(counted)
         held, new = order[:99], order[99:199]
         units = np.repeat(np.arange(99), [len(own[i]) for i in held])
         threshold = risk_threshold(np.concatenate([own[i] for i in held]), units, 99, 0.8)
@@ -425,8 +426,10 @@ def test_spans_miss_at_most_the_share_that_was_chosen(tagger):
     error = np.std(missed) / 10
     assert 0.2 - 2 / 100 - 3 * error <= np.mean(missed) <= 0.2 + 3 * error
     sets = ConformalSpans(tagger, confidence_level=0.8).conformalize(X[:300], y[:300])
-    candidates = {0.0, *np.concatenate(own[:300]).tolist()}
-    assert sets.threshold_ == min(u for u in candidates if 300 / 301 * risk(u, own[:300]) + 1 / 301 <= 0.2)
+    held = [one for one in own[:300] if len(one)]
+    candidates, n = {0.0, *np.concatenate(held).tolist()}, len(held)
+    assert sets.n_calibration_ == n < 300
+    assert sets.threshold_ == min(u for u in candidates if n / (n + 1) * risk(u, held) + 1 / (n + 1) <= 0.2)
     for found, scores, one in zip(sets.predict_set(X[300:]), own[300:], true[300:], strict=True):
         inside = [span in {tuple(each[:3]) for each in found} for span in one]
         np.testing.assert_array_equal(inside, scores <= sets.threshold_)
@@ -437,20 +440,21 @@ def test_spans_have_groups_missing_labels_and_full_sets(tagger):
     X, y = sentences(60, 2)
     scores = [1 - p for p in tagger.span_marginals(X, [spans(tags) for tags in y])]
     sets = ConformalSpans(tagger, confidence_level=0.7).conformalize(X, y, groups=np.arange(60) // 3)
-    grouped = [np.concatenate(scores[3 * k : 3 * k + 3]) for k in range(20)]
-    candidates = {0.0, *np.concatenate(scores).tolist()}
-    assert sets.threshold_ == min(u for u in candidates if 20 / 21 * risk(u, grouped) + 1 / 21 <= 0.3)
+    grouped = [one for k in range(20) if len(one := np.concatenate(scores[3 * k : 3 * k + 3]))]
+    candidates, n = {0.0, *np.concatenate(scores).tolist()}, len(grouped)
+    assert sets.threshold_ == min(u for u in candidates if n / (n + 1) * risk(u, grouped) + 1 / (n + 1) <= 0.3)
     hidden = [[None, *tags[1:]] if i < 20 else tags for i, tags in enumerate(y)]
     sets, rest = ConformalSpans(tagger).conformalize(X, hidden), ConformalSpans(tagger).conformalize(X[20:], y[20:])
-    assert (sets.threshold_, sets.n_calibration_) == (pytest.approx(rest.threshold_, rel=1e-12), 40)
+    with_spans = sum(bool(spans(tags)) for tags in y[20:])
+    assert (sets.threshold_, sets.n_calibration_) == (pytest.approx(rest.threshold_, rel=1e-12), with_spans)
     few = ConformalSpans(tagger).conformalize(X[:8], y[:8])
     assert few.threshold_ == math.inf
     x = X[0][:4]
     assert {tuple(span[:3]) for span in few.predict_set([x])[0]} == {
         (a, b, kind) for a in range(len(x)) for b in range(a + 1, len(x) + 1) for kind in "AB"
     }
-    none = ConformalSpans(tagger).conformalize(X[:20], [["O"] * len(x) for x in X[:20]])
-    assert none.threshold_ == 0
+    with pytest.raises(ValueError, match="y has no sequence that calibration can use"):
+        ConformalSpans(tagger).conformalize(X[:20], [["O"] * len(x) for x in X[:20]])
     sizes = [
         sum(map(len, ConformalSpans(tagger, confidence_level=level).conformalize(X, y).predict_set(X)))
         for level in LEVELS

@@ -40,7 +40,7 @@ import scipy.sparse as sp
 from kernelcrf.arrays import Array, Flags, Floats, Inputs, Labels, UserData, is_sparse, matrix_of
 from kernelcrf.basis.features import WhitenedMap
 from kernelcrf.basis.folded import DualWeights, PrimalWeights, Weights
-from kernelcrf.certificate import Certificate
+from kernelcrf.certificate import TEMPERED, Certificate
 from kernelcrf.engines.local import LocalEngine
 from kernelcrf.graphs.structure import Chains
 from kernelcrf.inference import decoding
@@ -238,6 +238,11 @@ def _label_distances(term: Term) -> Floats:
 
 def _radius(model: ChainModel, full: bool) -> float:
     certificate, exact = model.certificate, not any(isinstance(own, WhitenedMap) for own in model.maps.values())
+    if certificate.status == TEMPERED:
+        raise ValueError(
+            "the weights were divided by a temperature, so they are not an optimum, and no label can be certified: "
+            "certify the model before scaling"
+        )
     if not certificate.is_certified:
         raise ValueError(
             f"the certificate has the status {certificate.status!r} and no lower bound, so no label can be certified: "

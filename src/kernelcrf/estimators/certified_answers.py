@@ -31,8 +31,8 @@ class CertifiedAnswers(ChainAnswers):
     def score_bounds(self, X: UserData, y: UserData, lengths: UserData = None, *, full: bool = False) -> ScoreBounds:
         """Return bounds on the accuracy and the log-loss of the exact optimum for the true labels y.
 
-        The accuracy is that of the likeliest labelling. The log-loss is -log p(y|x), summed over all sequences and
-        divided by the number of tokens.
+        The accuracy is that of the likeliest labelling (decoding="viterbi"). The log-loss is -log p(y|x), summed over
+        all sequences and divided by the number of tokens.
 
         full : as in `certify`.
         """

@@ -124,9 +124,10 @@ class ConformalLabels(Conformal):
 
     Attributes
     ----------
-    threshold_ : the largest 1 - p of labels in a set; infinity if there are too few calibration data for the level,
-        and then sets have all labels.
-    n_calibration_ : the number of sequences or groups that determined the threshold. Those without known labels do not.
+    threshold_ : a label is in a set if its probability is at least 1 - threshold_; infinity if there are too few
+        calibration data for the level, and then sets have all labels.
+    n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have no
+        known label.
     classes_ : the labels, in the order of the columns of the sets.
 
     Examples

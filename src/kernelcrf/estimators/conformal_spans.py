@@ -21,9 +21,8 @@ from kernelcrf.validation import SHARE
 class ConformalSpans(Conformal):
     """Predict a set of spans per sequence, such as entities or chunks, that misses at most a chosen share of the truth.
 
-    The set has all spans whose probability is at least 1 - threshold_; they may overlap. The expected share of the true
-    spans of a new sequence that are missing from its set is at most 1 - confidence_level. Sequences without a true span
-    count as a share of 0.
+    The set has all spans whose probability is at least 1 - threshold_; they may overlap. If a new sequence has true
+    spans, the expected share of them that are missing from its set is at most 1 - confidence_level.
 
     Parameters
     ----------
@@ -36,10 +35,10 @@ class ConformalSpans(Conformal):
 
     Attributes
     ----------
-    threshold_ : the largest 1 - p of spans in a set; infinity if there are too few calibration data for the level, and
-        then sets have all spans that are possible.
-    n_calibration_ : the number of sequences or groups that determined the threshold. Sequences with a missing label do
-        not.
+    threshold_ : a span is in a set if its probability is at least 1 - threshold_; infinity if there are too few
+        calibration data for the level, and then sets have all spans that are possible.
+    n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have a
+        missing label or no true span.
     classes_ : the labels of tokens.
 
     Examples
@@ -88,4 +87,5 @@ class ConformalSpans(Conformal):
             spans(labels[a:b], scheme, name="y") if kept else [] for (a, b), kept in zip(ends, complete, strict=True)
         ]
         p = np.concatenate([np.empty(0), *model.span_marginals(X, own, scheme=self.scheme)])
-        return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(own)), [len(one) for one in own]), complete
+        counts = np.array([len(one) for one in own], int)
+        return np.where(p > 0, 1 - p, np.inf), np.repeat(np.arange(len(own)), counts), complete & (counts > 0)

@@ -52,7 +52,8 @@ class SpanAnswers(CertifiedAnswers):
             schemes as conlleval does, and "runs" makes each run of equal labels a span. None means "lenient" if the
             labels look like tags, and "runs" otherwise.
         threshold : return instead all spans whose probability is at least this number. Spans below 0.5 may overlap.
-        n_best : return instead this many spans per sequence, the most probable first.
+        n_best : return instead this many spans per sequence, the most probable first; with `threshold`, only those
+            that are at least so probable.
         certify : set the attribute `certified` of each span: whether the exact optimum of the objective provably
             predicts this span, too (see the method `certify`).
         """
@@ -84,7 +85,8 @@ class SpanAnswers(CertifiedAnswers):
     def span_table(self, X: UserData, lengths: UserData = None, **options: Any) -> Any:
         """Return the spans of `predict_spans` as a pandas.DataFrame, one row per span.
 
-        The columns are sequence (the index of the sequence in X), start, end, label and probability.
+        The columns are sequence (the index of the sequence in X), start, end, label, probability and certified, which
+        is None without certify=True.
 
         options : the options of `predict_spans`, such as threshold=0.5.
         """

@@ -43,8 +43,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
     posterior : "map" or "laplace"
         "map" divides the scores by a temperature T; "laplace" multiplies the posterior covariance by a temperature tau.
     likelihood : "labelling", "token" or "span"
-        What T makes likeliest: whole labellings, the labels of single tokens, or that predicted spans are right, which
-        needs a ChainCRF. Posterior draws are always calibrated by the labels of single tokens.
+        The likelihood that T maximises: of whole labellings, of the labels of single tokens, or of whether the spans of
+        the likeliest labelling are right, which needs a ChainCRF. Posterior draws are always calibrated by tokens.
     n_samples : int or None
         Number of draws from the posterior; None means 100, or as many as the estimator kept.
 
@@ -125,6 +125,8 @@ class TemperatureScaling(MetaEstimatorMixin, ValidatedEstimator):  # type: ignor
         if self.likelihood == "token":
             return float(model.log_score(y, divided.predict_proba(X)))
         if self.likelihood == "span":
+            # Other decoding rules would predict other spans for each T.
+            divided.decoding = "viterbi"
             return _likelihood_of_spans(*right_spans(y, divided.predict_spans(X)))
         return float(divided.model_.log_likelihood(X, y, LocalEngine(self.estimator.n_jobs or 1)))
 
