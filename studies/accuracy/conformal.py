@@ -15,9 +15,9 @@ calibration. MAPIE 1.6 (SplitConformalClassifier, LAC) takes each token as a sam
 its rows on file are kept otherwise.
 
 *Covered* counts what is promised: sequences with all true labels in their sets, tokens (mean share per sequence),
-labellings, or spans (mean share per sequence). Sets of labellings are cut at 1,000: a true labelling counts as covered
-if it belongs to the whole set, and as *all right* only if it is among those that were returned. A split is *in band* if
-its coverage lies in the central 95 % of its law. For sequences and labellings, the law over random splits is exact, for
+labellings, or spans (mean share per sequence that has spans). Sets of labellings are cut at 1,000: a true labelling
+counts as covered if it belongs to the whole set, and as *all right* only if it is among those that were returned. A
+split is *in band* if its coverage lies in the central 95 % of its law. For sequences and labellings, the law over random splits is exact, for
 any model: of m new units, BetaBinomial(m, k, n + 1 - k) are covered with n units for calibration and k = ceil((n + 1)
 level); it has the noise of both halves. For shares, it is the normal law with the standard deviation s sqrt(1/n + 1/m),
 where s is that of the shares of new units. MAPIE's law is BetaBinomial too, with tokens as units. The mean over splits
@@ -198,10 +198,12 @@ def span_split(stored: Stored, held: np.ndarray, new: np.ndarray, level: float) 
     shares = []
     for own, labels in zip(found, y_new, strict=True):
         true, known = spans(labels), {tuple(span[:3]) for span in own}
-        shares.append(np.mean([span in known for span in true]) if true else 1.0)
+        if true:
+            shares.append(np.mean([span in known for span in true]))
+    n_held = sum(bool(spans(labels)) for labels in y_held)
     return {
         "covered": np.mean(shares), "whole": np.mean(np.array(shares) == 1), "size": np.mean([*map(len, found)]),
-        "band": share_band(np.array(shares), len(held), level),
+        "band": share_band(np.array(shares), n_held, level),
     }  # fmt: skip
 
 
@@ -326,8 +328,8 @@ def section(results: dict[str, Any]) -> str:
     return f"""## Prediction sets
 
 Mean coverage in per cent over {n_splits} random splits of test data into calibration and new data. Sizes are labels per
-token (per image for scene), labellings per sequence, or spans per sequence. *All right* are the sequences whose sets
-have every true label or span. Sets of labellings are cut at 1,000: a true labelling that was cut counts as covered, but
+token (per image for scene), labellings per sequence, or spans per sequence; the coverage of spans is that of sequences
+that have spans. *All right* are the sequences whose sets have every true label or span. Sets of labellings are cut at 1,000: a true labelling that was cut counts as covered, but
 not as all right. A split is in band if its coverage lies in the central 95 % of its law, which has the
 noise of calibration data and of new data: the beta-binomial law for sequences and labellings, a normal law for shares.
 MAPIE's law takes tokens as independent.
