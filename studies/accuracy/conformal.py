@@ -17,11 +17,11 @@ its rows on file are kept otherwise.
 *Covered* counts what is promised: sequences with all true labels in their sets, tokens (mean share per sequence),
 labellings, or spans (mean share per sequence that has spans). Sets of labellings are cut at 1,000: a true labelling
 counts as covered if it belongs to the whole set, and as *all right* only if it is among those that were returned. A
-split is *in band* if its coverage lies in the central 95 % of its law. For sequences and labellings, the law over random splits is exact, for
-any model: of m new units, BetaBinomial(m, k, n + 1 - k) are covered with n units for calibration and k = ceil((n + 1)
-level); it has the noise of both halves. For shares, it is the normal law with the standard deviation s sqrt(1/n + 1/m),
-where s is that of the shares of new units. MAPIE's law is BetaBinomial too, with tokens as units. The mean over splits
-has the same law with its standard deviation divided by sqrt(splits).
+split is *in band* if its coverage lies in the central 95 % of its law. For sequences and labellings, the law over
+random splits is exact, for any model: of m new units, BetaBinomial(m, k, n + 1 - k) are covered with n units for
+calibration and k = ceil((n + 1) level); it has the noise of both halves. For shares, it is the normal law with the
+standard deviation s sqrt(1/n + 1/m), where s is that of the shares of new units. MAPIE's law is BetaBinomial too, with
+tokens as units. The mean over splits has the same law with its standard deviation divided by sqrt(splits).
 """
 
 from __future__ import annotations
@@ -329,10 +329,10 @@ def section(results: dict[str, Any]) -> str:
 
 Mean coverage in per cent over {n_splits} random splits of test data into calibration and new data. Sizes are labels per
 token (per image for scene), labellings per sequence, or spans per sequence; the coverage of spans is that of sequences
-that have spans. *All right* are the sequences whose sets have every true label or span. Sets of labellings are cut at 1,000: a true labelling that was cut counts as covered, but
-not as all right. A split is in band if its coverage lies in the central 95 % of its law, which has the
-noise of calibration data and of new data: the beta-binomial law for sequences and labellings, a normal law for shares.
-MAPIE's law takes tokens as independent.
+that have spans. *All right* are the sequences whose sets have every true label or span. Sets of labellings are cut at
+1,000: a true labelling that was cut counts as covered, but not as all right. A split is in band if its coverage lies in
+the central 95 % of its law, which has the noise of calibration data and of new data: the beta-binomial law for
+sequences and labellings, a normal law for shares. MAPIE's law takes tokens as independent.
 
 {common.markdown(header, lines, (0, 1, 2))}
 
