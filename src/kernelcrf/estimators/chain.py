@@ -160,6 +160,8 @@ class ChainCRF(SpanAnswers):
     (array([0.91]), (4, 6))
     >>> crf.certify(x).tokens[0][:3], [round(bound, 1) for bound in crf.score_bounds(new.X, new.y).accuracy]
     (array([ True,  True,  True]), [0.9, 0.9])
+    >>> round(crf.log_prob(data.X, data.y).sum()), round(crf.loo_log_prob(data.X, data.y).log_prob.sum())
+    (-64, -84)
     >>> crf.log_prob(x, new.y[:1]).round(1), crf.entropy(x).round(1)
     (array([-0.4]), array([1.]))
     >>> crf.explain(x[0], 4, n_terms=1).label, crf.uncertainty(x, n_samples=20).epistemic[0].shape

@@ -21,14 +21,14 @@ from kernelcrf.answers.spans import (
 )
 from kernelcrf.answers.weights import data_frame
 from kernelcrf.arrays import Floats, UserData
-from kernelcrf.estimators.certified_answers import CertifiedAnswers
+from kernelcrf.estimators.leave_one_out_answers import LeaveOneOutAnswers
 from kernelcrf.readers.containers import Ragged
 from kernelcrf.readers.schemes import scheme_of, span_rules
 from kernelcrf.validation import FLAG, validated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SpanAnswers(CertifiedAnswers):
+class SpanAnswers(LeaveOneOutAnswers):
     """Base class of ChainCRF, with methods for spans."""
 
     @validated(scheme=SPAN_SCHEME, threshold=THRESHOLD, n_best=N_BEST, certify=FLAG)

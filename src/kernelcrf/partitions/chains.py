@@ -106,7 +106,8 @@ class ChainPartition(RowPartition):
         """
 
         def gradient(term: Term) -> Array:
-            residual = q.reshape(*q.shape[:-2], -1) if term.cliques == STEPS else r[scored_tokens(term, self.chains)]
+            steps = (*q.shape[:-2], q.shape[-1] ** 2)
+            residual = q.reshape(steps) if term.cliques == STEPS else r[scored_tokens(term, self.chains)]
             if term.name in self.features:
                 R = np.ascontiguousarray(term.k_y.adjoint(residual))
                 return self.features[term.name].transposed_times(R, n_jobs)
