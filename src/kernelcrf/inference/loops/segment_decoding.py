@@ -1,0 +1,130 @@
+"""Compiled loops that find the best segmentations and draw segmentations, for `inference.segments`."""
+
+import numpy as np
+
+from kernelcrf.engines.compiled import compiled, inlined
+
+
+@inlined
+def insert(scores, first, second, e, a, score, one, two):
+    """Insert a score with two numbers into the sorted list scores[e, a]; the last entry drops out."""
+    k = scores.shape[2]
+    if score > scores[e, a, k - 1]:
+        r = k - 1
+        while r > 0 and scores[e, a, r - 1] < score:
+            scores[e, a, r] = scores[e, a, r - 1]
+            first[e, a, r] = first[e, a, r - 1]
+            second[e, a, r] = second[e, a, r - 1]
+            r -= 1
+        scores[e, a, r] = score
+        first[e, a, r] = one
+        second[e, a, r] = two
+
+
+@compiled
+def k_best(s, total, w, first, last, durations, tail, A, A_start, A_rank, B, B_label, B_rank, G, G_start, G_rank):
+    """Write the scores of the k best segmentations that end at e with label a, A[e, a], and where they come from.
+
+    B[b, a] are the best segmentations before a segment of label a that starts at b, and G[e, a] those with an open
+    segment of at least D tokens. All scores are -inf at first. A_start and G_start are the starts of last segments,
+    A_rank and G_rank the ranks in B there; B_label and B_rank are the label before, and the rank in A.
+    """
+    T, L = s.shape
+    D, k = len(durations), A.shape[2]
+    for e in range(T + 1):
+        for a in range(L):
+            if e == 0:
+                B[e, a, 0] = 0.0
+                continue
+            for d in range(1, min(D - 1, e) + 1):
+                b = e - d
+                own = first[b, a] - total[b, a] + durations[d - 1, a] + total[e, a] + last[e - 1, a]
+                for r in range(k):
+                    if B[b, a, r] + own <= A[e, a, k - 1]:
+                        break
+                    insert(A, A_start, A_rank, e, a, B[b, a, r] + own, b, r)
+            for r in range(k):
+                score = G[e - 1, a, r] + s[e - 1, a] + tail[a]
+                insert(G, G_start, G_rank, e, a, score, G_start[e - 1, a, r], G_rank[e - 1, a, r])
+            if e >= D:
+                b = e - D
+                own = first[b, a] - total[b, a] + durations[D - 1, a] + total[e, a]
+                for r in range(k):
+                    insert(G, G_start, G_rank, e, a, B[b, a, r] + own, b, r)
+            for r in range(k):
+                insert(A, A_start, A_rank, e, a, G[e, a, r] + last[e - 1, a], G_start[e, a, r], G_rank[e, a, r])
+        if 0 < e < T:
+            for b in range(L):
+                for a in range(L):
+                    for r in range(k):
+                        insert(B, B_label, B_rank, e, b, A[e, a, r] + w[a, b], a, r)
+
+
+@compiled
+def trace(e, a, r, A_start, A_rank, B_label, B_rank, labels, bounds):
+    """Write the segments of a segmentation from right to left, given the rank r of its end; return their number."""
+    n = 0
+    while e > 0:
+        labels[n], bounds[n] = a, e
+        start, rank = A_start[e, a, r], A_rank[e, a, r]
+        n += 1
+        e, a, r = start, B_label[start, a, rank], B_rank[start, a, rank]
+    return n
+
+
+@compiled
+def sample(s, total, w, durations, tail, A, H, G, uniform, labels, bounds):
+    """Draw a segmentation, from right to left; return its number of segments.
+
+    uniform : numbers between 0 and 1, two per segment and one per token of a long segment, at most 3 T.
+    labels, bounds : the label and the end of each segment, from right to left.
+    """
+    T, L = s.shape
+    D = len(durations)
+    e, n, used, a = T, 0, 0, -1
+    weights = np.empty(max(L, D))
+    while e > 0:
+        for b in range(L):
+            weights[b] = A[e, b] + (0.0 if a < 0 else w[b, a])
+        a = draw_log(weights, L, uniform[used])
+        used += 1
+        labels[n], bounds[n] = a, e
+        reach = min(D - 1, e)
+        for d in range(1, reach + 1):
+            weights[d - 1] = H[e - d, a] + durations[d - 1, a] + total[e, a]
+        weights[reach] = G[e, a]
+        d = draw_log(weights, reach + 1, uniform[used]) + 1
+        used += 1
+        if d <= reach:
+            e -= d
+        else:
+            while True:
+                begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
+                if uniform[used] < np.exp(begun - G[e, a]):
+                    used += 1
+                    e -= D
+                    break
+                used += 1
+                e -= 1
+        n += 1
+    return n
+
+
+@compiled
+def draw_log(weights, n, target):
+    """Return an index below n, drawn with probabilities proportional to exp(weights)."""
+    top = -np.inf
+    for i in range(n):
+        top = max(top, weights[i])
+    total = 0.0
+    for i in range(n):
+        total += np.exp(weights[i] - top)
+    chosen, mass = 0, 0.0
+    for i in range(n):
+        p = np.exp(weights[i] - top) / total
+        if p > 0:
+            chosen = i
+            mass += p
+            if mass > target:
+                break
+    return chosen

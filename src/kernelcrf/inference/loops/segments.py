@@ -1,0 +1,152 @@
+"""Compiled loops of `inference.segments`, which explains the arrays and formulas.
+
+Arrays have one row per position between tokens, 0 to T, or per token, and one column per label.
+"""
+
+import numpy as np
+
+from kernelcrf.engines.compiled import compiled, inlined
+
+
+@inlined
+def log_add(a, b):
+    """Return log(exp(a) + exp(b))."""
+    top = max(a, b)
+    return top if top == -np.inf else top + np.log(np.exp(a - top) + np.exp(b - top))
+
+
+@compiled
+def prefix_sums(s, total):
+    """Write the sums of the scores of the tokens before each position."""
+    total[0] = 0.0
+    for t in range(len(s)):
+        for a in range(s.shape[1]):
+            total[t + 1, a] = total[t, a] + s[t, a]
+
+
+@compiled
+def forward(s, total, w, first, last, durations, tail, A, B, H, G):
+    """Write A, B, H = B + first - total, and G; return log Z."""
+    T, L = s.shape
+    D = len(durations)
+    for e in range(T + 1):
+        for a in range(L):
+            if e > 0:
+                top = -np.inf
+                for d in range(1, min(D - 1, e) + 1):
+                    top = max(top, H[e - d, a] + durations[d - 1, a])
+                begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
+                # A long segment goes on, or a segment has just reached the length D.
+                G[e, a] = log_add(begun, G[e - 1, a] + s[e - 1, a] + tail[a])
+                value = 0.0
+                if top > -np.inf:
+                    for d in range(1, min(D - 1, e) + 1):
+                        value += np.exp(H[e - d, a] + durations[d - 1, a] - top)
+                    top += np.log(value) + total[e, a]
+                A[e, a] = log_add(top, G[e, a]) + last[e - 1, a]
+            else:
+                G[e, a] = -np.inf
+                A[e, a] = -np.inf
+        if e == T:
+            break
+        for b in range(L):
+            if e == 0:
+                B[e, b] = 0.0
+            else:
+                top = -np.inf
+                for a in range(L):
+                    top = max(top, A[e, a] + w[a, b])
+                value = 0.0
+                if top > -np.inf:
+                    for a in range(L):
+                        value += np.exp(A[e, a] + w[a, b] - top)
+                    top += np.log(value)
+                B[e, b] = top
+            H[e, b] = B[e, b] + first[e, b] - total[e, b]
+    return log_sum(A, T)
+
+
+@compiled
+def log_sum(values, row):
+    """Return the logarithm of the sum of the exponentials of a row."""
+    top = -np.inf
+    for a in range(values.shape[1]):
+        top = max(top, values[row, a])
+    if top == -np.inf:
+        return top
+    value = 0.0
+    for a in range(values.shape[1]):
+        value += np.exp(values[row, a] - top)
+    return top + np.log(value)
+
+
+@compiled
+def backward(s, total, w, first, last, durations, tail, Y, C, R):
+    """Write Y, C and R."""
+    T, L = s.shape
+    D = len(durations)
+    for e in range(T, -1, -1):
+        for a in range(L):
+            if e == T:
+                C[e, a] = 0.0
+            else:
+                top = -np.inf
+                for b in range(L):
+                    top = max(top, w[a, b] + Y[e, b])
+                value = 0.0
+                if top > -np.inf:
+                    for b in range(L):
+                        value += np.exp(w[a, b] + Y[e, b] - top)
+                    top += np.log(value)
+                C[e, a] = top
+            R[e, a] = -np.inf if e == 0 else last[e - 1, a] + C[e, a]
+            if e < T and e > 0:
+                R[e, a] = log_add(R[e, a], s[e, a] + tail[a] + R[e + 1, a])
+        if e == 0:
+            break
+        # Segments that start at e - 1 need C and R of later positions only.
+        start = e - 1
+        for a in range(L):
+            top = -np.inf
+            reach = min(D - 1, T - start)
+            for d in range(1, reach + 1):
+                top = max(top, total[start + d, a] + durations[d - 1, a] + last[start + d - 1, a] + C[start + d, a])
+            long = -np.inf
+            if start + D <= T:
+                long = total[start + D, a] + durations[D - 1, a] + R[start + D, a]
+            top = max(top, long)
+            value = 0.0
+            if top > -np.inf:
+                for d in range(1, reach + 1):
+                    at = start + d
+                    value += np.exp(total[at, a] + durations[d - 1, a] + last[at - 1, a] + C[at, a] - top)
+                value += np.exp(long - top)
+                top += np.log(value)
+            Y[start, a] = top - total[start, a] + first[start, a]
+
+
+@compiled
+def marginals(
+    s, total, w, last, durations, tail, A, B, H, G, Y, C, R, log_z, nodes, starts, ends, steps, lengths, more
+):
+    """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths."""
+    T, L = s.shape
+    D = len(durations)
+    for a in range(L):
+        inside = 0.0
+        for t in range(T):
+            starts[t, a] = np.exp(B[t, a] + Y[t, a] - log_z)
+            ends[t, a] = np.exp(A[t + 1, a] + C[t + 1, a] - log_z)
+            inside += starts[t, a]
+            nodes[t, a] = min(max(inside, 0.0), 1.0)
+            inside -= ends[t, a]
+            for d in range(1, min(D - 1, T - t) + 1):
+                at = t + d
+                value = H[t, a] + durations[d - 1, a] + total[at, a] + last[at - 1, a] + C[at, a] - log_z
+                lengths[d - 1, a] += np.exp(value)
+            if t + D <= T:
+                lengths[D - 1, a] += np.exp(H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a] - log_z)
+            if t > 0:
+                more[a] += np.exp(G[t, a] + s[t, a] + tail[a] + R[t + 1, a] - log_z)
+                for b in range(L):
+                    steps[a, b] += np.exp(A[t, a] + w[a, b] + Y[t, b] - log_z)
