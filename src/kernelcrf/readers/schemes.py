@@ -94,7 +94,7 @@ def are_spans(labels: Iterable[object]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SpanRules:
-    """What a scheme says about each pair of neighbouring labels i and j, where i = L or j = L is the end of a sequence.
+    """The rules of a scheme for each pair of neighbouring labels i and j; i = L or j = L is the end of a sequence.
 
     The L labels are integers. Each span has one of K types, and `members` has the labels that its tokens may have.
 
