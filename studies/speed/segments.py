@@ -2,7 +2,7 @@
 
 Four labels, random scores of tokens, steps and durations, and a tail beyond the longest duration D; one thread. Times
 of ours are medians; each includes the forward and the backward pass, the marginals of tokens, steps and durations. The
-peak memory is that of the whole process after the marginals.
+memory is by how much the peak of a fresh process rises.
 
 torch-struct's SemiMarkov (which has no tail) takes a dense array of scores for each start, duration and pair of labels.
 Both sides have the same scores and give the same log-partition, of one sequence of T tokens; torch-struct computes its
