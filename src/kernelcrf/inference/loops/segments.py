@@ -15,6 +15,20 @@ def log_add(a, b):
     return top if top == -np.inf else top + np.log(np.exp(a - top) + np.exp(b - top))
 
 
+@inlined
+def log_times(matrix, k, x, row):
+    """Return log sum_i exp(matrix[k, i] + x[row, i])."""
+    top = -np.inf
+    for i in range(x.shape[1]):
+        top = max(top, matrix[k, i] + x[row, i])
+    if top == -np.inf:
+        return top
+    value = 0.0
+    for i in range(x.shape[1]):
+        value += np.exp(matrix[k, i] + x[row, i] - top)
+    return top + np.log(value)
+
+
 @compiled
 def prefix_sums(s, total):
     """Write the sums of the scores of the tokens before each position."""
@@ -28,7 +42,7 @@ def prefix_sums(s, total):
 def forward(s, total, w, first, last, durations, tail, A, B, H, G):
     """Write A, B, H = B + first - total, and G; return log Z."""
     T, L = s.shape
-    D = len(durations)
+    D, w_T = len(durations), np.ascontiguousarray(w.T)
     for e in range(T + 1):
         for a in range(L):
             if e > 0:
@@ -50,34 +64,9 @@ def forward(s, total, w, first, last, durations, tail, A, B, H, G):
         if e == T:
             break
         for b in range(L):
-            if e == 0:
-                B[e, b] = 0.0
-            else:
-                top = -np.inf
-                for a in range(L):
-                    top = max(top, A[e, a] + w[a, b])
-                value = 0.0
-                if top > -np.inf:
-                    for a in range(L):
-                        value += np.exp(A[e, a] + w[a, b] - top)
-                    top += np.log(value)
-                B[e, b] = top
+            B[e, b] = 0.0 if e == 0 else log_times(w_T, b, A, e)
             H[e, b] = B[e, b] + first[e, b] - total[e, b]
-    return log_sum(A, T)
-
-
-@compiled
-def log_sum(values, row):
-    """Return the logarithm of the sum of the exponentials of a row."""
-    top = -np.inf
-    for a in range(values.shape[1]):
-        top = max(top, values[row, a])
-    if top == -np.inf:
-        return top
-    value = 0.0
-    for a in range(values.shape[1]):
-        value += np.exp(values[row, a] - top)
-    return top + np.log(value)
+    return log_times(np.zeros((1, L)), 0, A, T)
 
 
 @compiled
@@ -87,18 +76,7 @@ def backward(s, total, w, first, last, durations, tail, Y, C, R):
     D = len(durations)
     for e in range(T, -1, -1):
         for a in range(L):
-            if e == T:
-                C[e, a] = 0.0
-            else:
-                top = -np.inf
-                for b in range(L):
-                    top = max(top, w[a, b] + Y[e, b])
-                value = 0.0
-                if top > -np.inf:
-                    for b in range(L):
-                        value += np.exp(w[a, b] + Y[e, b] - top)
-                    top += np.log(value)
-                C[e, a] = top
+            C[e, a] = 0.0 if e == T else log_times(w, a, Y, e)
             R[e, a] = -np.inf if e == 0 else last[e - 1, a] + C[e, a]
             if e < T and e > 0:
                 R[e, a] = log_add(R[e, a], s[e, a] + tail[a] + R[e + 1, a])
