@@ -20,6 +20,7 @@ from kernelcrf.inference.segments import (
     viterbi,
 )
 
+WIDE = "scores and durations that differ by hundreds"
 PROBLEMS = {
     "one token": (1, 2, 1, False, False),
     "durations of 1 and 2": (4, 2, 2, False, False),
@@ -28,6 +29,7 @@ PROBLEMS = {
     "longer durations than the sequence": (5, 2, 7, True, True),
     "runs": (5, 3, 3, False, True),
     "runs with a tail": (6, 2, 3, True, True),
+    WIDE: (6, 2, 5, True, False),
 }
 FIELDS = "tokens", "steps", "durations", "first", "last", "tail"
 
@@ -65,6 +67,10 @@ def plain_score(scores, segments):
 @pytest.fixture(params=PROBLEMS, scope="module")
 def problem(request):
     scores = draw(*PROBLEMS[request.param])
+    if request.param == WIDE:
+        rng = np.random.default_rng(0)
+        scores = replace(scores, tokens=300 * rng.normal(size=(6, 2)), durations=500 * rng.normal(size=(5, 2)))
+        scores.durations[1, 0] = -np.inf
     every = list(segmentations(*scores.tokens.shape))
     values = np.array([plain_score(scores, one) for one in every])
     return scores, every, values

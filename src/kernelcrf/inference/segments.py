@@ -20,7 +20,8 @@ and R_e (a segment of D tokens or more is open at e) mirror them. They give all 
     p(segment starts at b with label a) = exp(B_b(a) + Y_b(a) - log Z),
     p(y_t = a) = sum_{b <= t} p(starts at b with a) - sum_{e <= t} p(ends at e with a).
 
-One pass takes O(T L (D + L)) operations and O(T L) memory. All numbers are float64.
+One pass takes O(T L (D + L)) operations and O(T L) memory. All numbers are float64. Sums over durations are sums of
+products, with a few exponentials and logarithms per position (`loops.windows`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kernelcrf.arrays import Floats, Ints, Labels
+from kernelcrf.arrays import Array, Floats, Ints, Labels
 from kernelcrf.inference.feasibility import InfeasibleSequenceError
 from kernelcrf.inference.loops import segment_decoding as decoding_loops
 from kernelcrf.inference.loops import segment_tangents as tangent_loops
 from kernelcrf.inference.loops import segments as loops
+from kernelcrf.inference.loops.windows import push_all
 
 Segments: TypeAlias = list[tuple[int, int, int]]
 """A segmentation: the label, the first token and the token after the last one of each segment, from left to right."""
@@ -94,7 +96,10 @@ class SegmentMoments:
 
 @dataclass(frozen=True, eq=False)
 class SegmentMessages:
-    """The forward and backward messages of a sequence, which the docstring of the module defines."""
+    """The forward and backward messages of a sequence, which the docstring of the module defines.
+
+    blocks : sums of scores after a segment, and the scores of durations, as `loops.windows` stores them.
+    """
 
     scores: SegmentScores
     log_partition: float
@@ -105,6 +110,7 @@ class SegmentMessages:
     Y: Floats = field(repr=False)
     C: Floats = field(repr=False)
     R: Floats = field(repr=False)
+    blocks: tuple[Array, ...] = field(repr=False)
 
     @classmethod
     def of(cls, scores: SegmentScores) -> SegmentMessages:
@@ -113,21 +119,24 @@ class SegmentMessages:
         T, L = s.shape
         A, B, H, opened, Y, C, R = (np.full((T + 1, L), -np.inf) for _ in range(7))
         log_z = 0.0
+        of_durations, of_V = _empty_blocks(L, len(durations)), _empty_blocks(L, T)
         if T:
-            log_z = loops.forward(s, total, w, first, last, durations, tail, A, B, H, opened)
+            push_all(durations, *of_durations)
+            of_H = _empty_blocks(L, T)
+            log_z = loops.forward(s, total, w, first, last, durations, tail, A, B, H, opened, *of_H, *of_durations)
             if log_z == -np.inf:
                 raise InfeasibleSequenceError(0, T - 1)
-            loops.backward(s, total, w, first, last, durations, tail, Y, C, R)
-        return cls(scores, float(log_z), A, B, H, opened, Y, C, R)
+            loops.backward(s, total, w, first, last, durations, tail, Y, C, R, *of_V, *of_durations)
+        return cls(scores, float(log_z), A, B, H, opened, Y, C, R, (*of_V, *of_durations))
 
     @cached_property
     def moments(self) -> SegmentMoments:
         """Return the marginals."""
-        s, total, w, _, last, durations, tail = self.scores.arrays
+        s, total, w, _, _, durations, tail = self.scores.arrays
         nodes, starts, ends = (np.zeros(s.shape) for _ in range(3))
         steps, lengths, more = np.zeros(w.shape), np.zeros(durations.shape), np.zeros(s.shape[1])
         loops.marginals(
-            s, total, w, last, durations, tail, self.A, self.B, self.H, self.G, self.Y, self.C, self.R,
+            s, total, w, durations, tail, self.A, self.B, self.H, self.G, self.Y, self.C, self.R, *self.blocks,
             self.log_partition, nodes, starts, ends, steps, lengths, more,
         )  # fmt: skip
         # Rounding errors of long sums are removed from the probabilities of labels, which sum to one.
@@ -166,6 +175,12 @@ class SegmentMessages:
             dA, dB, dG, dY, dC, dR, dlog_z, nodes, starts, ends, steps, lengths, more,
         )  # fmt: skip
         return SegmentMoments(dlog_z, nodes, starts, ends, steps, lengths, more)
+
+
+def _empty_blocks(n_labels: int, n: int) -> tuple[Array, ...]:
+    """Return the arrays in which `loops.windows` stores n numbers for each label."""
+    shape = n_labels, n
+    return np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
 
 
 def score_of(scores: SegmentScores, segments: Segments) -> float:

@@ -6,6 +6,7 @@ Arrays have one row per position between tokens, 0 to T, or per token, and one c
 import numpy as np
 
 from kernelcrf.engines.compiled import compiled, inlined
+from kernelcrf.inference.loops.windows import add_window, log_window, push
 
 
 @inlined
@@ -39,25 +40,44 @@ def prefix_sums(s, total):
 
 
 @compiled
-def forward(s, total, w, first, last, durations, tail, A, B, H, G):
-    """Write A, B, H = B + first - total, and G; return log Z."""
+def forward(
+    s,
+    total,
+    w,
+    first,
+    last,
+    durations,
+    tail,
+    A,
+    B,
+    H,
+    G,
+    e_H,
+    block,
+    starts,
+    constants,
+    e_d,
+    d_block,
+    d_starts,
+    d_constants,
+):
+    """Write A, B, H = B + first - total, and G; return log Z.
+
+    e_H to constants : empty blocks, in which H is stored.
+    e_d to d_constants : the blocks of the scores of durations.
+    """
     T, L = s.shape
     D, w_T = len(durations), np.ascontiguousarray(w.T)
     for e in range(T + 1):
         for a in range(L):
             if e > 0:
-                top = -np.inf
-                for d in range(1, min(D - 1, e) + 1):
-                    top = max(top, H[e - d, a] + durations[d - 1, a])
                 begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
                 # A long segment goes on, or a segment has just reached the length D.
                 G[e, a] = log_add(begun, G[e - 1, a] + s[e - 1, a] + tail[a])
-                value = 0.0
-                if top > -np.inf:
-                    for d in range(1, min(D - 1, e) + 1):
-                        value += np.exp(H[e - d, a] + durations[d - 1, a] - top)
-                    top += np.log(value) + total[e, a]
-                A[e, a] = log_add(top, G[e, a]) + last[e - 1, a]
+                short = total[e, a] + log_window(
+                    a, e, min(D - 1, e), e_H, block, starts, constants, e_d, d_block, d_starts, d_constants
+                )
+                A[e, a] = log_add(short, G[e, a]) + last[e - 1, a]
             else:
                 G[e, a] = -np.inf
                 A[e, a] = -np.inf
@@ -66,12 +86,36 @@ def forward(s, total, w, first, last, durations, tail, A, B, H, G):
         for b in range(L):
             B[e, b] = 0.0 if e == 0 else log_times(w_T, b, A, e)
             H[e, b] = B[e, b] + first[e, b] - total[e, b]
+            push(b, e, H[e, b], e_H, block, starts, constants)
     return log_times(np.zeros((1, L)), 0, A, T)
 
 
 @compiled
-def backward(s, total, w, first, last, durations, tail, Y, C, R):
-    """Write Y, C and R."""
+def backward(
+    s,
+    total,
+    w,
+    first,
+    last,
+    durations,
+    tail,
+    Y,
+    C,
+    R,
+    e_V,
+    block,
+    starts,
+    constants,
+    e_d,
+    d_block,
+    d_starts,
+    d_constants,
+):
+    """Write Y, C and R.
+
+    e_V to constants : empty blocks, in which V_e = total_e + last_{e-1} + C_e is stored, from the last position on.
+    e_d to d_constants : the blocks of the scores of durations.
+    """
     T, L = s.shape
     D = len(durations)
     for e in range(T, -1, -1):
@@ -85,29 +129,24 @@ def backward(s, total, w, first, last, durations, tail, Y, C, R):
         # Segments that start at e - 1 need C and R of later positions only.
         start = e - 1
         for a in range(L):
-            top = -np.inf
-            reach = min(D - 1, T - start)
-            for d in range(1, reach + 1):
-                top = max(top, total[start + d, a] + durations[d - 1, a] + last[start + d - 1, a] + C[start + d, a])
+            push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], e_V, block, starts, constants)
             long = -np.inf
             if start + D <= T:
                 long = total[start + D, a] + durations[D - 1, a] + R[start + D, a]
-            top = max(top, long)
-            value = 0.0
-            if top > -np.inf:
-                for d in range(1, reach + 1):
-                    at = start + d
-                    value += np.exp(total[at, a] + durations[d - 1, a] + last[at - 1, a] + C[at, a] - top)
-                value += np.exp(long - top)
-                top += np.log(value)
-            Y[start, a] = top - total[start, a] + first[start, a]
+            m = T - start
+            short = log_window(a, m, min(D - 1, m), e_V, block, starts, constants, e_d, d_block, d_starts, d_constants)
+            Y[start, a] = log_add(short, long) - total[start, a] + first[start, a]
 
 
 @compiled
 def marginals(
-    s, total, w, last, durations, tail, A, B, H, G, Y, C, R, log_z, nodes, starts, ends, steps, lengths, more
-):
-    """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths."""
+    s, total, w, durations, tail, A, B, H, G, Y, C, R, e_V, block, firsts, constants, e_d, d_block, d_starts,
+    d_constants, log_z, nodes, starts, ends, steps, lengths, more,
+):  # fmt: skip
+    """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths.
+
+    e_V to d_constants : the blocks of V and of the scores of durations, as `backward` leaves them.
+    """
     T, L = s.shape
     D = len(durations)
     for a in range(L):
@@ -118,10 +157,11 @@ def marginals(
             inside += starts[t, a]
             nodes[t, a] = min(max(inside, 0.0), 1.0)
             inside -= ends[t, a]
-            for d in range(1, min(D - 1, T - t) + 1):
-                at = t + d
-                value = H[t, a] + durations[d - 1, a] + total[at, a] + last[at - 1, a] + C[at, a] - log_z
-                lengths[d - 1, a] += np.exp(value)
+            if H[t, a] > -np.inf:
+                add_window(
+                    a, T - t, min(D - 1, T - t), H[t, a] - log_z, e_V, block, firsts, constants, e_d, d_block, d_starts,
+                    d_constants, lengths,
+                )  # fmt: skip
             if t + D <= T:
                 lengths[D - 1, a] += np.exp(H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a] - log_z)
             if t > 0:

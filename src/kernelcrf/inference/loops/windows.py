@@ -1,0 +1,76 @@
+"""Compiled loops for sums of exponentials over the durations of segments, with few exponentials.
+
+The sum over durations d of exp(x_{m-d} + y_d) is taken for every position m. The numbers x are stored as
+exp(x - c), with one constant c per block of positions, and the numbers y in the same way. A block ends if it has
+SIZE entries, or if a number differs from c by more than SPREAD, so that no product underflows or overflows. Within a
+pair of blocks, the sum needs only products. Rows of arrays belong to labels.
+"""
+
+import numpy as np
+
+from kernelcrf.engines.compiled import compiled, inlined
+
+SIZE, SPREAD = 256, 150.0
+
+
+@inlined
+def push(a, at, value, scaled, block, starts, constants):
+    """Store the number at position `at` of label a, after the numbers before it."""
+    n = block[a, at - 1] if at > 0 else -1
+    far = value > -np.inf and n >= 0 and abs(value - constants[a, n]) > SPREAD
+    if n < 0 or far or at - starts[a, n] >= SIZE:
+        n += 1
+        starts[a, n] = at
+        constants[a, n] = value if value > -np.inf else 0.0
+    block[a, at] = n
+    scaled[a, at] = np.exp(value - constants[a, n])
+
+
+@compiled
+def push_all(values, scaled, block, starts, constants):
+    """Store the columns of an array as rows of scaled numbers."""
+    for a in range(values.shape[1]):
+        for at in range(len(values)):
+            push(a, at, values[at, a], scaled, block, starts, constants)
+
+
+@inlined
+def piece_start(a, at, m, low, block, starts, d_block, d_starts):
+    """Return the first position that is in the same block as `at`, and whose duration is in the same block."""
+    d_last = d_block[a, m - at - 1] + 1
+    stop = d_starts[a, d_last] if d_last <= d_block[a, d_block.shape[1] - 1] else d_block.shape[1]
+    return max(low, starts[a, block[a, at]], m - stop)
+
+
+@inlined
+def log_window(a, m, reach, scaled, block, starts, constants, d_scaled, d_block, d_starts, d_constants):
+    """Return log sum_{d = 1..reach} exp(x_{m-d} + y_d) for label a; y_d is stored at d - 1."""
+    result, constant, at, low = 0.0, -np.inf, m - 1, m - reach
+    while at >= low:
+        first = piece_start(a, at, m, low, block, starts, d_block, d_starts)
+        value = 0.0
+        for u in range(first, at + 1):
+            value += scaled[a, u] * d_scaled[a, m - u - 1]
+        if value > 0:
+            own = constants[a, block[a, at]] + d_constants[a, d_block[a, m - at - 1]]
+            if own > constant:
+                result = result * np.exp(constant - own) + value
+                constant = own
+            else:
+                result += value * np.exp(own - constant)
+        at = first - 1
+    return constant + np.log(result) if result > 0 else -np.inf
+
+
+@inlined
+def add_window(
+    a, m, reach, log_factor, scaled, block, starts, constants, d_scaled, d_block, d_starts, d_constants, out
+):
+    """Add exp(log_factor + x_{m-d} + y_d) to out[d - 1, a] for d = 1..reach."""
+    at, low = m - 1, m - reach
+    while at >= low:
+        first = piece_start(a, at, m, low, block, starts, d_block, d_starts)
+        factor = np.exp(log_factor + constants[a, block[a, at]] + d_constants[a, d_block[a, m - at - 1]])
+        for u in range(first, at + 1):
+            out[m - u - 1, a] += factor * (scaled[a, u] * d_scaled[a, m - u - 1])
+        at = first - 1
