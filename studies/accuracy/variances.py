@@ -176,6 +176,9 @@ Differences with their standard error over folds. The last column divides the se
 first:
 
 {common.markdown(header, differences)}
+
+On every tenth reading the evidence is behind `C="auto"`: it takes readings that follow each other closely as
+independent. Use it where tokens are few, and `C="auto"` for signals with many readings per second.
 """
 
 
