@@ -1,0 +1,286 @@
+"""Leave-one-out predictions: how exact one Newton step is, what it costs, and whether it chooses a good C.
+
+`ChainCRF.loo_log_prob` returns log p(y|x) of each training sequence under weights fitted to all others. Sizes are such
+that the whole study takes about a quarter of an hour of CPU time.
+
+Accuracy: segmentation (20 sequences) and 40 sentences of base noun phrases of GPstruct, linear kernel, first split;
+60 random words of the first fold of letters, rbf kernel on pixels, gamma = 0.03, 30 landmarks. Refits start from the
+fitted weights, keep the landmarks, and give the left-out sequence the weight 0. They end at the gap 1e-4 (the defaults
+of ChainCRF) or 1e-8 (`newton-cg`). The latter go on to 1e-11, which is not timed, for the values that all errors refer
+to: at a gap of 1e-8, a log-probability can still be wrong by 0.01. At 1e-11 it can be wrong by about 5e-5, so that
+smaller bounds cannot be tested here; `tests/fitting/test_leave_one_out.py` compares bounds with exact optima.
+
+    one step     refit=False: one Newton step for each sequence. Its error is |log p - log p of the refit to 1e-11|
+    flagged      the share of sequences whose certified bound is above 0.01
+    certified    refit=True: those sequences are fitted again until the bound is at most 0.01
+
+Choice of C: the first split of GPstruct's four tasks, and 100 random words of letters with 1,000 test words. A rule
+is the sum of log p(y|x) over training sequences, by one step, certified (segmentation and letters only, for time), or
+by five-fold cross-validation; powers of 10 are searched upwards from 1 while the sum increases, otherwise downwards, as
+C="auto" does. Error and log-loss (mean of -log p(y_t|x)) of tokens are those of the test set after a fit to all
+training sequences with the chosen C. CPU seconds include that fit, and exclude compilation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold
+
+from kernelcrf import ChainCRF
+from kernelcrf.datasets import load_gpstruct, load_letters, make_sequences
+from kernelcrf.fitting.held_out import highest
+from kernelcrf.metrics import log_loss
+from studies import common
+from studies.common import kept
+
+TITLES = {
+    "segmentation": "segmentation",
+    "basenp": "base noun phrases",
+    "letters": "letters",
+    "chunking": "chunking",
+    "japanesene": "Japanese named entities",
+}
+COMPARED = {"segmentation": 20, "basenp": 40, "letters": 60}
+SMALL = ("segmentation", "letters")
+RIVALS = ("folds", "evidence", "auto")
+Cs = (1.0, 10.0, 100.0)
+FLAG = 0.01
+RULES = {
+    "one step": "leave one out, one step",
+    "certified": "leave one out, certified",
+    "folds": "five folds",
+    "evidence": 'C="evidence"',
+    "auto": 'C="auto"',
+}
+
+
+def read(task: str, n_words: int = 100) -> tuple[Any, Any, dict[str, Any]]:
+    """Return training data, test data and parameters of ChainCRF."""
+    if task != "letters":
+        data = load_gpstruct(task)
+        first, second = data.splits[0]
+        params: dict[str, Any] = {"kernel": "linear"}
+    else:
+        data = load_letters("small")
+        first, second = data.splits[0]
+        # The words of a fold are sorted: the first 60 are copies of five words.
+        first = np.random.default_rng(0).permutation(first)[:n_words]
+        second = np.sort(np.random.default_rng(0).permutation(second)[:1000])
+        params = {"kernel": "rbf", "gamma": 0.03, "n_components": 30}
+    params |= {"classes": np.unique(np.concatenate(data.y)).tolist(), "random_state": 0}
+    return data.take(first), data.take(second), params
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return the result of a call, and its CPU seconds."""
+    start = time.process_time()
+    return work(), time.process_time() - start
+
+
+def refits(crf: ChainCRF, X: list[Any], y: list[Any], exact: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return log p(y|x) of each sequence by refits without it, the same values to a gap of 1e-11, and CPU seconds.
+
+    exact : whether refits end at a gap of 1e-8; otherwise they have the defaults of ChainCRF, and are not continued.
+    """
+    found, polished, total = [], [], 0.0
+    for i in range(len(X)):
+        weights = np.ones(len(X))
+        weights[i] = 0.0
+        again = copy.deepcopy(crf).set_params(warm_start=True)
+        if exact:
+            again.set_params(solver="newton-cg", tol=1e-8)
+        total += timed(lambda a=again, w=weights: a.fit(X, y, w))[1]
+        found.append(again.log_prob(X[i : i + 1], y[i : i + 1])[0])
+        if exact:
+            again.set_params(tol=1e-11).fit(X, y, weights)
+        polished.append(again.log_prob(X[i : i + 1], y[i : i + 1])[0])
+    return np.array(found), np.array(polished), total
+
+
+def compare(task: str, C: float) -> dict[str, Any]:
+    """Compare both kinds of leave-one-out predictions with true refits."""
+    train, _, params = read(task)
+    X, y = train.X[: COMPARED[task]], train.y[: COMPARED[task]]
+    crf = ChainCRF(C=C, **params).fit(X, y)
+    once, newton = timed(lambda: crf.loo_log_prob(X, y, refit=False, tol=FLAG))
+    found, certified = timed(lambda: crf.loo_log_prob(X, y, tol=FLAG))
+    close, truth, exact = refits(crf, X, y, exact=True)
+    rough, _, default = refits(crf, X, y, exact=False)
+    errors = np.abs(once.log_prob - truth)
+    return {
+        "n": len(X),
+        "weights": len(crf.model_.theta),
+        "training": crf.log_prob(X, y).mean(),
+        "truth": truth.mean(),
+        "one step": once.log_prob.mean(),
+        "correlation": np.corrcoef(once.log_prob, truth)[0, 1],
+        "median": np.median(errors),
+        "largest": errors.max(),
+        "flagged": (once.error > FLAG).mean(),
+        # The values to a gap of 1e-11 are not exact either.
+        "outside": sum(int((np.abs(one.log_prob - truth) > one.error + 1e-5).sum()) for one in (once, found)),
+        "certified": np.abs(found.log_prob - truth).max(),
+        "close": np.abs(close - truth).max(),
+        "bound": found.error.max(),
+        "default": np.abs(rough - truth).max(),
+        "seconds": {"one step": newton, "certified": certified, "default": default, "exact": exact},
+    }
+
+
+def choose(task: str, rule: str) -> dict[str, Any]:
+    """Choose C by a rule; return the C, the scores on test data and the CPU seconds."""
+    train, test, params = read(task)
+
+    @cache
+    def likelihood(powers: tuple[int, ...]) -> float:
+        C = 10.0 ** powers[0]
+        if rule == "folds":
+            parts = KFold(5, shuffle=True, random_state=0).split(train.X)
+            pairs = [(train.take(first), train.take(second)) for first, second in parts]
+            fits = ((ChainCRF(C=C, **params).fit(a.X, a.y), b) for a, b in pairs)
+            return float(sum(crf.log_prob(b.X, b.y).sum() for crf, b in fits))
+        crf = ChainCRF(C=C, **params).fit(train.X, train.y)
+        return float(crf.loo_log_prob(train.X, train.y, refit=rule == "certified").log_prob.sum())
+
+    def fit() -> ChainCRF:
+        C = rule if rule in ("auto", "evidence") else 10.0 ** highest(likelihood)[0]
+        return ChainCRF(C=C, **params).fit(train.X, train.y)
+
+    crf, seconds = timed(fit)
+    right = common.right_tokens(crf.predict(test.X), test.y)
+    loss = log_loss(test.y, crf.predict_proba(test.X), params["classes"])
+    return {"C": crf.C_, "error": 100 * (1 - common.accuracy(right)), "log_loss": loss, "seconds": seconds}
+
+
+def compile_loops() -> None:
+    """Run every part of the study once, so that compiled code is not timed."""
+    data = make_sequences(6, random_state=0)
+    for kernel in ("linear", "rbf"):
+        crf = ChainCRF(kernel, C=100.0).fit(data.X, data.y)
+        crf.loo_log_prob(data.X, data.y)
+        refits(crf, data.X, data.y, exact=True)
+        ChainCRF(kernel, C="evidence").fit(data.X, data.y)
+    train = load_gpstruct("segmentation").take(range(6))
+    crf = ChainCRF("linear", C=100.0).fit(train.X, train.y)
+    crf.loo_log_prob(train.X, train.y)
+    refits(crf, train.X, train.y, exact=True)
+    refits(crf, train.X, train.y, exact=False)
+    ChainCRF("linear", C="evidence").fit(train.X, train.y)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    compile_loops()
+
+    def run(key: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        found, cpu = kept(f"leave one out {key}", lambda: timed(work))
+        total.append(cpu)
+        print(key, f"{cpu:.0f} CPU s", flush=True)
+        return found
+
+    total = list[float]()
+    compared = {
+        task: {f"{C:g}": run(f"{task} {C:g}", lambda t=task, c=C: compare(t, c)) for C in Cs} for task in COMPARED
+    }
+    chosen = {
+        task: {
+            rule: run(f"{task} {rule}", lambda t=task, r=rule: choose(t, r))
+            for rule in RULES
+            if rule != "certified" or task in SMALL
+        }
+        for task in TITLES
+    }
+    return {"compared": compared, "chosen": chosen, "seconds": sum(total)}
+
+
+def section(results: dict[str, Any]) -> str:
+    lines = [
+        (
+            f"{TITLES[task]} ({one['n']}), C = {C}",
+            f"{one['training']:.2f}",
+            f"{one['truth']:.2f}",
+            f"{one['one step']:.2f}",
+            f"{one['correlation']:.4f}",
+            f"{one['median']:.3f}",
+            f"{one['largest']:.2f}",
+            f"{100 * one['flagged']:.0f}",
+            f"{one['certified']:.5f}",
+            f"{one['default']:.2f}",
+            f"{one['close']:.4f}",
+            *(f"{one['seconds'][side]:.1f}" for side in ("one step", "certified", "default", "exact")),
+        )
+        for task, rows in results["compared"].items()
+        for C, one in rows.items()
+    ]
+    header = (
+        "sequences, C",
+        "log p in training",
+        "left out",
+        "by one step",
+        "correlation",
+        "median error",
+        "largest",
+        "flagged, %",
+        "largest, certified",
+        "largest, refits to 1e-4",
+        "largest, refits to 1e-8",
+        "one step, s",
+        "certified, s",
+        "refits to 1e-4, s",
+        "refits to 1e-8, s",
+    )
+    choices = [
+        (
+            f"{TITLES[task]}: {RULES[rule]}",
+            f"{one['C']:.3g}",
+            f"{one['error']:.2f}",
+            f"{one['log_loss']:.4f}",
+            f"{one['seconds']:.1f}",
+        )
+        for task, rows in results["chosen"].items()
+        for rule, one in rows.items()
+    ]
+    same = [
+        TITLES[task]
+        for task in SMALL
+        if results["chosen"][task]["one step"]["C"] == results["chosen"][task]["certified"]["C"]
+    ]
+    chosen = results["chosen"]
+    agree = {
+        other: [TITLES[task] for task, rows in chosen.items() if rows["one step"]["C"] == rows[other]["C"]]
+        for other in RIVALS
+    }
+    agreements = "; ".join(f"{RULES[name]}: {', '.join(found) or 'none'}" for name, found in agree.items())
+    cost = {
+        other: [rows["one step"]["seconds"] / rows[other]["seconds"] for rows in chosen.values()] for other in RIVALS
+    }
+    ratios = ", ".join(
+        f"{min(values):.1f} to {max(values):.0f} times that of {RULES[name]}" for name, values in cost.items()
+    )
+    rows = [one for rows in results["compared"].values() for one in rows.values()]
+    n_bounds, outside = sum(one["n"] for one in rows), sum(one["outside"] for one in rows)
+    return f"""## Leaving out one training sequence at a time
+
+`loo_log_prob` against true refits without each sequence. Log-probabilities are means over sequences; errors are
+absolute, in nats, against refits to a gap of 1e-11; seconds are CPU time for all sequences.
+
+{common.markdown(header, lines)}
+
+Of {2 * n_bounds} values with a bound, by one step and certified, {outside} differ from the refit to 1e-11 by more than
+the bound plus 1e-5. These refits can themselves be wrong by about 5e-5, and cannot test smaller bounds.
+
+C by the sum of these log-probabilities, beside other rules:
+
+{common.markdown(("data and rule", "C", "test error, %", "log-loss", "CPU s"), choices)}
+
+One step and the certified sum choose the same C on: {", ".join(same) or "no task where both were run"}. Tasks on which
+one step chooses the same C as another rule: {agreements}. The CPU time of choosing C by one step is {ratios}.
+"""
