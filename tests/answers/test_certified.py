@@ -147,3 +147,13 @@ def test_single_precision_certifies_less_and_nothing_wrongly(data):
     exact = ChainCRF(**PARAMETERS, solver="newton-cg", tol=1e-9).fit(train.X, train.y)
     for labels, own, sure in zip(found.labels, exact.predict(test.X), found.tokens, strict=True):
         assert (labels == own)[sure].all()
+
+
+def test_margins_cover_the_rounding_of_transitions_to_single_precision(data):
+    train, test = data
+    crf = ChainCRF("linear", C=10.0).fit(train.X, train.y)
+    X = [x.astype(np.float32) for x in test.X]
+    rough, fine = crf.certify(X), crf.certify([x.astype(np.float64) for x in X])
+    eps, largest = np.finfo(np.float32).eps, np.abs(crf.transitions_).max()
+    for a, b in zip(rough.margins, fine.margins, strict=True):
+        assert (a < b - eps * len(a) * largest).all()

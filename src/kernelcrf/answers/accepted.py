@@ -16,8 +16,8 @@ def accepted(
 ) -> Iterator[list[tuple[Labels, float]]]:
     """Yield, for each sequence, the `n_best` likeliest labellings that `where` accepts, with their log-probabilities.
 
-    The number of labellings of a sequence that are computed is doubled until enough of them are accepted, up to
-    `max_tried`.
+    Four times as many labellings of a sequence are computed each time, until enough of them are accepted or `max_tried`
+    labellings were tried.
     """
     for i in range(found.chains.n_samples):
         one, kept, tried, k = found.part(i, i + 1), list[tuple[Labels, float]](), 0, max(n_best, 8)

@@ -202,9 +202,10 @@ class _Neighbourhood:
         found, lengths = self.found, self.chains.lengths
         largest = np.where(np.isfinite(found.s), np.abs(found.s), 0).max(axis=1, initial=0.0).astype(np.float64)
         largest += np.where(np.isfinite(found.w), np.abs(found.w), 0).max(initial=0.0)
-        eps = np.finfo(np.float64).eps
+        # Scores are rounded to the precision of the inputs, and sums of scores are float64.
+        eps = 4 * lengths * np.finfo(np.float64).eps + FEW * np.finfo(found.s.dtype).eps
         sums = [np.append(0.0, np.cumsum(part))[self.chains.offsets] for part in (self.errors, largest)]
-        return np.asarray(2 * np.diff(sums[0]) + eps * (4 * lengths + FEW) * np.diff(sums[1]))
+        return np.asarray(2 * np.diff(sums[0]) + eps * np.diff(sums[1]))
 
     def losses(self, truth: Labels) -> tuple[float, float]:
         """Return bounds on the sum of -log p(y|x) over all sequences for the weights of the optimum."""
@@ -246,7 +247,7 @@ def _radius(model: ChainModel, full: bool) -> float:
     if not certificate.is_certified:
         raise ValueError(
             f"the certificate has the status {certificate.status!r} and no lower bound, so no label can be certified: "
-            "expected a model that was fitted to data in which all labels are known"
+            "expected a model that this library fitted to data in which all labels are known"
         )
     if not np.isfinite(certificate.rounding):
         raise ValueError(
