@@ -152,8 +152,8 @@ def test_single_precision_certifies_less_and_nothing_wrongly(data):
 def test_margins_cover_the_rounding_of_transitions_to_single_precision(data):
     train, test = data
     crf = ChainCRF("linear", C=10.0).fit(train.X, train.y)
-    X = [x.astype(np.float32) for x in test.X]
-    rough, fine = crf.certify(X), crf.certify([x.astype(np.float64) for x in X])
+    X = [np.zeros_like(x) for x in test.X]  # the scores of tokens are exact
+    rough, fine = crf.certify([x.astype(np.float32) for x in X]), crf.certify(X)
     eps, largest = np.finfo(np.float32).eps, np.abs(crf.transitions_).max()
     for a, b in zip(rough.margins, fine.margins, strict=True):
         assert (a < b - eps * len(a) * largest).all()

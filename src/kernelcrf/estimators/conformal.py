@@ -61,7 +61,10 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         groups = read_groups(groups, len(counted))
         kept = np.unique(groups[counted])
         if not len(kept):
-            raise ValueError("y has no sequence that calibration can use: expected at least one with known labels")
+            raise ValueError(
+                "y has no sequence that calibration can use: expected at least one whose labels are known and, for sets of "
+                "spans, that has a span"
+            )
         units = np.searchsorted(kept, groups[samples])
         self.__dict__.update(threshold_=self._threshold(scores, units, len(kept)), n_calibration_=len(kept))
         return self

@@ -40,8 +40,8 @@ class ConformalLabellings(Conformal):
     ----------
     threshold_ : the largest -log p(y|x) of labellings in a set; infinity if there are too few calibration data for the
         level, and then sets have all labellings that are possible.
-    n_calibration_ : the number of sequences or groups that determined the threshold. Sequences with a missing label do
-        not.
+    n_calibration_ : the number of sequences or groups that determined the threshold, without sequences that have a
+        missing label.
     classes_ : the labels.
 
     Examples

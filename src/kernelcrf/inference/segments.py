@@ -110,7 +110,7 @@ class SegmentMessages:
     Y: Floats = field(repr=False)
     C: Floats = field(repr=False)
     R: Floats = field(repr=False)
-    blocks: tuple[Array, ...] = field(repr=False)
+    blocks: tuple[tuple[Array, ...], tuple[Array, ...]] = field(repr=False)
 
     @classmethod
     def of(cls, scores: SegmentScores) -> SegmentMessages:
@@ -121,13 +121,13 @@ class SegmentMessages:
         log_z = 0.0
         of_durations, of_V = _empty_blocks(L, len(durations)), _empty_blocks(L, T)
         if T:
-            push_all(durations, *of_durations)
+            push_all(durations, of_durations)
             of_H = _empty_blocks(L, T)
-            log_z = loops.forward(s, total, w, first, last, durations, tail, A, B, H, opened, *of_H, *of_durations)
+            log_z = loops.forward(s, total, w, first, last, durations, tail, A, B, H, opened, of_H, of_durations)
             if log_z == -np.inf:
                 raise InfeasibleSequenceError(0, T - 1)
-            loops.backward(s, total, w, first, last, durations, tail, Y, C, R, *of_V, *of_durations)
-        return cls(scores, float(log_z), A, B, H, opened, Y, C, R, (*of_V, *of_durations))
+            loops.backward(s, total, w, first, last, durations, tail, Y, C, R, of_V, of_durations)
+        return cls(scores, float(log_z), A, B, H, opened, Y, C, R, (of_V, of_durations))
 
     @cached_property
     def moments(self) -> SegmentMoments:

@@ -40,31 +40,11 @@ def prefix_sums(s, total):
 
 
 @compiled
-def forward(
-    s,
-    total,
-    w,
-    first,
-    last,
-    durations,
-    tail,
-    A,
-    B,
-    H,
-    G,
-    e_H,
-    block,
-    starts,
-    constants,
-    e_d,
-    d_block,
-    d_starts,
-    d_constants,
-):
+def forward(s, total, w, first, last, durations, tail, A, B, H, G, of_H, of_durations):
     """Write A, B, H = B + first - total, and G; return log Z.
 
-    e_H to constants : empty blocks, in which H is stored.
-    e_d to d_constants : the blocks of the scores of durations.
+    of_H : empty blocks (see `windows`), in which H is stored.
+    of_durations : the blocks of the scores of durations.
     """
     T, L = s.shape
     D, w_T = len(durations), np.ascontiguousarray(w.T)
@@ -74,9 +54,7 @@ def forward(
                 begun = -np.inf if e < D else H[e - D, a] + durations[D - 1, a] + total[e, a]
                 # A long segment goes on, or a segment has just reached the length D.
                 G[e, a] = log_add(begun, G[e - 1, a] + s[e - 1, a] + tail[a])
-                short = total[e, a] + log_window(
-                    a, e, min(D - 1, e), e_H, block, starts, constants, e_d, d_block, d_starts, d_constants
-                )
+                short = total[e, a] + log_window(a, e, min(D - 1, e), of_H, of_durations)
                 A[e, a] = log_add(short, G[e, a]) + last[e - 1, a]
             else:
                 G[e, a] = -np.inf
@@ -86,35 +64,16 @@ def forward(
         for b in range(L):
             B[e, b] = 0.0 if e == 0 else log_times(w_T, b, A, e)
             H[e, b] = B[e, b] + first[e, b] - total[e, b]
-            push(b, e, H[e, b], e_H, block, starts, constants)
+            push(b, e, H[e, b], of_H)
     return log_times(np.zeros((1, L)), 0, A, T)
 
 
 @compiled
-def backward(
-    s,
-    total,
-    w,
-    first,
-    last,
-    durations,
-    tail,
-    Y,
-    C,
-    R,
-    e_V,
-    block,
-    starts,
-    constants,
-    e_d,
-    d_block,
-    d_starts,
-    d_constants,
-):
+def backward(s, total, w, first, last, durations, tail, Y, C, R, of_V, of_durations):
     """Write Y, C and R.
 
-    e_V to constants : empty blocks, in which V_e = total_e + last_{e-1} + C_e is stored, from the last position on.
-    e_d to d_constants : the blocks of the scores of durations.
+    of_V : empty blocks, in which V_e = total_e + last_{e-1} + C_e is stored, from the last position on.
+    of_durations : the blocks of the scores of durations.
     """
     T, L = s.shape
     D = len(durations)
@@ -129,23 +88,23 @@ def backward(
         # Segments that start at e - 1 need C and R of later positions only.
         start = e - 1
         for a in range(L):
-            push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], e_V, block, starts, constants)
+            push(a, T - e, total[e, a] + last[e - 1, a] + C[e, a], of_V)
             long = -np.inf
             if start + D <= T:
                 long = total[start + D, a] + durations[D - 1, a] + R[start + D, a]
             m = T - start
-            short = log_window(a, m, min(D - 1, m), e_V, block, starts, constants, e_d, d_block, d_starts, d_constants)
+            short = log_window(a, m, min(D - 1, m), of_V, of_durations)
             Y[start, a] = log_add(short, long) - total[start, a] + first[start, a]
 
 
 @compiled
 def marginals(
-    s, total, w, durations, tail, A, B, H, G, Y, C, R, e_V, block, firsts, constants, e_d, d_block, d_starts,
-    d_constants, log_z, nodes, starts, ends, steps, lengths, more,
+    s, total, w, durations, tail, A, B, H, G, Y, C, R, of_V, of_durations, log_z, nodes, starts, ends, steps, lengths,
+    more,
 ):  # fmt: skip
     """Write the probabilities of labels, of starts and ends of segments, and the expected steps and lengths.
 
-    e_V to d_constants : the blocks of V and of the scores of durations, as `backward` leaves them.
+    of_V, of_durations : the blocks of V and of the scores of durations, as `backward` leaves them.
     """
     T, L = s.shape
     D = len(durations)
@@ -158,10 +117,7 @@ def marginals(
             nodes[t, a] = min(max(inside, 0.0), 1.0)
             inside -= ends[t, a]
             if H[t, a] > -np.inf:
-                add_window(
-                    a, T - t, min(D - 1, T - t), H[t, a] - log_z, e_V, block, firsts, constants, e_d, d_block, d_starts,
-                    d_constants, lengths,
-                )  # fmt: skip
+                add_window(a, T - t, min(D - 1, T - t), H[t, a] - log_z, of_V, of_durations, lengths)
             if t + D <= T:
                 lengths[D - 1, a] += np.exp(H[t, a] + durations[D - 1, a] + total[t + D, a] + R[t + D, a] - log_z)
             if t > 0:

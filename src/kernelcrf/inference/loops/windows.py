@@ -3,7 +3,8 @@
 The sum over durations d of exp(x_{m-d} + y_d) is taken for every position m. The numbers x are stored as
 exp(x - c), with one constant c per block of positions, and the numbers y in the same way. A block ends if it has
 SIZE entries, or if a number differs from c by more than SPREAD, so that no product underflows or overflows. Within a
-pair of blocks, the sum needs only products. Rows of arrays belong to labels.
+pair of blocks, the sum needs only products. The blocks of x are a tuple of four arrays with one row per label:
+exp(x - c), the number of the block of each position, and the first position and the constant c of each block.
 """
 
 import numpy as np
@@ -14,8 +15,9 @@ SIZE, SPREAD = 256, 150.0
 
 
 @inlined
-def push(a, at, value, scaled, block, starts, constants):
-    """Store the number at position `at` of label a, after the numbers before it."""
+def push(a, at, value, x):
+    """Store the number at position `at` of label a in the blocks x, after the numbers before it."""
+    scaled, block, starts, constants = x
     n = block[a, at - 1] if at > 0 else -1
     far = value > -np.inf and n >= 0 and abs(value - constants[a, n]) > SPREAD
     if n < 0 or far or at - starts[a, n] >= SIZE:
@@ -27,32 +29,34 @@ def push(a, at, value, scaled, block, starts, constants):
 
 
 @compiled
-def push_all(values, scaled, block, starts, constants):
-    """Store the columns of an array as rows of scaled numbers."""
+def push_all(values, x):
+    """Store the columns of an array in the blocks x."""
     for a in range(values.shape[1]):
         for at in range(len(values)):
-            push(a, at, values[at, a], scaled, block, starts, constants)
+            push(a, at, values[at, a], x)
 
 
 @inlined
-def piece_start(a, at, m, low, block, starts, d_block, d_starts):
+def piece_start(a, at, m, low, x, y):
     """Return the first position that is in the same block as `at`, and whose duration is in the same block."""
-    d_last = d_block[a, m - at - 1] + 1
-    stop = d_starts[a, d_last] if d_last <= d_block[a, d_block.shape[1] - 1] else d_block.shape[1]
+    _, block, starts, _ = x
+    _, y_block, y_starts, _ = y
+    n, D = y_block[a, m - at - 1] + 1, y_block.shape[1]
+    stop = y_starts[a, n] if n <= y_block[a, D - 1] else D
     return max(low, starts[a, block[a, at]], m - stop)
 
 
 @inlined
-def log_window(a, m, reach, scaled, block, starts, constants, d_scaled, d_block, d_starts, d_constants):
+def log_window(a, m, reach, x, y):
     """Return log sum_{d = 1..reach} exp(x_{m-d} + y_d) for label a; y_d is stored at d - 1."""
     result, constant, at, low = 0.0, -np.inf, m - 1, m - reach
     while at >= low:
-        first = piece_start(a, at, m, low, block, starts, d_block, d_starts)
+        first = piece_start(a, at, m, low, x, y)
         value = 0.0
         for u in range(first, at + 1):
-            value += scaled[a, u] * d_scaled[a, m - u - 1]
+            value += x[0][a, u] * y[0][a, m - u - 1]
         if value > 0:
-            own = constants[a, block[a, at]] + d_constants[a, d_block[a, m - at - 1]]
+            own = x[3][a, x[1][a, at]] + y[3][a, y[1][a, m - at - 1]]
             if own > constant:
                 result = result * np.exp(constant - own) + value
                 constant = own
@@ -63,14 +67,12 @@ def log_window(a, m, reach, scaled, block, starts, constants, d_scaled, d_block,
 
 
 @inlined
-def add_window(
-    a, m, reach, log_factor, scaled, block, starts, constants, d_scaled, d_block, d_starts, d_constants, out
-):
+def add_window(a, m, reach, log_factor, x, y, out):
     """Add exp(log_factor + x_{m-d} + y_d) to out[d - 1, a] for d = 1..reach."""
     at, low = m - 1, m - reach
     while at >= low:
-        first = piece_start(a, at, m, low, block, starts, d_block, d_starts)
-        factor = np.exp(log_factor + constants[a, block[a, at]] + d_constants[a, d_block[a, m - at - 1]])
+        first = piece_start(a, at, m, low, x, y)
+        factor = np.exp(log_factor + x[3][a, x[1][a, at]] + y[3][a, y[1][a, m - at - 1]])
         for u in range(first, at + 1):
-            out[m - u - 1, a] += factor * (scaled[a, u] * d_scaled[a, m - u - 1])
+            out[m - u - 1, a] += factor * (x[0][a, u] * y[0][a, m - u - 1])
         at = first - 1
