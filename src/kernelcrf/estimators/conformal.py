@@ -62,8 +62,8 @@ class Conformal(MetaEstimatorMixin, ValidatedEstimator):  # type: ignore[misc]
         kept = np.unique(groups[counted])
         if not len(kept):
             raise ValueError(
-                "y has no sequence that calibration can use: expected at least one whose labels are known and, for sets of "
-                "spans, that has a span"
+                "y has no sequence that calibration can use: expected at least one whose labels are known and, for "
+                "sets of spans, that has a span"
             )
         units = np.searchsorted(kept, groups[samples])
         self.__dict__.update(threshold_=self._threshold(scores, units, len(kept)), n_calibration_=len(kept))

@@ -92,9 +92,10 @@ class ConformalLabellings(Conformal):
                 ranked[i] = one
         cut = set(unfinished()) if size > self.max_size else set()
         if cut:
+            few = "calibrate with more sequences" if self.threshold_ == np.inf else "increase max_size"
             warnings.warn(
                 f"{len(cut)} of {len(ranked)} sets have more than max_size={self.max_size} labellings and were cut: "
-                "their is_complete is False; increase max_size, or lower confidence_level",
+                f"their is_complete is False; {few}, or lower confidence_level",
                 stacklevel=stacklevel_of_user(),
             )
         return Ragged(
